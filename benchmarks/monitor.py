@@ -51,6 +51,8 @@ class Uncounted:
             device.utilisation,
         )
         self.limit_w, self.set_limit_w = device.limit_w, device.set_limit_w
+        self.clocks_mhz = device.clocks_mhz
+        self.lock_clock_mhz, self.unlock_clock = device.lock_clock_mhz, device.unlock_clock
 
 
 class Training:

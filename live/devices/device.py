@@ -1,9 +1,9 @@
 """The methods that all devices have, and ranges of power limits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from wattkeeper.policies.errors import DeviceError, InputError
+from wattkeeper.policies.errors import DeviceError, InputError, NotSupported
 
 
 class PowerRange(NamedTuple):
@@ -41,6 +41,8 @@ class Device(Protocol):
         uuid: Tells it from all others, on all hosts.
         gpu_type: Its type, as profiles call it.
         limits: What it may be limited to; None if it takes no limit.
+        clocks_mhz: The clocks that its cores may be locked to, MHz, ascending; empty if they cannot
+            be locked.
         has_counter: Whether it counts its energy itself; else power is integrated.
         read_every_s: How often it must be read, s of the host, so that no energy is missed; None if
             a reading at the beginning and one at the end will do.
@@ -49,6 +51,7 @@ class Device(Protocol):
     uuid: str
     gpu_type: str
     limits: PowerRange | None
+    clocks_mhz: tuple[int, ...]
     has_counter: bool
     read_every_s: float | None
 
@@ -88,6 +91,46 @@ class Device(Protocol):
             NoPermission: If this user may not.
             DeviceError: If the limit is out of range.
         """
+
+    def lock_clock_mhz(self, clock_mhz: int) -> None:
+        """Lock the clock of its cores, MHz; a power limit or heat may still lower it.
+
+        Raises:
+            NotSupported: If it cannot be locked.
+            NoPermission: If this user may not.
+            DeviceError: If it is none of `clocks_mhz`.
+        """
+
+    def unlock_clock(self) -> None:
+        """Let the device choose the clock again, whoever locked it.
+
+        Raises:
+            NotSupported: If it cannot be locked.
+            NoPermission: If this user may not.
+        """
+
+
+def check_clock(clock_mhz: int, clocks_mhz: Sequence[int], who: str) -> None:
+    """Refuse a clock (MHz) that a device cannot be locked to.
+
+    Raises:
+        NotSupported: If its clock cannot be locked.
+        DeviceError: It says what is allowed.
+    """
+    if not clocks_mhz:
+        raise NotSupported(f"{who}: its clock cannot be locked")
+    if clock_mhz not in clocks_mhz:
+        raise DeviceError(
+            f"{who}: a clock of {clock_mhz} MHz is not supported; allowed: "
+            f"{describe_clocks(clocks_mhz)}"
+        )
+
+
+def describe_clocks(clocks_mhz: Sequence[int]) -> str:
+    """Clocks in words: their number and range."""
+    if len(clocks_mhz) == 1:
+        return f"{clocks_mhz[0]} MHz"
+    return f"{len(clocks_mhz)} clocks from {clocks_mhz[0]} to {clocks_mhz[-1]} MHz"
 
 
 class CommonRange(NamedTuple):

@@ -1,4 +1,4 @@
-"""Records of the power limits before a process changes them, in files that outlive the process.
+"""Records of power limits and clocks before a process sets them, in files that outlive it.
 
 ::
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wattkeeper.live.devices import find_device
+from wattkeeper.live.devices.device import Device
 from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replace_file
@@ -27,20 +28,22 @@ from wattkeeper.traces.files.user_dirs import state_folder
 
 
 class LimitRecord(NamedTuple):
-    """The power limit of a device before a process changed it.
+    """The power limit of a device before a process changed it, and whether it locks clocks.
 
     Attributes:
         uuid: Of the device.
-        before_w: The power limit to restore, W.
+        before_w: The power limit to restore, W; None if it takes none.
         pid: The process that changes it.
         started: When that process started, in ticks since the boot: process ids come again. 0 if
             it is done with the device.
+        clocks: Whether it locks the clock, which is to be unlocked then.
     """
 
     uuid: str
-    before_w: float
+    before_w: float | None
     pid: int
     started: int
+    clocks: bool = False
 
     @property
     def owner_lives(self) -> bool:
@@ -49,16 +52,14 @@ class LimitRecord(NamedTuple):
 
 
 class RestoredLimit(NamedTuple):
-    """The outcome of restoring a limit that a process left behind.
+    """The outcome of restoring what a process left behind.
 
     Attributes:
-        uuid: Of the device.
-        before_w: The power limit that was, or should be, restored, W.
-        error: Why it was not restored; empty if it was.
+        record: What was, or should be, restored.
+        error: Why it was not; empty if it was.
     """
 
-    uuid: str
-    before_w: float
+    record: LimitRecord
     error: str
 
 
@@ -92,20 +93,30 @@ def save(record: LimitRecord) -> None:
 
 
 def undo(record: LimitRecord) -> RestoredLimit:
-    """Restore a limit and remove its record; if that fails, the record stays, without an owner."""
+    """Restore what a record says, and remove it; if that fails, it stays, without an owner."""
     try:
-        device = find_device(record.uuid)
-        if device.limit_w() != record.before_w:
-            device.set_limit_w(record.before_w)
+        restore(record, find_device(record.uuid))
     except WattkeeperError as error:
         save(record._replace(started=0))
-        return RestoredLimit(record.uuid, record.before_w, str(error))
+        return RestoredLimit(record, str(error))
     path(record.uuid).unlink(missing_ok=True)
-    return RestoredLimit(record.uuid, record.before_w, "")
+    return RestoredLimit(record, "")
+
+
+def restore(record: LimitRecord, device: Device) -> None:
+    """Set the limit of a record, and unlock the clock if it was locked.
+
+    Raises:
+        WattkeeperError: If the device refuses, or is gone.
+    """
+    if record.clocks:
+        device.unlock_clock()
+    if record.before_w is not None and device.limit_w() != record.before_w:
+        device.set_limit_w(record.before_w)
 
 
 def recover(ended: int | None = None) -> list[RestoredLimit]:
-    """Restore the limits that other processes left behind, except those that still run.
+    """Restore what other processes left behind, except those that still run.
 
     `ended` is a process that still runs, and is done with its limits all the same.
     """

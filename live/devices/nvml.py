@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from wattkeeper.live.devices.device import PowerRange
+from wattkeeper.live.devices.device import PowerRange, check_clock
 from wattkeeper.live.devices.nvml_errors import LIBRARY, NoDriver, convert_error, no_driver
 from wattkeeper.policies.errors import DeviceLost, EnvironmentLacks, InputError, NotSupported
 
@@ -49,6 +49,7 @@ class NvmlGpu:
             self.has_counter = False
         self.read_every_s: float | None = None if self.has_counter else SAMPLE_S
         self.limits = self._limits()
+        self.clocks_mhz = self._clocks_mhz()
 
     def energy_j(self) -> float:
         """Energy since the driver was loaded, J; GPUs since Volta count it."""
@@ -73,6 +74,15 @@ class NvmlGpu:
         self.limits.check(limit_w, self.name)
         self._ask(self._nvml.nvmlDeviceSetPowerManagementLimit, round(limit_w * 1e3))
 
+    def lock_clock_mhz(self, clock_mhz: int) -> None:
+        """Lock the graphics clock, MHz; it lasts beyond this process, until the next boot."""
+        check_clock(clock_mhz, self.clocks_mhz, self.name)
+        self._ask(self._nvml.nvmlDeviceSetGpuLockedClocks, clock_mhz, clock_mhz)
+
+    def unlock_clock(self) -> None:
+        """Reset the range of the graphics clock, which NVML cannot be asked for before."""
+        self._ask(self._nvml.nvmlDeviceResetGpuLockedClocks)
+
     def others(self) -> tuple[int, ...]:
         """Ids of the other processes that compute on it, as far as the driver shows them."""
         try:
@@ -89,6 +99,16 @@ class NvmlGpu:
         except NotSupported:
             return None
         return PowerRange(lowest / 1e3, highest / 1e3, default / 1e3)
+
+    def _clocks_mhz(self) -> tuple[int, ...]:
+        """The graphics clocks at the highest memory clock; empty before Volta."""
+        nvml = self._nvml
+        try:
+            memory_mhz = max(self._ask(nvml.nvmlDeviceGetSupportedMemoryClocks))
+            clocks = self._ask(nvml.nvmlDeviceGetSupportedGraphicsClocks, memory_mhz)
+        except (NotSupported, ValueError):
+            return ()
+        return tuple(sorted({int(clock_mhz) for clock_mhz in clocks}))
 
     def _refuse_mig(self) -> None:
         try:

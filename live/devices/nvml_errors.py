@@ -62,8 +62,8 @@ _TEXTS: Final[dict[int, tuple[type[EnvironmentLacks], str]]] = {
     13: (NotSupported, "its driver is too old for that; update the driver"),
     NO_PERMISSION: (
         NoPermission,
-        "this user may not do that. Setting power limits takes root, or the capability "
-        "CAP_SYS_ADMIN in a container; else the run goes on at the limit that is set",
+        "this user may not do that. Setting power limits and clocks takes root, or the capability "
+        "CAP_SYS_ADMIN in a container; else the run goes on with what is set",
     ),
     2: (DeviceError, "the driver refuses the value as out of range"),
     15: (

@@ -1,4 +1,4 @@
-"""Sets power limits, and restores those that were in force before."""
+"""Sets power limits and locks clocks, and restores what was in force before."""
 
 import json
 import os
@@ -25,23 +25,29 @@ GUARD_STARTS: Final = 3
 
 
 class PowerLimiter:
-    """Sets the power limit of devices while it is entered.
+    """Sets the power limit of devices, and locks their clocks, while it is entered.
 
-    On leaving, on an error and on SIGTERM the limits before are restored; if this process is
-    killed, its guard does that; if that is killed too, the next limiter of this user or `wattkeeper
-    doctor` does. SIGTERM is handled only where a script has no handler of its own.
+    On leaving, on an error and on SIGTERM the limits before are restored and clocks unlocked; if
+    this process is killed, its guard does that; if that is killed too, the next limiter of this
+    user or `wattkeeper doctor` does. SIGTERM is handled only where a script has no handler of its
+    own. A lock of the clock that was there before cannot be asked for, and is lost.
 
-    All devices get the same limit; `control` says whether limits are set at all.
+    All devices get the same limit and clock; `control` says whether any are set at all. With
+    `clocks`, clocks are locked, too; devices need no power limits then.
 
     Attributes:
-        allowed: Whether limits can be set; known once it is entered, before anything is changed.
+        allowed: Whether all that was asked for can be set; known once it is entered, before
+            anything is changed.
         why: If not, why not, and what to do.
-        undone: Limits that killed processes left behind, as they were restored on entering.
+        undone: What killed processes left behind, as it was restored on entering.
     """
 
-    def __init__(self, devices: Sequence[Device], control: Control = "auto") -> None:
+    def __init__(
+        self, devices: Sequence[Device], control: Control = "auto", clocks: bool = False
+    ) -> None:
         self._devices = tuple(devices)
         self._control = control
+        self._clocks = clocks
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()
         self._handles_sigterm = False
@@ -54,10 +60,8 @@ class PowerLimiter:
             self.why = "power control is off: limits stay as they are"
             return self
         self.undone = limit_journal.recover()
-        unlimited = [device.uuid for device in self._devices if device.limits is None]
-        if unlimited or not self._devices:
-            names = ", ".join(unlimited)
-            self.why = f"{names} takes no power limit" if names else "no device takes power limits"
+        self.why = self._explain_lack()
+        if self.why:
             return self
         self._start()
         if self.allowed:
@@ -77,13 +81,50 @@ class PowerLimiter:
             DeviceError: If it is out of range.
             DeviceLost: If a device is gone.
         """
-        if self._guard is not None and self._guard.poll() is not None:  # it was killed
-            self._start()
-        if not self.allowed:
+        if not self._is_guarded():
             return False
         for device in self._devices:
             device.set_limit_w(limit_w)
         return True
+
+    def lock_mhz(self, clock_mhz: int) -> bool:
+        """Lock the clock of each device, MHz.
+
+        Returns:
+            Whether it is locked: False where clocks cannot be locked.
+
+        Raises:
+            DeviceError: If it is not among the clocks of a device.
+            DeviceLost: If a device is gone.
+        """
+        if not (self._clocks and self._is_guarded()):
+            return False
+        for device in self._devices:
+            device.lock_clock_mhz(clock_mhz)
+        return True
+
+    def unlock(self) -> None:
+        """Let the devices choose their clocks again."""
+        if self._clocks and self._is_guarded():
+            for device in self._devices:
+                device.unlock_clock()
+
+    def _is_guarded(self) -> bool:
+        """Whether a guard will restore what is set; a killed one is replaced."""
+        if self._guard is not None and self._guard.poll() is not None:
+            self._start()
+        return self.allowed
+
+    def _explain_lack(self) -> str:
+        """What the devices cannot do that is asked for; empty if nothing."""
+        knob = "locked clocks" if self._clocks else "power limit"
+        lacking = [
+            device.uuid for device in self._devices
+            if not (device.clocks_mhz if self._clocks else device.limits)
+        ]  # fmt: skip
+        if lacking:
+            return f"{', '.join(lacking)} takes no {knob}"
+        return "" if self._devices else f"no device takes {knob.removesuffix('s')}s"
 
     def close(self) -> None:
         """Restore the limits before; a second call does nothing."""
@@ -100,7 +141,7 @@ class PowerLimiter:
     def _start(self) -> None:
         """Start the guard, which says whether limits may be set; another one if it is killed."""
         uuids = [device.uuid for device in self._devices]
-        request = json.dumps({"pid": self._pid, "uuids": uuids})
+        request = json.dumps({"pid": self._pid, "uuids": uuids, "clocks": self._clocks})
         for _ in range(GUARD_STARTS):
             guard = subprocess.Popen(
                 [sys.executable, "-P", "-m", GUARD],

@@ -33,6 +33,7 @@ class CpuPackage:
     """
 
     limits: PowerRange | None = None
+    clocks_mhz: tuple[int, ...] = ()
     has_counter = True
 
     def __init__(self, zone: Path) -> None:
@@ -68,6 +69,14 @@ class CpuPackage:
     def set_limit_w(self, limit_w: float) -> None:
         """It takes none."""
         raise NotSupported(f"{self.name}: the power of a CPU package is not limited from here")
+
+    def lock_clock_mhz(self, clock_mhz: int) -> None:
+        """It takes none."""
+        raise NotSupported(f"{self.name}: the clock of a CPU package is not locked from here")
+
+    def unlock_clock(self) -> None:
+        """It takes none."""
+        raise NotSupported(f"{self.name}: the clock of a CPU package is not locked from here")
 
     def _counter_uj(self) -> int:
         return int(self._text("energy_uj"))

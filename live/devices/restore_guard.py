@@ -1,4 +1,4 @@
-"""The process that restores power limits when the process that changed them has ended.
+"""The process that restores limits and clocks when the process that changed them has ended.
 
 `PowerLimiter` starts it before the first change. It checks whether this user may change the limits,
 records them, and waits for the end of its parent: until that process has ended or has closed the
@@ -45,13 +45,13 @@ def main() -> int:
     if not line:
         return 0
     request = json.loads(line)
-    parent, uuids = request["pid"], request["uuids"]
+    parent, uuids, clocks = request["pid"], request["uuids"], request["clocks"]
     with ExitStack() as locks:
         reply = GuardReply(allowed=True, why="")
         try:
             for uuid in sorted(uuids):
                 locks.enter_context(limit_journal.hold_lock(uuid, LOCK_TIMEOUT_S))
-                _take(uuid, parent)
+                _take(uuid, parent, clocks)
         except WattkeeperError as error:
             reply = GuardReply(allowed=False, why=str(error))
         except OSError as error:
@@ -68,23 +68,30 @@ def main() -> int:
         return int(not all(undone))
 
 
-def _take(uuid: str, parent: int) -> None:
+def _take(uuid: str, parent: int, clocks: bool) -> None:
     """Record the limit in force, and set it again, to check whether this user may.
 
-    An existing record is the parent's own, whose former guard was killed, or was left behind by a
-    process that was killed with its guard: the limit in that record is the one to restore.
+    Where clocks are locked, the clock is unlocked first, to check the same. An existing record is
+    the parent's own, whose former guard was killed, or was left behind by a process that was killed
+    with its guard: the limit in that record is the one to restore.
     """
     limit_journal.refuse_if_in_use(uuid, parent)
     left = limit_journal.load(limit_journal.path(uuid))
     device = find_device(uuid)
-    if left is not None and left.pid != parent:
-        device.set_limit_w(left.before_w)
-    now_w = device.limit_w()
+    is_own = left is not None and left.pid == parent
+    if left is not None and not is_own:
+        limit_journal.restore(left, device)
+    now_w = None if device.limits is None else device.limit_w()
     before_w = now_w if left is None else left.before_w
     limit_journal.save(
-        limit_journal.LimitRecord(uuid, before_w, parent, process_identity.start_ticks(parent))
+        limit_journal.LimitRecord(
+            uuid, before_w, parent, process_identity.start_ticks(parent), clocks
+        )
     )
-    device.set_limit_w(now_w)
+    if now_w is not None:
+        device.set_limit_w(now_w)
+    if clocks and not is_own:
+        device.unlock_clock()
 
 
 def _tell(reply: GuardReply) -> None:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
-from wattkeeper.live.devices.device import PowerRange
+from wattkeeper.live.devices.device import PowerRange, check_clock
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.wire.clock import run_clock
-from wattkeeper.policies.errors import DeviceLost, InputError
+from wattkeeper.policies.errors import DeviceLost, InputError, NotSupported
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
@@ -40,7 +41,10 @@ class SyntheticState(NamedTuple):
         limit_w: In force, W.
         busy: By power limit, ascending, what it draws, W; empty while nothing runs on it.
         energy_j: Until `since_s`, J.
-        since_s: When limit or draw changed last, s.
+        since_s: When limit, clock or draw changed last, s.
+        clocks_mhz: As in `Device`.
+        clock_mhz: What its clock is locked to, MHz; 0: it is not.
+        busy_clocks: By clock, ascending, what it draws at most while its clock is locked, W.
     """
 
     gpu_type: str
@@ -52,9 +56,19 @@ class SyntheticState(NamedTuple):
     busy: tuple[tuple[float, float], ...] = ()
     energy_j: float = 0.0
     since_s: float = 0.0
+    clocks_mhz: tuple[int, ...] = ()
+    clock_mhz: int = 0
+    busy_clocks: tuple[tuple[int, float], ...] = ()
 
     @property
     def power_w(self) -> float:
+        """What it draws under its limit, or with its locked clock if that is less."""
+        by_clock = [power_w for clock_mhz, power_w in self.busy_clocks
+                    if clock_mhz == self.clock_mhz]  # fmt: skip
+        return min([self._limited_w, *by_clock])
+
+    @property
+    def _limited_w(self) -> float:
         """What it draws: between two limits that `busy` names, on the straight line."""
         if not self.busy:
             return self.idle_w
@@ -94,22 +108,31 @@ class SyntheticDevice:
         state = self.state()
         self.gpu_type = state.gpu_type
         self.limits: PowerRange | None = state.limits
+        self.clocks_mhz = state.clocks_mhz
         still = STILL in os.environ
         self.wall = run_clock() if still else WallClock(state.speed, state.begun_s)
 
     @classmethod
     def create(
-        cls, path: Path, gpu_type: str, limits: PowerRange, idle_w: float, wall: WallClock
+        cls,
+        path: Path,
+        gpu_type: str,
+        limits: PowerRange,
+        idle_w: float,
+        wall: WallClock,
+        clocks_mhz: Sequence[int] = (),
     ) -> SyntheticDevice:
         """Make an idle device at its default limit; a file that is there is overwritten.
 
         `gpu_type` is what profiles call it, `limits` what it may be limited to, `idle_w` what it
-        draws when nothing runs on it, W, and `wall` the clock that it lives on.
+        draws when nothing runs on it, W, `wall` the clock that it lives on, and `clocks_mhz` what
+        its cores may be locked to.
         """
         begun = (wall.speed, wall.begun_s)
         state = SyntheticState(
-            gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s()
-        )
+            gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s(),
+            clocks_mhz=tuple(sorted(clocks_mhz)),
+        )  # fmt: skip
         make_private_folder(path.parent)
         with replace_file(path, private=True) as fresh:
             fresh.write_bytes(_bytes(state))
@@ -142,16 +165,34 @@ class SyntheticDevice:
             self.limits.check(limit_w, self.uuid)
         self._change(lambda state: state._replace(limit_w=float(limit_w)), None)
 
-    def draw(self, power_w: Mapping[float, float], at_s: float | None = None) -> None:
+    def lock_clock_mhz(self, clock_mhz: int) -> None:
+        """Lock its clock, MHz."""
+        check_clock(clock_mhz, self.clocks_mhz, self.uuid)
+        self._change(lambda state: state._replace(clock_mhz=clock_mhz), None)
+
+    def unlock_clock(self) -> None:
+        """Unlock its clock."""
+        if not self.clocks_mhz:
+            raise NotSupported(f"{self.uuid}: its clock cannot be locked")
+        self._change(lambda state: state._replace(clock_mhz=0), None)
+
+    def draw(
+        self,
+        power_w: Mapping[float, float],
+        at_s: float | None = None,
+        by_clock_w: Mapping[int, float] = MappingProxyType({}),
+    ) -> None:
         """Let something run on it.
 
         Args:
             power_w: By power limit (W), what it draws, W.
             at_s: Since when, s of its clock; None: now. A moment that lies before the last change
-                of limit or draw counts as that change's.
+                of limit, clock or draw counts as that change's.
+            by_clock_w: By clock (MHz), what it draws at most while that is locked, W.
         """
         busy = tuple(sorted((float(limit), float(power)) for limit, power in power_w.items()))
-        self._change(lambda state: state._replace(busy=busy), at_s)
+        clocks = tuple(sorted((clock, float(power)) for clock, power in by_clock_w.items()))
+        self._change(lambda state: state._replace(busy=busy, busy_clocks=clocks), at_s)
 
     def rest(self, at_s: float | None = None) -> None:
         """Let nothing run on it any more, since a time of its clock (s), or now."""
@@ -167,8 +208,11 @@ class SyntheticDevice:
     def _read(self, file: int) -> SyntheticState:
         try:
             values: dict[str, Any] = json.loads(os.pread(file, SIZE, 0).partition(b"\n")[0])
-            busy = tuple((limit, power) for limit, power in values.pop("busy"))
-            return SyntheticState(limits=PowerRange(*values.pop("limits")), busy=busy, **values)
+            values["limits"] = PowerRange(*values["limits"])
+            values["clocks_mhz"] = tuple(values.get("clocks_mhz", ()))
+            for name in ("busy", "busy_clocks"):
+                values[name] = tuple((key, power) for key, power in values.get(name, ()))
+            return SyntheticState(**values)
         except (ValueError, TypeError, KeyError, AttributeError):
             raise InputError(f"{self.path} is no synthetic device") from None
 

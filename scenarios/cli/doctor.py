@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from wattkeeper.live import devices
 from wattkeeper.live.devices import limit_journal
-from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices.device import Device, describe_clocks
 from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible_gpus
 from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, WattkeeperError
@@ -65,10 +65,10 @@ class Report(NamedTuple):
 
 
 def examine_host(*, look_only: bool = False) -> Report:
-    """Check this host, and restore power limits that killed runs left behind.
+    """Check this host, and restore power limits and clocks that killed runs left behind.
 
     Args:
-        look_only: Restore nothing, and do not test whether limits may be set.
+        look_only: Restore nothing, and do not test whether limits and clocks may be set.
     """
     present: list[Device] = []
     readings: list[dict[str, Any]] = []
@@ -167,6 +167,7 @@ def _read_device(device: Device) -> dict[str, Any]:
         "has_counter": device.has_counter,
         "limits_w": None if limits is None else limits._asdict(),
         "limit_w": _read(device.limit_w),
+        "clocks_mhz": list(device.clocks_mhz),
         "power_w": _read(device.power_w),
         "utilisation": _read(device.utilisation),
         "others": list(device.others()) if isinstance(device, NvmlGpu) else [],
@@ -192,6 +193,8 @@ def _describe_device(values: dict[str, Any]) -> Iterator[Finding]:
             f"limit {values['limit_w']:g} W of {limits['lowest_w']:g} to "
             f"{limits['highest_w']:g} W, by default {limits['default_w']:g} W"
         )
+    if values["clocks_mhz"]:
+        facts.append(describe_clocks(values["clocks_mhz"]))
     yield Finding(name, "good", ", ".join(facts))
     if not values["has_counter"]:
         if power_w is None:
@@ -215,23 +218,32 @@ def _describe_device(values: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _check_limits(present: Sequence[Device]) -> Iterator[Finding]:
-    """Whether limits may be set, and which ones were restored."""
+    """Whether limits and clocks may be set, and what was restored."""
+    undone = limit_journal.recover()
     limited = [device for device in present if device.limits is not None]
-    if limited:
-        with PowerLimiter(limited) as limiter:
-            allowed, why, undone = limiter.allowed, limiter.why, limiter.undone
-        if allowed:
-            yield Finding("limits", "good", "power limits can be set")
+    clocked = [device for device in present if device.clocks_mhz]
+    for what, can_do, able in (
+        ("limits", "power limits can be set", limited),
+        ("clocks", "clocks can be locked", clocked),
+    ):
+        if not able:
+            continue
+        with PowerLimiter(able, clocks=what == "clocks") as limiter:
+            if limiter.allowed:
+                yield Finding(what, "good", can_do)
+            else:
+                name = can_do.partition(" can ")[0]
+                yield Finding(what, "note", f"{name} stay as they are: {limiter.why}")
+    for record, error in undone:
+        limit = "" if record.before_w is None else f"{record.before_w:g} W"
+        knobs = " and ".join(["power limit"] * bool(limit) + ["locked clock"] * record.clocks)
+        what = f"{record.uuid}: a run that was killed left its {knobs} behind"
+        if error:
+            was = f"It was {limit}; " if limit else ""
+            yield Finding("limits", "fault", f"{what}. {was}{error}")
         else:
-            yield Finding("limits", "note", f"power limits stay as they are: {why}")
-    else:
-        undone = limit_journal.recover()
-    for limit in undone:
-        what = f"{limit.uuid}: a run that was killed left its power limit behind"
-        if limit.error:
-            yield Finding("limits", "fault", f"{what}. It was {limit.before_w:g} W; {limit.error}")
-        else:
-            yield Finding("limits", "note", what, f"done: it is {limit.before_w:g} W again")
+            done = [f"it is {limit} again"] * bool(limit) + ["it is unlocked"] * record.clocks
+            yield Finding("limits", "note", what, f"done: {', and '.join(done)}")
 
 
 def format_report(report: Report) -> Iterator[str]:

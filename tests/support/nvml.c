@@ -19,6 +19,7 @@ typedef struct {
     double demand_w, ramp_w_per_s, energy_j, since_s, lost_at_s;
     uint32_t limit_mw, lowest_mw, highest_mw, default_mw;
     uint32_t may_set, counts_energy, tells_power, has_limits, mig, busy_percent, sets, others;
+    uint32_t clocks, may_lock, lowest_lock_mhz, highest_lock_mhz, locks;
     uint32_t pids[8];
 } Gpu;
 
@@ -161,6 +162,45 @@ int nvmlDeviceSetPowerManagementLimit(Gpu *gpu, unsigned milliwatts) {
     gpu->sets++;
     return OK;
 }
+
+/* Of 210 MHz and above in steps of 15 MHz, `clocks` graphics clocks, highest first, as the real one. */
+int nvmlDeviceGetSupportedMemoryClocks(Gpu *gpu, unsigned *count, unsigned *clocks_mhz) {
+    ALIVE(gpu);
+    if (!gpu->clocks) return NOT_SUPPORTED;
+    unsigned room = *count;
+    *count = 2;
+    if (room < 2) return TOO_SMALL;
+    clocks_mhz[0] = 1215, clocks_mhz[1] = 405;
+    return OK;
+}
+
+int nvmlDeviceGetSupportedGraphicsClocks(Gpu *gpu, unsigned memory_mhz, unsigned *count, unsigned *clocks_mhz) {
+    ALIVE(gpu);
+    if (!gpu->clocks) return NOT_SUPPORTED;
+    if (memory_mhz != 1215) return NOT_FOUND;
+    unsigned room = *count;
+    *count = gpu->clocks;
+    if (room < gpu->clocks) return TOO_SMALL;
+    for (unsigned at = 0; at < gpu->clocks; at++) clocks_mhz[at] = 210 + 15 * (gpu->clocks - 1 - at);
+    return OK;
+}
+
+static int lock(Gpu *gpu, unsigned lowest_mhz, unsigned highest_mhz) {
+    ALIVE(gpu);
+    if (!gpu->clocks) return NOT_SUPPORTED;
+    if (!gpu->may_lock) return NO_PERMISSION;
+    gpu->lowest_lock_mhz = lowest_mhz;
+    gpu->highest_lock_mhz = highest_mhz;
+    gpu->locks++;
+    return OK;
+}
+
+int nvmlDeviceSetGpuLockedClocks(Gpu *gpu, unsigned lowest_mhz, unsigned highest_mhz) {
+    if (lowest_mhz > highest_mhz) return INVALID;
+    return lock(gpu, lowest_mhz, highest_mhz);
+}
+
+int nvmlDeviceResetGpuLockedClocks(Gpu *gpu) { return lock(gpu, 0, 0); }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(Gpu *gpu, unsigned *count, Process *processes) {
     ALIVE(gpu);

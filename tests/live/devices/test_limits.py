@@ -18,6 +18,7 @@ from tests.support.nvml import Driver, on_gpus
 from tests.support.processes import until
 from wattkeeper.live import devices
 from wattkeeper.live.devices import limit_journal
+from wattkeeper.live.devices.limit_journal import RestoredLimit
 from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import DeviceError, NoPermission
@@ -94,6 +95,10 @@ def settle(uuid: str, seconds: float = 60) -> None:
         except NoPermission:
             assert time.monotonic() < deadline_s
         time.sleep(0.01)
+
+
+def restored(undone: list[RestoredLimit]) -> list[tuple[str, float | None, str]]:
+    return [(record.uuid, record.before_w, error) for record, error in undone]
 
 
 def wait_for_end(pid: int) -> None:
@@ -268,18 +273,18 @@ def test_after_both_are_killed_the_next_limiter_restores_limits(driver: Driver) 
     with expect_restored(driver):
         kill_both()
         with PowerLimiter(devices.find_devices()) as limiter:
-            assert limiter.undone == [(uuid, 320, "")]
+            assert restored(limiter.undone) == [(uuid, 320, "")]
             assert driver.gpu.limit_mw == BEFORE_MW
             assert limiter.allowed
             assert limiter.set_w(200)
         assert driver.gpu.limit_mw == BEFORE_MW
         kill_both()
         driver.gpu.may_set = 0
-        ((_, _, error),) = limit_journal.recover()
+        ((_, error),) = limit_journal.recover()
         assert "takes root" in error
         assert limit_journal.path(uuid).exists(), "it can be tried again"
         driver.gpu.may_set = 1
-        assert limit_journal.recover() == [(uuid, 320, "")]
+        assert restored(limit_journal.recover()) == [(uuid, 320, "")]
         assert limit_journal.recover() == []
 
 
