@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wattkeeper.policies.pipeline.menu import cap_menu, plan_point
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.hull import SpeedPoint
+from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend

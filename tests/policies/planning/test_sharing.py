@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.pipelines import recorded_profile, repeat_stages
-from wattkeeper.policies.pipeline.menu import cap_menu
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.hull import SpeedPoint
+from wattkeeper.policies.planning.pipelines import cap_menu
 from wattkeeper.policies.planning.sharing import Sharing, cheapest, share_out
 
 STEEP = [SpeedPoint(0.4, 100, 100), SpeedPoint(0.9, 150, 150), SpeedPoint(1.0, 250, 250)]
