@@ -167,6 +167,8 @@ class Options(NamedTuple):
         fixed_epochs: The number of epochs, if it is known beforehand; None: it trains to a target.
         pipeline: The instructions of a pipeline-parallel job, whose clocks may be chosen; None if
             it is none. An epoch of it is an iteration.
+        clocks_mhz: For each batch size, the profiled locked clocks in MHz, ascending; empty if
+            none was profiled at any.
     """
 
     key: str
@@ -179,6 +181,11 @@ class Options(NamedTuple):
     max_epochs: int
     fixed_epochs: int | None = None
     pipeline: PipelineTask | None = None
+    clocks_mhz: tuple[tuple[int, ...], ...] = ()
+
+    def clocks(self, batch_size: int) -> tuple[int, ...]:
+        """Locked clocks of a batch size in MHz, ascending; at the highest power limit."""
+        return self.clocks_mhz[self.batch_sizes.index(batch_size)] if self.clocks_mhz else ()
 
     def limits(self, batch_size: int) -> tuple[float, ...]:
         """Power limits of a batch size in W, ascending."""
@@ -234,6 +241,18 @@ class Start(NamedTuple):
         return Configuration(self.options.default_batch_size, parent=parent, query_s=query_s)
 
 
+def _format_fields(
+    name: str, fields: tuple[str, ...], values: tuple[object, ...], hides_last: bool
+) -> str:
+    """A named tuple in words; its last field, which came later, may be left out.
+
+    Journals have a digest of these words: they stay what they were where the field is not used.
+    """
+    number = len(fields) - hides_last
+    pairs = zip(fields[:number], values[:number], strict=True)
+    return f"{name}({', '.join([f'{field}={value!r}' for field, value in pairs])})"
+
+
 class Configuration(NamedTuple):
     """The configuration of an attempt.
 
@@ -243,6 +262,7 @@ class Configuration(NamedTuple):
         cost_bound: The attempt ends before the epoch that would raise its cost above this bound, J.
         parent: Id of the zoo's model whose weights it starts from; None: it starts from scratch.
         query_s: Duration of the parent search in s, during which the job holds its GPUs.
+        clock_mhz: Locked clock of each GPU in MHz, with the highest power limit; 0: free clocks.
     """
 
     batch_size: int
@@ -250,14 +270,29 @@ class Configuration(NamedTuple):
     cost_bound: float = math.inf
     parent: str | None = None
     query_s: float = 0.0
+    clock_mhz: int = 0
+
+    def __repr__(self) -> str:
+        return _format_fields(type(self).__name__, self._fields, self, not self.clock_mhz)
 
 
 class Measurement(NamedTuple):
-    """Profile of one power limit: seconds per epoch, and mean power of all GPUs together in W."""
+    """Profile of one power limit, or of one locked clock.
+
+    Attributes:
+        power_limit_w: The limit of each GPU in W; with a locked clock, the highest one.
+        time_per_epoch_s: Seconds per epoch.
+        average_power_w: Mean power of all GPUs together in W.
+        clock_mhz: The locked clock of each GPU in MHz; 0: free clocks.
+    """
 
     power_limit_w: float
     time_per_epoch_s: float
     average_power_w: float
+    clock_mhz: int = 0
+
+    def __repr__(self) -> str:
+        return _format_fields(type(self).__name__, self._fields, self, not self.clock_mhz)
 
 
 class Knobs(NamedTuple):
@@ -267,11 +302,14 @@ class Knobs(NamedTuple):
         power_limit_w: Power limit of each GPU from now on, W.
         profile_w: Power limits to profile, in this order, during the first epoch; then `Tune` is
             asked again. Only at the start, and without a power limit.
-        clock_mhz: Clock of each GPU from now on, MHz; it replaces a plan.
+        clock_mhz: Clock of each GPU from now on, MHz; it replaces a plan. Jobs that are not
+            pipeline-parallel have the highest power limit then; a power limit without a clock
+            releases the clock.
         plan: Clocks of a pipeline-parallel job from now on, MHz: of each GPU's instructions, in
             their order. It replaces a single clock.
         run: Whether it trains from now on, pauses, or ends without having reached its target.
         wake_s: When to ask again, s; infinite for never. It replaces the time of an earlier answer.
+        profile_mhz: Locked clocks to profile, after the power limits of `profile_w`.
     """
 
     power_limit_w: float | None = None
@@ -280,6 +318,10 @@ class Knobs(NamedTuple):
     plan: tuple[tuple[int, ...], ...] | None = None
     run: Literal["go", "pause", "stop"] = "go"
     wake_s: float = math.inf
+    profile_mhz: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return _format_fields(type(self).__name__, self._fields, self, not self.profile_mhz)
 
 
 NO_KNOBS: Final = Knobs()

@@ -60,7 +60,8 @@ class RemoteCoordinator:
 
     def report_profile(self, report: tuple[Measurement, ...]) -> float:
         """See `Coordinator`."""
-        return float(self._ask("profiled", measurements=report)["power_limit_w"])
+        points = [point[:3] for point in report]
+        return float(self._ask("profiled", measurements=points)["power_limit_w"])
 
     def report_epoch(self, report: EpochReport) -> bool:
         """See `Coordinator`."""

@@ -55,7 +55,8 @@ class Curves:
             self._measured[key] = running.measured
         if key not in self._measured:
             return None
-        limits, time_s, power_w = zip(*sorted(self._measured[key]), strict=True)
+        rows = sorted(point[:3] for point in self._measured[key] if not point.clock_mhz)
+        limits, time_s, power_w = zip(*rows, strict=True)
         return Curve(batch_size, limits, time_s, power_w, (math.inf,))
 
     @staticmethod
@@ -71,7 +72,9 @@ class Curves:
 
     def state_dict(self) -> dict[str, Any]:
         """What was measured."""
-        return {"measured": {key: [list(m) for m in rows] for key, rows in self._measured.items()}}
+        return {
+            "measured": {key: [list(m[:3]) for m in rows] for key, rows in self._measured.items()}
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""

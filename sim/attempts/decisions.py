@@ -374,10 +374,12 @@ def _format_parent(configuration: Configuration) -> str:
 
 def _format_knobs(knobs: Knobs) -> str:
     """Knobs as the journal has them."""
-    limit_w, profile_w, clock_mhz, plan, run, wake_s = knobs
+    limit_w, profile_w, clock_mhz, plan, run, wake_s, profile_mhz = knobs
     parts = []
     if profile_w:
         parts.append(f"profile_w={list(profile_w)}")
+    if profile_mhz:
+        parts.append(f"profile_mhz={list(profile_mhz)}")
     if limit_w is not None:
         parts.append(f"power_limit_w={limit_w}")
     if clock_mhz is not None:
