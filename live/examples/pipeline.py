@@ -104,9 +104,11 @@ def make_table(options: argparse.Namespace, replica: int) -> EmulatedPipeline:
 
 def run_rank(rank: int, options: argparse.Namespace, devices: Path) -> None:
     """Train the stage of one process on emulated devices."""
-    os.environ[VARIABLE] = make_devices(devices / f"rank-{rank}", "emulated", 1)
     try:
-        train(options, make_table(options, rank // options.ranks))
+        table = make_table(options, rank // options.ranks)
+        folder = devices / f"rank-{rank}"
+        os.environ[VARIABLE] = make_devices(folder, "emulated", 1, table.clocks_mhz)
+        train(options, table)
     except (WattkeeperError, RuntimeError) as error:  # the latter from torch: a neighbour is gone
         raise SystemExit(f"rank {rank}: {str(error).splitlines()[0]}") from None
 

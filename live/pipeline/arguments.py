@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 SCHEDULES: Final = ("1f1b", "gpipe", "interleaved")
 
 MOST_CLOCKS: Final = 12
-"""So many of the clocks that devices support are measured, unless they are given."""
+"""So many of the clocks that devices have are measured, from the highest to half of it, unless they
+are given."""
 
 
 class RankFacts(NamedTuple):
@@ -175,6 +176,7 @@ class PipelineArguments(NamedTuple):
                     known = ", ".join(map(str, common)) or "none"
                     raise InputError(f"found the clock {clock_mhz} MHz; the devices have {known}")
             return list(self.clocks_mhz)
+        common = [clock_mhz for clock_mhz in common if 2 * clock_mhz >= common[-1]]
         steps = min(MOST_CLOCKS, len(common))
         last = len(common) - 1
         return [common[round(last * step / max(1, steps - 1))] for step in range(steps)]

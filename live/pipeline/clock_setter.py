@@ -1,31 +1,61 @@
-"""Sets the clock of the devices of one rank."""
+"""Locks the clocks of the devices of one rank."""
 
 from __future__ import annotations
 
-from wattkeeper.live.pipeline.emulation import EmulatedMeter
-from wattkeeper.live.pipeline.meters import RankMeter
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices.power_limiter import Control, PowerLimiter
+from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.policies.errors import EnvironmentLacks
 
 
 class ClockSetter:
-    """Puts clocks in force on the devices of a rank.
+    """Locks clocks on all devices of a rank while it is entered.
 
-    Args:
-        meter: Of the rank.
+    On leaving, also after an error, they are unlocked; a guard does that if the process is killed.
 
     Attributes:
-        clocks_mhz: The clocks that may be set, MHz, ascending.
-
-    Raises:
-        EnvironmentLacks: If the devices are not emulated.
+        clocks_mhz: The clocks that all of the devices may be locked to, MHz, ascending.
     """
 
-    def __init__(self, meter: RankMeter) -> None:
-        if not isinstance(meter, EmulatedMeter):
-            raise EnvironmentLacks("clocks can be set on emulated devices only, so far")
-        self._meter = meter
-        self.clocks_mhz = meter.clocks_mhz
+    def __init__(self, devices: Sequence[Device]) -> None:
+        common = set.intersection(*(set(device.clocks_mhz) for device in devices))
+        self.clocks_mhz = tuple(sorted(common))
+        control: Control = "off" if os.environ.get(POWER_CONTROL) == "off" else "auto"
+        self._limiter = PowerLimiter(devices, control, clocks=True)
+        self._locked_mhz = 0
+
+    def __enter__(self) -> Self:
+        """Start to guard the devices.
+
+        Raises:
+            EnvironmentLacks: If their clocks cannot be locked; it says why.
+        """
+        self._limiter.__enter__()
+        if not self._limiter.allowed:
+            raise EnvironmentLacks(f"plans of clocks cannot be carried out: {self._limiter.why}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._limiter.close()
 
     def set_mhz(self, clock_mhz: int) -> None:
-        """Put a clock (MHz) in force on each device."""
-        self._meter.clock_mhz = clock_mhz
+        """Lock each device to a clock (MHz), unless it is.
+
+        Raises:
+            EnvironmentLacks: If they cannot be locked any more.
+        """
+        if clock_mhz == self._locked_mhz:
+            return
+        if not self._limiter.lock_mhz(clock_mhz):
+            raise EnvironmentLacks(f"clocks cannot be locked any more: {self._limiter.why}")
+        self._locked_mhz = clock_mhz

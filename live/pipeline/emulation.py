@@ -59,6 +59,15 @@ class EmulatedPipeline(NamedTuple):
     profile: PipelineProfile
     slow: tuple[SlowSpell, ...] = ()
 
+    @property
+    def clocks_mhz(self) -> tuple[int, ...]:
+        """The clocks that the table has for any instruction, ascending, MHz."""
+        profile = self.profile
+        operations = range(2 * len(profile.stages))
+        return tuple(
+            sorted({point.frequency_mhz for each in operations for point in profile.points(each)})
+        )
+
     def factor(self, stage: int, iteration: int) -> float:
         """How much longer a stage takes in an iteration."""
         spells = [
@@ -81,7 +90,7 @@ class EmulatedClock(WallClock):
         return self.time_s
 
 
-def make_devices(folder: Path, gpu_type: str, gpus: int) -> str:
+def make_devices(folder: Path, gpu_type: str, gpus: int, clocks_mhz: Sequence[int]) -> str:
     """Make the emulated devices of a rank, in a folder.
 
     Returns:
@@ -91,7 +100,7 @@ def make_devices(folder: Path, gpu_type: str, gpus: int) -> str:
     past = WallClock(begun_s=time.monotonic() + AHEAD_S)
     for path in paths:
         limits = PowerRange(1e6, 1e6, 1e6)  # nothing is limited
-        SyntheticDevice.create(path, gpu_type, limits, 0.0, past)
+        SyntheticDevice.create(path, gpu_type, limits, 0.0, past, clocks_mhz)
     return PREFIX + ",".join(str(path.absolute()) for path in paths)
 
 
@@ -103,12 +112,7 @@ class EmulatedMeter:
         emulated: What instructions take.
         exchange: The ranks.
         graph: All instructions.
-
-    Attributes:
-        clock_mhz: The clock in force, MHz; None: the highest one.
     """
-
-    clock_mhz: int | None = None
 
     def __init__(
         self,
@@ -137,15 +141,6 @@ class EmulatedMeter:
         path = devices[0].path.with_suffix(LOG)
         self._log = path.open("w", encoding="ascii", buffering=1)
         self._log.write("iteration,instruction,clock_mhz,begun_s,ended_s\n")
-
-    @property
-    def clocks_mhz(self) -> tuple[int, ...]:
-        """The clocks that the table has for any instruction, ascending, MHz."""
-        profile = self._emulated.profile
-        operations = range(2 * len(profile.stages))
-        return tuple(
-            sorted({point.frequency_mhz for each in operations for point in profile.points(each)})
-        )
 
     def now_s(self) -> float:
         """Time of this rank, s."""
@@ -198,13 +193,14 @@ class EmulatedMeter:
     def _find_point(self, operation: int) -> ClockPoint:
         """The point of an operation at the clock in force; without one, the highest."""
         points = self._emulated.profile.points(operation)
-        if self.clock_mhz is None:
+        clock_mhz = self._devices[0].state().clock_mhz
+        if not clock_mhz:
             return max(points)
         for point in points:
-            if point.frequency_mhz == self.clock_mhz:
+            if point.frequency_mhz == clock_mhz:
                 return point
         known = ", ".join(str(point.frequency_mhz) for point in sorted(points))
         raise InputError(
-            f"the emulated device {self._devices[0].uuid} is at {self.clock_mhz} MHz; "
+            f"the emulated device {self._devices[0].uuid} is at {clock_mhz} MHz; "
             f"its table has {known} MHz"
         )

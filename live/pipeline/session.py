@@ -130,7 +130,7 @@ class PipelineSession:
         devices = find_devices()
         self._meter = make_meter(devices, self._emulated, exchange, self._graph)
         self._stack.callback(self._meter.close)
-        self._clocks = ClockSetter(self._meter)
+        self._clocks = self._stack.enter_context(ClockSetter(devices))
         own = RankFacts(len(devices), devices[0].gpu_type, self._clocks.clocks_mhz)
         facts = exchange.gather(own)
         if exchange.is_leader:

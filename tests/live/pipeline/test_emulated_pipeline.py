@@ -20,6 +20,7 @@ import pytest
 from tests.conftest import Command
 from tests.support.live_pipelines import load_results, made_up_table, run_pipeline, start_pipeline
 from tests.support.processes import until
+from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
@@ -90,6 +91,15 @@ def test_each_instruction_runs_at_the_clock_of_the_plan_in_force(
             else:
                 expected = list(plans[record["plan"] - 1][rank])
             assert clocks == expected
+
+
+def clock_of(folder: Path, rank: int) -> int:
+    """What a rank's device is locked to, MHz; 0: it is not."""
+    return SyntheticDevice(folder / "devices" / f"rank-{rank}" / "gpu-0").state().clock_mhz
+
+
+def test_clocks_are_unlocked_at_the_end(folder: Path) -> None:
+    assert [clock_of(folder, rank) for rank in range(RANKS)] == [0] * RANKS
 
 
 def test_an_iteration_takes_the_time_and_energy_of_its_plan(results: dict[str, Any]) -> None:
@@ -224,6 +234,7 @@ def test_a_killed_stage_ends_the_others(tmp_path: Path) -> None:
         int(pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     ]
     assert len(ranks) == 3
+    assert all(clock_of(tmp_path, rank) for rank in range(3))
     os.kill(ranks[1], signal.SIGKILL)
     began_s = time.monotonic()
     _, error = run.communicate(timeout=60)
@@ -232,3 +243,4 @@ def test_a_killed_stage_ends_the_others(tmp_path: Path) -> None:
     assert "rank 1 ended with exit code -9" in error
     assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)
     assert load_results(tmp_path / "results")["ended"].startswith("failed")
+    until(lambda: not any(clock_of(tmp_path, rank) for rank in range(3)))

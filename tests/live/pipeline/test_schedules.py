@@ -25,11 +25,13 @@ RANKS, MICROBATCHES = 2, 4
 
 def train(rank: int, kind: Kind, chunks: int, folder: Path) -> None:
     """Compute nothing: the ranks wait for each other by the emulated clock alone."""
-    os.environ[VARIABLE] = make_devices(folder / f"rank-{rank}", "emulated", 1)
+    emulated = EmulatedPipeline(made_up_table(RANKS * chunks))
+    devices = make_devices(folder / f"rank-{rank}", "emulated", 1, emulated.clocks_mhz)
+    os.environ[VARIABLE] = devices
     with PipelineSession(
         "mine", microbatches=MICROBATCHES, iterations=7, schedule=kind, chunks=chunks,
         clocks_mhz=[810, 1110, 1410], profile_iterations=1, output=folder / "results",
-        emulate=EmulatedPipeline(made_up_table(RANKS * chunks)),
+        emulate=emulated,
     ) as pipeline:  # fmt: skip
         for _ in pipeline.iterations():
             for instruction in pipeline.program:

@@ -24,9 +24,11 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedPipeline]:
     """This process is the only rank, on an emulated device."""
-    monkeypatch.setenv(VARIABLE, make_devices(tmp_path / "devices", "emulated", 1))
+    emulated = EmulatedPipeline(made_up_table(1))
+    devices = make_devices(tmp_path / "devices", "emulated", 1, emulated.clocks_mhz)
+    monkeypatch.setenv(VARIABLE, devices)
     distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield EmulatedPipeline(made_up_table(1))
+    yield emulated
     distributed.destroy_process_group()
 
 
