@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,25 +141,43 @@ workload:
   iterations: 100
   blocking_power_w: {power_w}
   jobs: [{{name: mlp}}]
+  stragglers: {stragglers}
 objective: {{eta: 1}}
-variants: {{live: {{policies: {{tune: {{kind: perseus, unit_time_s: 0.005}}}}}}}}
+variants: {{live: {{policies: {{tune: {tune}}}}}}}
 baseline: live
 """
+
+
+def simulate(
+    inside: Command, folder: Path, results: dict[str, Any], factors: Sequence[float] = ()
+) -> list[tuple[str, str, str]]:
+    """What is decided in a simulation of a recording, with stragglers one after the other."""
+    stragglers = [
+        {"at_s": 10.0 * (number + 1), "job": "mlp", "factor": factor}
+        for number, factor in enumerate(factors)
+    ]
+    schedule = results["schedule"]
+    text = SCENARIO.format(
+        ranks=schedule["ranks"], profile=folder / "profile.csv", tune=json.dumps(results["tune"]),
+        microbatches=schedule["microbatches"], power_w=results["blocking_power_w"],
+        stragglers=json.dumps(stragglers),
+    )  # fmt: skip
+    Path("recorded.yaml").write_text(text)
+    inside("run", "recorded.yaml", "--out", "out")
+    rows = pq.read_table("out/decisions.parquet").to_pylist()
+    of_policies = [row for row in rows if row["point"] in ("configure", "tune")]
+    return [(row["point"], row["policy"], row["chose"]) for row in of_policies]
+
+
+def decided(results: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What was decided live."""
+    return [(row["point"], row["policy"], row["chose"]) for row in results["decisions"]]
 
 
 def test_a_simulation_of_the_recording_decides_alike(
     folder: Path, results: dict[str, Any], inside: Command
 ) -> None:
-    text = SCENARIO.format(
-        ranks=RANKS, profile=folder / "results" / "profile.csv", microbatches=MICROBATCHES,
-        power_w=results["blocking_power_w"],
-    )  # fmt: skip
-    Path("recorded.yaml").write_text(text)
-    inside("run", "recorded.yaml", "--out", "out")
-    decided = pq.read_table("out/decisions.parquet").to_pylist()
-    simulated = [(row["point"], row["policy"], row["chose"]) for row in decided[-2:]]
-    live = [(row["point"], row["policy"], row["chose"]) for row in results["decisions"][:2]]
-    assert simulated == live
+    assert simulate(inside, folder / "results", results) == decided(results)[:2]
 
 
 def test_the_command_of_the_page(tmp_path: Path) -> None:
@@ -200,7 +220,7 @@ def test_the_published_plan_saves_as_much_in_processes(
             assert sum(record["energy_j"]) == pytest.approx(float(row[f"{column}_J"]), abs=0.01)
 
 
-def test_replicas_wait_for_the_slowest_on_a_slower_plan(tmp_path: Path) -> None:
+def test_replicas_wait_for_the_slowest_on_a_slower_plan(tmp_path: Path, inside: Command) -> None:
     """The second of two pipelines is slow for a while, and the first one slows down with it."""
     pytest.importorskip("torch")
     run = start_pipeline(
@@ -223,17 +243,34 @@ def test_replicas_wait_for_the_slowest_on_a_slower_plan(tmp_path: Path) -> None:
     assert len(plans_of(slow)) == 3, "its own slow stage alone moves the slow one"
     chose = [each["chose"] for each in waiting["decisions"]]
     assert [text.startswith("straggler: plan=") for text in chose] == [False, False, True, True]
+    simulated = simulate(inside, tmp_path / "results/replica-0", waiting, [imposed, 1.0])
+    assert simulated == decided(waiting), "a simulation with the measured factor decides alike"
+
+
+def test_a_stage_that_is_told_to_stop_ends_the_others(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    run, ranks = start_endless(tmp_path)
+    os.kill(ranks[1], signal.SIGTERM)
+    _, error = run.communicate(timeout=60)
+    assert run.returncode == 1, error
+    assert not any(Path(f"/proc/{rank}").exists() for rank in ranks)
+    assert not any(clock_of(tmp_path, rank) for rank in range(3))
+
+
+def start_endless(folder: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """Start a pipeline that goes on; its process and those of its ranks."""
+    run = start_pipeline(folder, "--ranks", "3", "--iterations", "100000")
+    log = folder / "devices" / "rank-2" / "gpu-0.log"
+    until(lambda: log.exists() and log.read_text().count("\n") > 20)
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+    ranks = [int(pid) for pid in children.read_text().split()]
+    assert len(ranks) == 3
+    return run, ranks
 
 
 def test_a_killed_stage_ends_the_others(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    run = start_pipeline(tmp_path, "--ranks", "3", "--iterations", "100000")
-    log = tmp_path / "devices" / "rank-2" / "gpu-0.log"
-    until(lambda: log.exists() and log.read_text().count("\n") > 20)
-    ranks = [
-        int(pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-    ]
-    assert len(ranks) == 3
+    run, ranks = start_endless(tmp_path)
     assert all(clock_of(tmp_path, rank) for rank in range(3))
     os.kill(ranks[1], signal.SIGKILL)
     began_s = time.monotonic()
