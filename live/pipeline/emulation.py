@@ -91,7 +91,7 @@ class EmulatedClock(WallClock):
 
 
 def make_devices(folder: Path, gpu_type: str, gpus: int, clocks_mhz: Sequence[int]) -> str:
-    """Make the emulated devices of a rank, in a folder.
+    """Make the emulated devices of a rank for one session, in a folder.
 
     Returns:
         The value of `wattkeeper.live.devices.VARIABLE` for its process.
@@ -126,6 +126,9 @@ class EmulatedMeter:
                 f"the emulated pipeline has {len(emulated.profile.stages)} stages and the schedule "
                 f"{graph.stages}"
             )
+        for device in devices:
+            if device.state().since_s > 0:
+                raise InputError(f"{device.uuid} was used before; make new devices (make_devices)")
         self._devices, self._emulated = devices, emulated
         self._exchange, self._graph = exchange, graph
         self._clock = EmulatedClock()

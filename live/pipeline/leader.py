@@ -15,7 +15,6 @@ from wattkeeper.live.pipeline.reports import (
 )
 from wattkeeper.live.pipeline.results import PipelineResults
 from wattkeeper.live.pipeline.slow_stages import TOLERANCE, SlowStages, scale_profile
-from wattkeeper.live.session.distributed import describe_exit
 from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.pipeline.graph import PipelineGraph, schedule_graph
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile
@@ -107,10 +106,9 @@ class PipelineLeader:
         self._results.write_profile(self.profile)
         self.order = self._start()
 
-    def write(self, error: BaseException | None) -> None:
-        """Write the results; `error`: what the training failed with."""
+    def write(self, ended: str) -> None:
+        """Write the results; `ended` says how the session did."""
         blocking_w = None if self.profile is None else self.profile.blocking_w
-        ended = "done" if error is None else describe_exit(error)
         self._results.write(blocking_w, self.chooser.decisions, self.plans, self.records, ended)
 
     def _measure(self, sweep: ClockSweep) -> Order:

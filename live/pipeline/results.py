@@ -74,4 +74,4 @@ class PipelineResults(NamedTuple):
             "iterations": [record._asdict() for record in records],
         }
         with replace_file(self.folder / RESULTS) as new:
-            new.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            new.write_text(json.dumps(values) + "\n", encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 1800.0
 """How long a rank waits for another one that seems to run, s: as torch does for gloo. Some policies
 take minutes to plan."""
+
+_sessions = itertools.count()
+"""Of this process: all ranks begin their sessions in the same order."""
 
 
 class PipelineSession:
@@ -108,6 +112,7 @@ class PipelineSession:
         self.leader: PipelineLeader | None = None
         self._stack = ExitStack()
         self._done = len(self.program)
+        self._is_over = False
 
     def __enter__(self) -> Self:
         terminations = self._terminations = Terminations()
@@ -121,7 +126,7 @@ class PipelineSession:
 
     def _join(self) -> None:
         arguments, ranks = self._arguments, self._schedule.ranks
-        name, replicas = f"pipeline/{arguments.job}", arguments.replicas
+        name, replicas = f"pipeline/{next(_sessions)}/{arguments.job}", arguments.replicas
         exchange = self._exchange = StageExchange(
             self._store, f"{name}/{self.replica}", self.rank, ranks, PATIENCE_S
         )
@@ -162,6 +167,7 @@ class PipelineSession:
         self._exchange.gather("done")
         if self._exchange.is_leader:
             self._leaders.gather("done")
+        self._is_over = True
 
     @contextmanager
     def instruction(self, instruction: Instruction) -> Iterator[None]:
@@ -219,11 +225,12 @@ class PipelineSession:
         trace: TracebackType | None,
     ) -> None:
         self._terminations.restore()
-        if error is not None and hasattr(self, "_exchange"):
-            self._exchange.leave(describe_exit(error))
+        ended = "done" if self._is_over and error is None else describe_exit(error)
+        if not self._is_over and hasattr(self, "_exchange"):
+            self._exchange.leave(ended)
         try:
             if self.leader is not None:
-                self.leader.write(error)
+                self.leader.write(ended)
         finally:
             self._stack.close()
         if isinstance(error, Stopped):

@@ -65,6 +65,21 @@ def test_a_stage_alone_runs_its_program(alone: EmulatedPipeline) -> None:
     assert records[0].energy_j == pytest.approx((300 * records[0].time_s,))
 
 
+def test_sessions_one_after_the_other(alone: EmulatedPipeline, tmp_path: Path) -> None:
+    train(session(alone), [0, 1, 2, 3])
+    with pytest.raises(InputError) as refused:
+        train(session(alone), [0, 1, 2, 3])
+    assert_states(str(refused.value), "gpu-0", "used before")
+    make_devices(tmp_path / "devices", "emulated", 1, alone.clocks_mhz)
+    train(session(alone, iterations=1), [0, 1, 2, 3])
+    make_devices(tmp_path / "devices", "emulated", 1, alone.clocks_mhz)
+    with session(alone) as left:
+        for _ in left.iterations():
+            break
+    assert left.leader is not None
+    assert left.leader.records == []
+
+
 def test_instructions_out_of_order_are_refused(alone: EmulatedPipeline) -> None:
     with pytest.raises(InputError) as refused:
         train(session(alone), [1])
