@@ -77,7 +77,10 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
             )
     if isinstance(workload, PipelineWorkload):
         if live:
-            what = "workload.kind: a pipeline can be simulated, not run live; leave out --live"
+            what = (
+                "workload.kind: a pipeline can be simulated, not run live; leave out --live, or "
+                "train with a PipelineSession (docs/live-pipeline.md)"
+            )
             raise ScenarioError(what, document.where(("workload", "kind")))
         inputs = read_pipelines(loaded, workload, clusters)
         return inputs._replace(traces=tuple(nodes))
