@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
@@ -18,6 +19,7 @@ from wattkeeper.live.controller.workloads import (
     TrainingSpec,
     choose_recorded_run,
 )
+from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
@@ -57,7 +59,7 @@ class LiveBackend(Backend):
     process only once the one that had it has exited.
 
     The streams choose the recorded run of a rehearsal. `watch` is called with the progress of each
-    attempt, once the log was replayed.
+    attempt, once the log was replayed. `signals` take over the values that arrive.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class LiveBackend(Backend):
         settings: LiveSettings,
         unprofiled: UnprofiledPower,
         watch: Watch = lambda _: None,
+        signals: Mapping[str, LiveSignal] = MappingProxyType({}),
     ) -> None:
         self.env = env
+        self._signals = signals
         self._watch = watch
         self.endings: list[AttemptEnding] = []
         self._trainings, self._unprofiled = trainings, unprofiled
@@ -210,13 +214,16 @@ class LiveBackend(Backend):
     def _expects_external(self) -> bool:
         if self.processes.links is None:
             return False
+        may_resume = bool(self._signals)  # a value that arrives may end a pause
         return bool(self.processes) or any(
-            not (run.over or run.paused) for run in self._runs.values()
+            not run.over and (may_resume or not run.paused) for run in self._runs.values()
         )
 
     def _is_repeated(self, event: ExternalEvent) -> bool:
         if event.kind == "halt":
             return self._halting
+        if event.kind == "signal":
+            return False
         run = self._runs.get((event.job_id, event.attempt))
         payload = event.payload
         if run is None or run.run_id != event.run or run.over or payload.get("rank"):
@@ -240,6 +247,12 @@ class LiveBackend(Backend):
         if event.kind == "halt":
             self._halt()
         if event.kind in {"halt", "woken"}:
+            return
+        if event.kind == "signal":
+            payload = event.payload
+            timed = TimedValue(payload["since_s"], payload["value"])
+            if self._signals[payload["name"]].receive(timed):
+                self.listener.signal_arrived()
             return
         run = self._runs[event.job_id, event.attempt]
         run.run_id = event.run

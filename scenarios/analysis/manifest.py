@@ -38,6 +38,21 @@ class FailedAttempt(TypedDict):
     message: str
 
 
+class ArrivedSignal(TypedDict):
+    """A signal whose values arrived in a live run: its source, and how many values came.
+
+    Slots without a value in time had the stated fallback where that is a number; the others kept
+    the last value.
+    """
+
+    variant: str
+    seed: int
+    name: str
+    source: str
+    values: int
+    fallbacks: int
+
+
 class LiveReport(TypedDict):
     """What trained: devices and the folder, and for live runs also how attempts ended."""
 
@@ -50,6 +65,7 @@ class LiveReport(TypedDict):
     power_limits: NotRequired[str]
     causes: NotRequired[dict[str, int]]
     attempts: NotRequired[list[FailedAttempt]]
+    signals: NotRequired[list[ArrivedSignal]]
 
 
 class TariffReport(TypedDict):

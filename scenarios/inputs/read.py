@@ -45,7 +45,9 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     runs = {name: run._replace(tariff=tariffs[name]) for name, run in inputs.runs.items()
             if name in tariffs}  # fmt: skip
     inputs = inputs._replace(runs=dict(inputs.runs) | runs)
-    signals = read_signals(loaded, inputs)
+    section = loaded.scenario.live
+    in_real_time = live and (section is None or section.speed is None)
+    signals = read_signals(loaded, inputs, live=in_real_time)
     followed = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()
                 if signals[name]}  # fmt: skip
     return inputs._replace(runs=dict(inputs.runs) | followed)

@@ -16,6 +16,7 @@ from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
+from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.signals import SignalSeries
@@ -31,10 +32,19 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class SignalInput(NamedTuple):
-    """A signal of a run: its values, and how its future is predicted; None: it is not."""
+    """A signal of a run.
 
-    series: SignalSeries
+    Attributes:
+        series: Its values; None where they arrive in the run.
+        forecast: How its future is predicted; None: it is not.
+        source: Where values arrive from; None where they are known.
+        beside: The folder that the path of a file is relative to.
+    """
+
+    series: SignalSeries | None
     forecast: ForecastConfig | None
+    source: AnyLiveSource | None = None
+    beside: Path = Path()
 
 
 class RunInputs(NamedTuple):

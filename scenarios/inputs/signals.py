@@ -39,9 +39,11 @@ UNITS: Final = {"price": "/kWh", "carbon": "g/kWh"}
 
 
 def read_signals(
-    loaded: LoadedScenario, inputs: ScenarioInputs
+    loaded: LoadedScenario, inputs: ScenarioInputs, *, live: bool = False
 ) -> dict[str, dict[str, SignalInput]]:
     """The signals that the policies of each variant read, by name.
+
+    With `live`, values of signals with a source of live values are not read.
 
     Raises:
         InputError: If a series cannot be read, no policy reads one, or a policy reads one that is
@@ -55,6 +57,10 @@ def read_signals(
         cap = inputs.runs[variant].cluster.cap
         for name in _names_read(loaded, variant, cap):
             section = scenario.signals.get(name, SignalSection())
+            if live and section.live is not None:
+                beside = document.folder_of(("signals", name, "live", "file"))
+                signals[variant][name] = SignalInput(None, section.forecast, section.live, beside)
+                continue
             with locate_errors(document, "signals", name):
                 stated = section.series
                 if isinstance(stated, SignalFile):

@@ -1,6 +1,7 @@
 """Puts the parts of a run together: the only place that makes a `World`."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,10 +36,14 @@ def build_world(
     backend: Backend,
     source: Source,
     zoo: ZooBackend | None,
+    arriving: Mapping[str, SignalSource] = MappingProxyType({}),
 ) -> World:
-    """The world of one variant with one seed, ready to run."""
+    """The world of one variant with one seed, ready to run.
+
+    `arriving`: signals whose values arrive while it runs, by name.
+    """
     cluster = Cluster(inputs.cluster)
-    signals = open_signals(inputs, streams)
+    signals = open_signals(inputs, streams) | dict(arriving)
     world = World(
         env, cluster, source, backend, spec.policies, spec.rules, streams, zoo, signals,
         inputs.stragglers,
@@ -48,10 +53,11 @@ def build_world(
 
 
 def open_signals(inputs: RunInputs, streams: RandomStreams) -> dict[str, SignalSource]:
-    """The signals of a run, simulated or live, by name."""
+    """The signals of a run whose values are known, by name."""
     return {
         name: Signal(signal.series, signal.forecast, streams)
         for name, signal in inputs.signals.items()
+        if signal.series is not None
     }
 
 

@@ -21,6 +21,7 @@ from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
+from wattkeeper.scenarios.run import live_folder
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection, LiveWorkload
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
@@ -63,6 +64,7 @@ class Equipment:
         devices: Types of the devices that measure.
         limits: Whether power limits are set, and if not, why.
         measured: Whether energy is measured.
+        host: The devices that scripts train on; None where all is rehearsed.
     """
 
     section: LiveSection
@@ -71,6 +73,7 @@ class Equipment:
     devices: tuple[str, ...]
     limits: str
     measured: bool
+    host: HostDevices | None = None
 
 
 def equip(
@@ -111,8 +114,13 @@ def equip(
             command_line(workload.command)
             if section.runner != "ray":
                 check_torch(workload.command)
-    if section.runner == "ray":
-        devices: HostDevices = ray_runner.run_on_gpu_host(_find_host_devices, section.power_control)
+    known = live_folder.read_devices(folder)
+    if known is not None:
+        devices = HostDevices(
+            **known | {name: tuple(known[name]) for name in ("types", "limits_w")}
+        )
+    elif section.runner == "ray":
+        devices = ray_runner.run_on_gpu_host(_find_host_devices, section.power_control)
     else:
         devices = _find_host_devices(section.power_control)
     _check_gpu_types(loaded, runs)
@@ -127,7 +135,9 @@ def equip(
                 devices.allowed,
             )  # fmt: skip
     limits = "set" if devices.allowed else f"not set: {devices.why}"
-    return Equipment(section, folder, trainings, devices.types, limits, devices.how != "absent")
+    return Equipment(
+        section, folder, trainings, devices.types, limits, devices.how != "absent", devices
+    )
 
 
 def _trained_jobs(inputs: RunInputs) -> list[tuple[str, int]]:

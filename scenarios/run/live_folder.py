@@ -4,9 +4,10 @@ import json
 import shutil
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, TypedDict, cast
+from typing import Final, NotRequired, TypedDict, cast
 
 from wattkeeper.policies.errors import StoreError
+from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder
@@ -16,16 +17,36 @@ MARK: Final = "wattkeeper-live.json"
 
 
 class Mark(TypedDict):
-    """The digest of the scenario that runs in a folder, and whether its runs are over."""
+    """The digest of the scenario that runs in a folder, and whether its runs are over.
+
+    Attributes:
+        digest: The digest.
+        done: Whether they are over.
+        devices: What the runs were begun with; absent where no script trains.
+    """
 
     digest: str
     done: bool
+    devices: NotRequired[Json]
 
 
-def open_folder(loaded: LoadedScenario, folder: Path) -> bool:
+def read_devices(folder: Path) -> Json | None:
+    """The devices with which unfinished runs in a folder were begun; None if there are none.
+
+    A training that outlived its controller still controls them: they cannot be examined again.
+    """
+    try:
+        mark = _read(folder)
+    except (OSError, ValueError, RecursionError):
+        return None
+    return None if mark["done"] else mark.get("devices")
+
+
+def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = None) -> bool:
     """Make the folder of a scenario's live runs, or go on with what is in it.
 
-    A run may go on with another `live.lease_s`, as for a script that starts slowly.
+    A run may go on with another `live.lease_s`, as for a script that starts slowly. `devices` are
+    kept for runs that go on.
 
     Returns:
         Whether it goes on.
@@ -56,7 +77,10 @@ def open_folder(loaded: LoadedScenario, folder: Path) -> bool:
     folder.parent.mkdir(parents=True, exist_ok=True)
     make_private_folder(folder)
     folder.chmod(0o700)  # made by the user, or by an older wattkeeper
-    _write(folder, {"digest": digest, "done": False})
+    mark = Mark(digest=digest, done=False)
+    if devices is not None:
+        mark["devices"] = devices
+    _write(folder, mark)
     return False
 
 

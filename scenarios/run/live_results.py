@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from wattkeeper.live.controller.backend import AttemptEnding
 from wattkeeper.scenarios.analysis.manifest import FailedAttempt, LiveReport
+from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant
 from wattkeeper.scenarios.run.live_equipment import Equipment
+from wattkeeper.scenarios.run.live_signals import describe_arrivals
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.tables import RunResult
@@ -49,15 +51,21 @@ def with_outcomes(result: RunResult, endings: Endings) -> RunResult:
     return replace(result, tables=tables, by=by, digest=digest_tables(tables))
 
 
-def report(equipment: Equipment, endings: Sequence[tuple[RunSpec, Endings]]) -> LiveReport:
+def report(
+    equipment: Equipment, endings: Sequence[tuple[RunSpec, Endings]], inputs: InputsByVariant
+) -> LiveReport:
     """The part of the manifest on live runs; it lists the attempts that failed."""
+    arrived = [
+        signal for spec, _ in endings
+        for signal in describe_arrivals(spec, inputs[spec.variant], equipment.folder)
+    ]  # fmt: skip
     failed: list[FailedAttempt] = [
         {"variant": spec.variant, "seed": spec.seed, "job_id": end.job_id, "attempt": end.attempt,
          "cause": end.outcome.cause, "message": end.outcome.message}
         for spec, of_run in endings for end in of_run if end.outcome.cause not in COMPLETE
     ]  # fmt: skip
     outcomes = [end.outcome for _, of_run in endings for end in of_run]
-    return {
+    about: LiveReport = {
         "runner": equipment.section.runner,
         "folder": str(equipment.folder),
         "speed": equipment.section.speed,
@@ -67,3 +75,6 @@ def report(equipment: Equipment, endings: Sequence[tuple[RunSpec, Endings]]) -> 
         "causes": dict(sorted(Counter(outcome.cause for outcome in outcomes).items())),
         "attempts": failed,
     }
+    if arrived:
+        about["signals"] = arrived
+    return about

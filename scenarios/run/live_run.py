@@ -39,11 +39,11 @@ from wattkeeper.scenarios.run.build import (
 from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.scenarios.run.live_equipment import Equipment, equip
 from wattkeeper.scenarios.run.live_results import with_outcomes
+from wattkeeper.scenarios.run.live_signals import log_path, open_live_signals
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.files.names import file_name
 
 STUCK_S: Final = 8.0
 """After an interruption, a step of the run may take so long, s; then it is interrupted itself, as
@@ -80,9 +80,9 @@ def execute(
     Raises:
         InputError: If it only plays its log again, which ends before the run does.
     """
-    folder = equipment.folder / file_name(spec.variant) / str(spec.seed)
-    section = equipment.section
-    with closing(EventLog(folder / "log.sqlite")) as log:
+    path = log_path(spec, equipment.folder)
+    folder, section = path.parent, equipment.section
+    with closing(EventLog(path)) as log:
         wall = _wall(section, log)
         env, streams = LiveEnvironment(wall, log), streams_of(spec, inputs)
         environment = _environment(section, wall)
@@ -91,18 +91,21 @@ def execute(
             spec.rules.objective, folder, section.lease_s, environment,
             (folder / "zoo").absolute() if stores else None,
         )  # fmt: skip
+        signals = open_live_signals(inputs, log, env, again=again)
         backend = LiveBackend(
             env, equipment.trainings, inputs.cluster, streams, settings,
-            unprofiled_power(inputs, spec.boundness), watch,
+            unprofiled_power(inputs, spec.boundness), watch, signals.by_name,
         )  # fmt: skip
         zoo = build_zoo(spec, inputs, streams)
-        world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
+        world = build_world(
+            spec, inputs, env, streams, backend, source_of(inputs), zoo, signals.by_name
+        )
         if not again:
             backend.processes.links = _links(
                 backend, log, section, inputs.cluster.capacity.tolist()
             )
         try:
-            with _halted_by_signals(backend, env):
+            with _halted_by_signals(backend, env), signals.arriving(env):
                 world.run()
         finally:
             backend.processes.close()

@@ -28,6 +28,7 @@ from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.variants import electricity_of
+from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
 from wattkeeper.sim.results.digest import digest_tables
@@ -74,6 +75,7 @@ def make_manifest(
         "versions": versions,
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
+    manifest["modelled"] += _list_fallbacks(live)
     if inputs.dropped_for:
         manifest["dropped_for"] = {
             variants: dict(reasons) for variants, reasons in inputs.dropped_for.items()
@@ -225,11 +227,21 @@ def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
 def _list_assumed(inputs: ScenarioInputs) -> Iterator[str]:
     """What is assumed of signals: values that are made up, and forecasts that read true values."""
     signals = {name: signal for run in inputs.runs.values() for name, signal in run.signals.items()}
-    for name, (series, forecast) in signals.items():
-        if series.is_made_up:
+    for name, (series, forecast, *_) in signals.items():
+        if series is not None and series.is_made_up:
             yield f"values of the signal {name} (made up: a sine)"
         if forecast is not None and forecast.assumption:
             yield f"forecasts of the signal {name} ({forecast.kind}: {forecast.assumption})"
+
+
+def _list_fallbacks(live: LiveReport | None) -> Iterator[str]:
+    """Values of signals that did not arrive in a live run, and for which the fallback stood in."""
+    for arrived in () if live is None else live.get("signals", ()):
+        if arrived["fallbacks"]:
+            yield (
+                f"{count(arrived['fallbacks'], 'value')} of the signal {arrived['name']} (the "
+                f"fallback, in variant {arrived['variant']} with seed {arrived['seed']})"
+            )
 
 
 def _list_modelled(

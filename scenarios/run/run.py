@@ -134,7 +134,8 @@ def run(
         from wattkeeper.scenarios.run import live_equipment, live_folder, live_results
 
         equipment = live_equipment.equip(loaded, inputs.runs, live, ray)
-        if live_folder.open_folder(loaded, live):
+        host = None if equipment.host is None else equipment.host._asdict()
+        if live_folder.open_folder(loaded, live, host):
             tell(f"Goes on with the unfinished run in {live}.")
         runs = _run_live(specs, inputs.runs, equipment, endings, watch)
     results: list[RunResult] = []
@@ -147,7 +148,7 @@ def run(
         raise locate_error(loaded, specs[len(results)].variant, error) from None
     report = None
     if live is not None:
-        report = live_results.report(equipment, endings)
+        report = live_results.report(equipment, endings, inputs.runs)
     elif inputs.any_run.search is not None:
         report = search_run.report(trainings, specs, inputs.any_run.cluster)
     sources = list_sources(inputs)

@@ -126,6 +126,10 @@ class Listener(Driven):
         """
 
     @abstractmethod
+    def signal_arrived(self) -> None:
+        """Called when a signal has another value that was not foreseen."""
+
+    @abstractmethod
     def holds(self, attempt: Attempt) -> None:
         """Called when an attempt holds its GPUs without training from now on."""
 

@@ -225,6 +225,12 @@ class World(Listener):
         retuner.ask_all("signal")
         self._follow(name)
 
+    def signal_arrived(self) -> None:
+        """See `wattkeeper.sim.engine.backend.Listener`."""
+        if self._retuner is not None and self._retuner.wants("signal"):
+            self._retuner.ask_all("signal")
+        self._ask_for_pass()
+
     def _follow_cap(self, name: str) -> None:
         """Schedule the next power cap, while it may matter."""
         is_idle = not self._running and self._loop.next_arrival_s == NEVER

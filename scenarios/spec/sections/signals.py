@@ -6,11 +6,23 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from wattkeeper.live.signals.http import check_address as check_service
+from wattkeeper.live.signals.providers import MAPS, WATTTIME
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.forecasting import ForecastConfig
 from wattkeeper.policies.parts import FORECASTS
 from wattkeeper.scenarios.spec.sections.electricity import RateFile, check_offset
 from wattkeeper.scenarios.spec.sections.policies import OneOf
 from wattkeeper.scenarios.spec.sections.section import LARGEST, Section
+
+
+def check_address(address: str) -> str:
+    """Refuse what is no address of a web service."""
+    try:
+        return check_service(address)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
 
 Value = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Second = Annotated[float, Field(ge=-1e12, le=1e12)]
@@ -81,6 +93,45 @@ AnySeries = Annotated[
 ]
 
 
+class LiveSource(Section):
+    """Keys of all sources of live values."""
+
+    fallback: Annotated[float, Field(ge=-LARGEST, le=LARGEST)] | Literal["last"]
+    """What holds while the source does not answer: the last value, or a number, in the signal's
+    unit, once a slot is over without a value."""
+
+
+class ElectricityMapsSource(LiveSource):
+    """Average carbon intensity of a zone by hour, from Electricity Maps."""
+
+    provider: Literal["electricity-maps"]
+    zone: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")]
+    """The zone, as `DE` or `US-CAL-CISO`."""
+    address: Annotated[str, AfterValidator(check_address)] = MAPS
+    """Address of the service."""
+
+
+class WattTimeSource(LiveSource):
+    """Marginal emissions of a region by five minutes, from WattTime."""
+
+    provider: Literal["watttime"]
+    region: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")]
+    """The region, as `CAISO_NORTH`."""
+    address: Annotated[str, AfterValidator(check_address)] = WATTTIME
+    """Address of the service."""
+
+
+class GrowingFileSource(LiveSource, RateFile):
+    """A CSV file to which rows are appended while the run goes on."""
+
+    provider: Literal["file"]
+
+
+AnyLiveSource = Annotated[
+    ElectricityMapsSource | WattTimeSource | GrowingFileSource, Field(discriminator="provider")
+]
+
+
 class SignalSection(Section):
     """A named series of values that policies read."""
 
@@ -89,6 +140,8 @@ class SignalSection(Section):
     `electricity` if absent."""
     unit: Annotated[str, Field(max_length=40)] | None = None
     """Unit of the values; of a file that states it, that of the file."""
+    live: AnyLiveSource | None = None
+    """Where values come from in live runs in real time, instead of `series`."""
     forecast: Annotated[ForecastConfig | None, OneOf(FORECASTS)] = None
     """How policies that ask for it see its future; if absent, they cannot ask."""
 

@@ -1,0 +1,161 @@
+"""Asks for the values of a live signal: with a cache, and less often while there is no answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from wattkeeper.live.signals.http import NoAnswer
+from wattkeeper.live.signals.providers import HISTORY_S, Provider, SlotValue
+from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import make_private_folder
+from wattkeeper.traces.files.user_dirs import state_folder
+
+START_S: Final = 30.0
+"""How long the first values of a run are waited for, s."""
+SHORTEST_S: Final = 0.5
+LONGEST_S: Final = 60.0
+"""Bounds of the time until a service without a new value is asked again, s."""
+MOST_BACK_OFF_S: Final = 900.0
+
+Post = Callable[[SlotValue, bool], None]
+"""Called with a new value, and whether it is the fallback."""
+
+
+class SignalFeed:
+    """Asks a provider for new values in a thread, and posts them.
+
+    A slot whose value has not come when it is over gets the fallback, if that is a number; else
+    nothing is posted, and the last value holds on.
+
+    Args:
+        provider: Where values come from.
+        fallback: A value for slots without one; None: the last one holds on.
+
+    Attributes:
+        provider: As given.
+        fallback: As given.
+        problem: Why there was no answer at last; empty if there was one.
+    """
+
+    def __init__(self, provider: Provider, fallback: float | None) -> None:
+        self.provider = provider
+        self.fallback = fallback
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failures = 0
+        self._last_s = 0.0
+        self.problem = ""
+
+    def first(self) -> list[SlotValue]:
+        """Values up to now, oldest first: from the cache if that has the present slot.
+
+        Empty if there is no answer in time, and a number to fall back on.
+
+        Raises:
+            EnvironmentLacks: If there is no answer in time, and nothing to fall back on.
+        """
+        cached = self._load()
+        if cached and self._is_present(cached):
+            return cached
+        until_s = time.monotonic() + START_S
+        while True:
+            try:
+                readings = self._ask(self.provider.history)
+                if not self._is_present(readings):
+                    readings += self._ask(self.provider.latest)
+            except EnvironmentLacks as error:
+                self.problem = str(error)
+                left_s = until_s - time.monotonic()
+                wait_s = self._back_off_s(error)
+                if left_s > wait_s and isinstance(error, NoAnswer):
+                    time.sleep(wait_s)
+                    continue
+                if self.fallback is None:
+                    raise
+                return []
+            by_time = {reading.begin_s: reading for reading in (*cached, *readings)}
+            merged = [by_time[begin_s] for begin_s in sorted(by_time)]
+            self._save(merged)
+            return merged
+
+    def start(self, last_s: float, post: Post) -> None:
+        """Post values of slots that begin after a time (s since 1970) from now on."""
+        self._last_s = last_s
+        self._thread = threading.Thread(
+            target=self._run, args=(post,), name="wattkeeper-signal", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+
+    def _run(self, post: Post) -> None:
+        delay_s = 0.0
+        while not self._stop.wait(delay_s):
+            slot_s = self.provider.slot_s
+            try:
+                readings = self._ask(self.provider.latest)
+            except EnvironmentLacks as error:
+                self.problem = str(error)
+                readings, delay_s = [], self._back_off_s(error)
+            else:
+                delay_s = min(max(slot_s / 10, SHORTEST_S), LONGEST_S)
+            new = [reading for reading in readings if reading.begin_s > self._last_s]
+            for reading in new:
+                self._post(post, reading, False)
+            if new:
+                self._save([*self._load(), *new])
+            elif self.fallback is not None and time.time() >= self._last_s + 2 * slot_s:
+                late = int((time.time() - self._last_s) // slot_s) - 1
+                self._post(post, SlotValue(self._last_s + late * slot_s, self.fallback), True)
+            if new and time.time() < self._last_s + slot_s:
+                delay_s = max(delay_s, self._last_s + slot_s - time.time())
+
+    def _post(self, post: Post, reading: SlotValue, is_fallback: bool) -> None:
+        self._last_s = reading.begin_s
+        post(reading, is_fallback)
+
+    def _ask(self, what: Callable[[], list[SlotValue]]) -> list[SlotValue]:
+        now_s = time.time()
+        readings = [reading for reading in what() if reading.begin_s <= now_s]
+        self._failures, self.problem = 0, ""
+        return readings
+
+    def _back_off_s(self, error: EnvironmentLacks) -> float:
+        """Twice as long after each failure, or as long as the service says."""
+        self._failures += 1
+        stated_s = error.retry_s if isinstance(error, NoAnswer) else 0.0
+        return max(stated_s, min(SHORTEST_S * 2.0**self._failures, MOST_BACK_OFF_S))
+
+    def _is_present(self, readings: list[SlotValue]) -> bool:
+        return bool(readings) and time.time() < readings[-1].begin_s + self.provider.slot_s
+
+    def _cache(self) -> Path:
+        name = hashlib.sha256(self.provider.identity.encode()).hexdigest()[:32]
+        return state_folder() / "signals" / f"{name}.json"
+
+    def _load(self) -> list[SlotValue]:
+        try:
+            rows = json.loads(self._cache().read_bytes())["readings"]
+            readings = [SlotValue(float(begin_s), float(value)) for begin_s, value in rows]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+        return [reading for reading in readings if reading.begin_s <= time.time()]
+
+    def _save(self, readings: list[SlotValue]) -> None:
+        since_s = time.time() - HISTORY_S
+        kept = [reading for reading in readings if reading.begin_s >= since_s]
+        try:
+            make_private_folder(self._cache().parent)
+            with replace_file(self._cache(), private=True) as fresh:
+                fresh.write_text(json.dumps({"readings": kept}), encoding="ascii")
+        except OSError as error:  # it is asked more often then
+            self.problem = f"{error.filename}: {error.strerror}"

@@ -1,0 +1,184 @@
+"""Signals of live runs in real time: their sources, and what the log keeps of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wattkeeper.live.controller.environment import LiveEnvironment
+from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.signals.feed import SignalFeed
+from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
+from wattkeeper.live.signals.providers import (
+    ElectricityMaps,
+    GrowingFile,
+    Provider,
+    SlotValue,
+    WattTime,
+)
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.analysis.manifest import ArrivedSignal
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, SignalInput
+from wattkeeper.scenarios.inputs.signals import RATES
+from wattkeeper.scenarios.spec.sections.signals import (
+    ElectricityMapsSource,
+    GrowingFileSource,
+    WattTimeSource,
+)
+from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.traces.electricity.forms import SeriesOptions
+from wattkeeper.traces.files.names import file_name
+
+
+@dataclass(frozen=True)
+class LiveSignals:
+    """The signals of a run whose values arrive.
+
+    Attributes:
+        by_name: By name.
+        feeds: What asks for their values; empty where a log is played again.
+        log: The log of the run.
+    """
+
+    by_name: Mapping[str, LiveSignal]
+    feeds: Mapping[str, SignalFeed]
+    log: EventLog
+
+    @contextmanager
+    def arriving(self, env: LiveEnvironment) -> Iterator[None]:
+        """Inside, values are posted to an environment as they arrive."""
+        with ExitStack() as stack:
+            for name, feed in self.feeds.items():
+                begun_s = time.time() - env.wall.now_s()  # second 0, since 1970
+                stack.callback(feed.close)
+                feed.start(
+                    begun_s + _last_since_s(self.log, name, self.by_name[name]),
+                    _poster(env, name, begun_s),
+                )
+            yield
+
+
+def open_live_signals(
+    inputs: RunInputs, log: EventLog, env: LiveEnvironment, *, again: bool
+) -> LiveSignals:
+    """The signals of a run with a source of live values.
+
+    What is known at the beginning is kept in the log, so that the run can go on with it. `again`
+    only plays the log again, and asks nobody.
+
+    Raises:
+        InputError: If the forecast does not suit the slots.
+        EnvironmentLacks: If a source does not answer, and there is nothing to fall back on.
+    """
+    by_name: dict[str, LiveSignal] = {}
+    feeds: dict[str, SignalFeed] = {}
+    for name, signal in inputs.signals.items():
+        if signal.source is None:
+            continue
+        known = json.loads(log.get(f"signal {name}") or "null")
+        if not again:
+            fallback = signal.source.fallback
+            feeds[name] = SignalFeed(
+                _provider(name, signal), None if fallback == "last" else fallback
+            )
+            readings = [] if known is not None and _is_service(signal) else feeds[name].first()
+            if known is None:
+                known = _first_values(feeds[name], readings, env)
+                log.note(f"signal {name}", json.dumps(known))
+        if known is None:
+            raise log.damaged(f"the first values of the signal {name!r} are missing")
+        by_name[name] = _make_signal(name, signal, known)
+    return LiveSignals(by_name, feeds, log)
+
+
+def _is_service(signal: SignalInput) -> bool:
+    return not isinstance(signal.source, GrowingFileSource)
+
+
+def _provider(name: str, signal: SignalInput) -> Provider:
+    source = signal.source
+    if isinstance(source, ElectricityMapsSource):
+        return ElectricityMaps(source.zone, source.address)
+    if isinstance(source, WattTimeSource):
+        return WattTime(source.region, source.address)
+    assert isinstance(source, GrowingFileSource)
+    said = source.model_dump(exclude={"file", "provider", "fallback"}, exclude_none=True)
+    return GrowingFile(signal.beside / source.file, RATES.get(name, "value"), SeriesOptions(**said))
+
+
+def _first_values(
+    feed: SignalFeed, readings: list[SlotValue], env: LiveEnvironment
+) -> dict[str, Any]:
+    """What is known at the beginning, in the time of the run."""
+    provider, begun_s = feed.provider, time.time() - env.wall.now_s()
+    is_fallback = not readings
+    if is_fallback:
+        assert feed.fallback is not None
+        if not provider.slot_s > 0:
+            raise EnvironmentLacks(feed.problem)
+        slot = time.time() // provider.slot_s
+        readings = [SlotValue(slot * provider.slot_s, feed.fallback)]
+    values = [(begin_s - begun_s, value) for begin_s, value in readings]
+    return {"unit": provider.unit, "slot_s": provider.slot_s, "values": values,
+            "source": provider.identity, "fallback": is_fallback}  # fmt: skip
+
+
+def _make_signal(name: str, signal: SignalInput, known: Mapping[str, Any]) -> LiveSignal:
+    values = [TimedValue(*row) for row in known["values"]]
+    made = LiveSignal(name, known["unit"], known["slot_s"], values, signal.forecast)
+    if signal.forecast is not None:
+        if signal.forecast.needs_foresight:
+            raise InputError(
+                f"signals: the forecast {signal.forecast.kind} of {name} reads true values to "
+                "come, which no live run knows: choose another one"
+            )
+        signal.forecast.check(name, made.slot_s, made.before)
+    return made
+
+
+def _last_since_s(log: EventLog, name: str, signal: LiveSignal) -> float:
+    """When the last slot with a value began, s of the run, values of the log included."""
+    logged = (float(event.payload["since_s"]) for event in _arrivals(log, name))
+    return max([signal.since_s, *logged])
+
+
+def _arrivals(log: EventLog, name: str) -> Iterator[ExternalEvent]:
+    """The values of a signal that arrived, in order."""
+    for event in log.events():
+        if event.kind == "signal" and event.payload["name"] == name:
+            yield event
+
+
+def _poster(env: LiveEnvironment, name: str, begun_s: float) -> Any:
+    def post(reading: SlotValue, is_fallback: bool) -> None:
+        payload = {"name": name, "since_s": reading.begin_s - begun_s, "value": reading.value,
+                   "fallback": is_fallback}  # fmt: skip
+        env.post(ExternalEvent(env.wall.now_s(), "", 0, "", "signal", payload))
+
+    return post
+
+
+def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterator[ArrivedSignal]:
+    """What arrived in a run that has ended, by signal; `folder` is that of all live runs."""
+    names = [name for name, signal in inputs.signals.items() if signal.source is not None]
+    if not names:
+        return
+    with closing(EventLog(log_path(spec, folder))) as log:
+        for name in names:
+            known = json.loads(log.get(f"signal {name}") or "{}")
+            arrived = [bool(event.payload["fallback"]) for event in _arrivals(log, name)]
+            yield {
+                "variant": spec.variant, "seed": spec.seed, "name": name,
+                "source": known.get("source", ""), "values": arrived.count(False),
+                "fallbacks": arrived.count(True) + known.get("fallback", False),
+            }  # fmt: skip
+
+
+def log_path(spec: RunSpec, folder: Path) -> Path:
+    """The log of a run."""
+    return folder / file_name(spec.variant) / str(spec.seed) / "log.sqlite"
