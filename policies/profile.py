@@ -16,6 +16,20 @@ KnobChoice = Literal["both", "batch-size", "power-limit"]
 """Which knobs may be chosen."""
 
 
+class ClockSetting(NamedTuple):
+    """What a workload does with locked clocks, at the highest power limit.
+
+    Attributes:
+        clock_mhz: Clock of each GPU, MHz.
+        time_per_epoch_s: Seconds per epoch.
+        average_power_w: Mean power of all GPUs of the job together, W; 0 where it was not measured.
+    """
+
+    clock_mhz: int
+    time_per_epoch_s: float
+    average_power_w: float
+
+
 class Curve(NamedTuple):
     """A workload at one batch size: speed and power by power limit, epochs by recorded run.
 
@@ -28,6 +42,7 @@ class Curve(NamedTuple):
         epochs: Epochs to the workload's target by recorded run; infinite where the target was not
             reached.
         interpolated: Whether there are limits between the recorded ones, with interpolated values.
+        clocks: Locked clocks, ascending; empty if none was measured.
     """
 
     batch_size: int
@@ -36,18 +51,25 @@ class Curve(NamedTuple):
     average_power_w: tuple[float, ...]
     epochs: tuple[float, ...]
     interpolated: bool = False
+    clocks: tuple[ClockSetting, ...] = ()
 
     @property
     def max_limit_w(self) -> float:
         """The largest profiled power limit, W."""
         return self.limits_w[-1]
 
-    def epoch(self, limit_w: float) -> tuple[float, float]:
-        """Time (s) and energy (J) of one epoch at a profiled limit.
+    def epoch(self, limit_w: float, clock_mhz: int = 0) -> tuple[float, float]:
+        """Time (s) and energy (J) of one epoch at a profiled limit, or with a locked clock (MHz).
 
         Raises:
-            ValueError: If the limit was not profiled.
+            ValueError: If the limit or the clock was not profiled.
         """
+        if clock_mhz:
+            for setting in self.clocks:
+                if setting.clock_mhz == clock_mhz:
+                    time_s = setting.time_per_epoch_s
+                    return time_s, time_s * setting.average_power_w
+            raise ValueError(f"{clock_mhz} MHz was not profiled")
         index = self.limits_w.index(limit_w)
         time_s = self.time_per_epoch_s[index]
         return time_s, time_s * self.average_power_w[index]
@@ -104,15 +126,28 @@ class Profile(NamedTuple):
         return self.max_epochs if runs == {most} else None
 
     @property
+    def has_clocks(self) -> bool:
+        """Whether locked clocks were measured at any batch size."""
+        return any(curve.clocks for curve in self.curves.values())
+
+    def drop_clocks(self) -> Profile:
+        """The same without locked clocks."""
+        curves = {size: curve._replace(clocks=()) for size, curve in self.curves.items()}
+        return self._replace(curves=curves)
+
+    @property
     def most_power_w(self) -> float:
         """The largest mean power of all its GPUs, W."""
-        return max(max(curve.average_power_w) for curve in self.curves.values())
+        most_w = max(max(curve.average_power_w) for curve in self.curves.values())
+        locked_w = [s.average_power_w for curve in self.curves.values() for s in curve.clocks]
+        return max(most_w, *locked_w) if locked_w else most_w
 
     @property
     def configurations(self) -> int:
-        """Number of batch sizes times number of distinct power limits."""
+        """Number of batch sizes times number of distinct power limits and locked clocks."""
         limits = {limit for curve in self.curves.values() for limit in curve.limits_w}
-        return len(self.curves) * len(limits)
+        clocks = {s.clock_mhz for curve in self.curves.values() for s in curve.clocks}
+        return len(self.curves) * (len(limits) + len(clocks))
 
 
 class Objective(NamedTuple):
@@ -135,26 +170,35 @@ def cost(eta: float, energy_j: float, time_s: float, max_power_w: float) -> floa
 
 
 class ExpectedCost(NamedTuple):
-    """Expected time (s), energy (J) and cost (J) until the target, retries included."""
+    """Expected time (s), energy (J) and cost (J) until the target, retries included.
+
+    With a locked clock (MHz, 0: free) the power limit is the highest one.
+    """
 
     batch_size: int
     power_limit_w: float
     time_s: float
     energy_j: float
     cost: float
+    clock_mhz: int = 0
 
 
 def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCost]:
-    """Yield the expected cost of every configuration that ever reached its target, ascending."""
+    """Yield the expected cost of every configuration that ever reached its target.
+
+    By ascending batch size; of each, power limits ascending, then locked clocks ascending.
+    """
     for curve in profile.curves.values():
         epochs = curve.expected_epochs(profile.max_epochs)
         if math.isinf(epochs):
             continue
-        for limit_w in curve.limits_w:
-            time_s, energy_j = curve.epoch(limit_w)
+        settings = [(limit_w, 0) for limit_w in curve.limits_w]
+        settings += [(curve.max_limit_w, setting.clock_mhz) for setting in curve.clocks]
+        for limit_w, clock_mhz in settings:
+            time_s, energy_j = curve.epoch(limit_w, clock_mhz)
             time_s, energy_j = epochs * time_s, epochs * energy_j
             cost = objective.cost(energy_j, time_s, profile.max_power_w * profile.gpus)
-            yield ExpectedCost(curve.batch_size, limit_w, time_s, energy_j, cost)
+            yield ExpectedCost(curve.batch_size, limit_w, time_s, energy_j, cost, clock_mhz)
 
 
 def optimum(
@@ -165,8 +209,8 @@ def optimum(
     Args:
         profile: The profile of the workload.
         objective: The cost to minimise.
-        knobs: `batch-size` fixes the highest power limit of each batch size, `power-limit` fixes
-            the default batch size.
+        knobs: `batch-size` fixes the highest power limit of each batch size, and free clocks;
+            `power-limit` fixes the default batch size.
 
     Returns:
         None if no configuration ever reached the target.
@@ -176,5 +220,9 @@ def optimum(
         candidates = (c for c in candidates if c.batch_size == profile.default_batch_size)
     elif knobs == "batch-size":
         curves = profile.curves
-        candidates = (c for c in candidates if c.power_limit_w == curves[c.batch_size].max_limit_w)
+        candidates = (
+            c
+            for c in candidates
+            if c.power_limit_w == curves[c.batch_size].max_limit_w and not c.clock_mhz
+        )
     return min(candidates, key=lambda expected: expected.cost, default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -47,8 +47,9 @@ class PolicyConfig(Part):
     """Whether it draws at random (`Context.rng`), so that seeds may give other results; those of
     other distributions count as if they did."""
 
-    sets_clocks: ClassVar[bool] = False
-    """Whether a `Tune` policy only decides on clocks of pipeline-parallel jobs."""
+    sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "none"
+    """Whether a `Tune` policy only decides on clocks: plans of pipeline-parallel jobs, or a single
+    clock, which other jobs can have, too."""
 
     moments: ClassVar[tuple[Moment, ...]] = FIRST
     """When a `Tune` policy is asked; a run pays for those that are named here."""

@@ -2,22 +2,28 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from wattkeeper.policies.errors import ProfileMissing, TraceError
-from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
+from wattkeeper.policies.profile import UNLIMITED_W, ClockSetting, Curve, Profile
+from wattkeeper.traces.schema import PROFILES, add_optional
 from wattkeeper.traces.trace import Trace
 
 TOLERANCE: Final = 1e-9
 """Largest difference of a target in the convergence table from the workload's own."""
 
+CLOCK: Final = "clock_mhz"
+
 Tables = Mapping[str, pa.Table]
 Points = dict[int, list[tuple[float, float, float]]]
 """By batch size, in file order: power limit in W, seconds per epoch, watts (NaN: not measured)."""
+
+Clocks = dict[tuple[str, int], list[tuple[int, float, float]]]
+"""By workload and batch size, in file order: locked clock in MHz, seconds per epoch, watts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
         name = trace.name if isinstance(trace, Trace) else ""
         raise TraceError("holds no profiles; a trace of kind 'profiles' is needed", name)
     points = power_points(tables["profiles"], gpu_type, gpus)
+    clocks = clock_points(tables["profiles"], gpu_type, gpus)
     runs = target_runs(tables)
     rows: dict[str, dict[str, Any]] = {
         row["workload"]: row for row in tables["workloads"].to_pylist()
@@ -109,8 +116,15 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
             max_epochs=rows[name]["max_epochs"],
             default_batch_size=default,
             max_power_w=max_power_w,
-            curves={b: _curve(b, curve, runs[name][b]) for b, curve in by_batch.items()},
-            measured=not any(math.isnan(p[2]) for curve in by_batch.values() for p in curve),
+            curves={
+                b: _curve(b, curve, runs[name][b], clocks.get((name, b), []))
+                for b, curve in by_batch.items()
+            },
+            measured=not any(
+                math.isnan(p[2])
+                for b, curve in by_batch.items()
+                for p in (*curve, *clocks.get((name, b), ()))
+            ),
         )
     return ProfileSet(gpu_type, gpus, origin, max_power_w, profiles, absent)
 
@@ -122,11 +136,11 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
         ProfileMissing: If there are none; the message says what there is.
     """
     points: dict[str, Points] = {}
-    columns = [table[name].to_pylist() for name in table.schema.names]
     recorded: dict[tuple[str, int], None] = {}
-    for workload, kind, number, batch_size, limit, time_s, watts in zip(*columns, strict=True):
+    for row in _rows(table):
+        workload, kind, number, batch_size, limit, time_s, watts, clock = row
         recorded[kind, number] = None
-        if kind == gpu_type and number == gpus:
+        if kind == gpu_type and number == gpus and clock is None:
             point = (UNLIMITED_W if limit is None else limit, time_s,
                      math.nan if watts is None else watts)  # fmt: skip
             points.setdefault(workload, {}).setdefault(batch_size, []).append(point)
@@ -134,6 +148,24 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
         known = ", ".join(f"{number} x {kind}" for kind, number in recorded)
         raise ProfileMissing(f"no profile on {gpus} x {gpu_type}. There are: {known}")
     return points
+
+
+def clock_points(table: pa.Table, gpu_type: str, gpus: int) -> Clocks:
+    """The recorded points of a GPU type with locked clocks, in file order."""
+    points: Clocks = {}
+    if CLOCK in table.column_names and table[CLOCK].null_count < table.num_rows:
+        for workload, kind, number, batch_size, _, time_s, watts, clock in _rows(table):
+            if kind == gpu_type and number == gpus and clock is not None:
+                point = (clock, time_s, math.nan if watts is None else watts)
+                points.setdefault((workload, batch_size), []).append(point)
+    return points
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table of profiles; those of earlier tables have free clocks."""
+    if CLOCK not in table.column_names:
+        table = add_optional(table, PROFILES)
+    return zip(*(table[name].to_pylist() for name in PROFILES.names), strict=True)
 
 
 def target_runs(tables: Tables) -> dict[str, dict[int, tuple[float, ...]]]:
@@ -171,8 +203,15 @@ def _unusable(usable: Points, default: int) -> str:
 
 
 def _curve(
-    batch_size: int, points: list[tuple[float, float, float]], runs: tuple[float, ...]
+    batch_size: int,
+    points: list[tuple[float, float, float]],
+    runs: tuple[float, ...],
+    clocks: list[tuple[int, float, float]],
 ) -> Curve:
     limits, times, watts = zip(*sorted(points), strict=True)
     known = tuple(0.0 if math.isnan(value) else value for value in watts)
-    return Curve(batch_size, limits, times, known, runs)
+    settings = tuple(
+        ClockSetting(clock, time_s, 0.0 if math.isnan(power_w) else power_w)
+        for clock, time_s, power_w in sorted(clocks)
+    )
+    return Curve(batch_size, limits, times, known, runs, clocks=settings)

@@ -41,13 +41,16 @@ def field(
     *,
     null: bool = False,
     optional: bool = False,
+    key: bool = False,
 ) -> pa.Field:
     """Define a field with its unit, meaning and rule.
 
     `unit` is an SI unit, or empty where there is none; `rule` is one of `ALLOWED`; with `null`, a
-    value may be missing; with `optional`, the whole column, which is null then.
+    value may be missing; with `optional`, the whole column, which is null then; with `key`, it
+    belongs to the key of the table, as an optional column that the schema does not name there.
     """
     meta = {"unit": unit, "doc": doc, "rule": rule} | ({"optional": "yes"} if optional else {})
+    meta |= {"key": "yes"} if key else {}
     return pa.field(name, dtype, nullable=null or optional, metadata=meta)
 
 
@@ -124,6 +127,8 @@ PROFILES: Final = table_schema(
     field("average_power_w", _real, "W",
           "mean power of all GPUs of the job together; null: nothing measured it", "> 0",
           null=True),
+    field("clock_mhz", _whole, "MHz", "locked clock of each GPU, at its highest limit; null: free",
+          "> 0", optional=True, key=True),
 ])  # fmt: skip
 
 CONVERGENCE: Final = table_schema("convergence", ["workload", "batch_size", "run", "target"], [
@@ -314,6 +319,8 @@ def _is_increasing(texts: pa.ChunkedArray) -> bool:
 def find_repeated(table: pa.Table, schema: pa.Schema) -> dict[int, str]:
     """The first rows that repeat the key of an earlier one, by 0-based row, ascending."""
     key = [name for name in schema.metadata[b"key"].decode().split(",") if name]
+    optional = [want.name for want in schema if b"key" in want.metadata]
+    key += [name for name in optional if table[name].null_count < table.num_rows]
     if not key:
         return {}
     if len(key) == 1:

@@ -27,7 +27,9 @@ class Oracle(Configure):
                     f"no configuration of {key} ever reached its target",
                     OracleConfig.point,
                 )
-            self._best[key] = Configuration(best.batch_size, best.power_limit_w)
+            self._best[key] = Configuration(
+                best.batch_size, best.power_limit_w, clock_mhz=best.clock_mhz
+            )
         return self._best[key]
 
 
@@ -44,5 +46,5 @@ class OracleConfig(PolicyConfig):
     kind: Literal["oracle"] = "oracle"
     policy = Oracle
     knobs: KnobChoice = "both"
-    """What it chooses: the batch size at the largest power limit, the power limit at the default
-    batch size, or both."""
+    """What it chooses: the batch size at the largest power limit, the power limit (or locked clock,
+    where the profile has some) at the default batch size, or both."""

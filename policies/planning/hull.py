@@ -18,7 +18,7 @@ class SpeedPoint(NamedTuple):
         speed: Work per second; in a unit that all points of the job share.
         power_w: Mean power of all its GPUs together, W.
         power_limit_w: The limit of each GPU, W; 0 while it pauses.
-        clock_mhz: One clock for all instructions of a pipeline-parallel job, MHz; 0: none.
+        clock_mhz: One locked clock for all GPUs and instructions, MHz; 0: none.
         plan: A plan of clocks for them; empty: none.
     """
 
@@ -47,6 +47,27 @@ def relative_points(curve: Curve) -> tuple[SpeedPoint, ...]:
 def up_to_limit(points: Iterable[SpeedPoint], limit_w: float | None) -> list[SpeedPoint]:
     """The points up to a power limit of each GPU, W; all without one."""
     return [point for point in points if limit_w is None or point.power_limit_w <= limit_w]
+
+
+def points_up_to(curve: Curve, limit_w: float | None, clock_mhz: int = 0) -> list[SpeedPoint]:
+    """The points of a curve up to a power limit of each GPU (W) or a locked clock (MHz).
+
+    Where locked clocks were measured, these are all points that are slower and draw less than that
+    of the limit or clock, by ascending speed, and it. Speeds are relative to the highest limit.
+    """
+    points = relative_points(curve)
+    if not curve.clocks:
+        return up_to_limit(points, limit_w)
+    if limit_w is None:
+        limit_w = curve.max_limit_w
+    unit_s = curve.time_per_epoch_s[-1]
+    points += tuple(
+        SpeedPoint(unit_s / s.time_per_epoch_s, s.average_power_w, curve.max_limit_w, s.clock_mhz)
+        for s in curve.clocks
+    )
+    most = next(p for p in points if p.power_limit_w == limit_w and p.clock_mhz == clock_mhz)
+    slower = [p for p in points if p.speed < most.speed and p.power_w < most.power_w]
+    return [*sorted(slower), most]
 
 
 def paused(idle_w: float) -> SpeedPoint:

@@ -33,8 +33,14 @@ def share_out(
     if sharing == "marginal":
         return _share_by_gain(menus, weights, room_w)
     if sharing == "common":
-        menus = [[point for point in menu if not point.plan] or menu for menu in menus]
+        menus = [_common_points(menu) for menu in menus]
     return _share_by_fraction(menus, room_w, sharing == "common")
+
+
+def _common_points(menu: Sequence[SpeedPoint]) -> Sequence[SpeedPoint]:
+    """The points that one fraction for all jobs is taken of: limits, else clocks, else plans."""
+    single = [point for point in menu if not point.plan]
+    return [point for point in single if not point.clock_mhz] or single or menu
 
 
 def cheapest(menu: Sequence[SpeedPoint]) -> SpeedPoint:

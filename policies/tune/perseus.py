@@ -42,6 +42,6 @@ class PerseusConfig(PolicyConfig):
     kind: Literal["perseus"] = "perseus"
     policy = Perseus
     moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")
-    sets_clocks: ClassVar[bool] = True
+    sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "plans"
     unit_time_s: float = Field(default=1e-3, gt=0, le=10)
     """Unit of time of the plans, s: from one plan to the next, an iteration is one unit shorter."""

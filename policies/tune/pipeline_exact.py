@@ -50,7 +50,7 @@ class PipelineExactConfig(PolicyConfig):
     kind: Literal["pipeline-exact"] = "pipeline-exact"
     policy = PipelineExact
     moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")
-    sets_clocks: ClassVar[bool] = True
+    sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "plans"
     extra_time: float = Field(default=0.0, ge=0, le=10)
     """How much longer an iteration may take than at the highest clocks, relative to that; no longer
     than saves energy."""

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -11,25 +11,32 @@ class ZeusJit(Tune):
 
     def __init__(self) -> None:
         self._limits: dict[str, float] = {}
+        self._clocks: dict[str, int] = {}
 
     def tune(self, ctx: Context, running: Running) -> Knobs:
-        """The known limit; else the best measured limit; else a profile of all limits."""
+        """The known limit or clock; else the best measured one; else a profile of all."""
         batch_size = running.configuration.batch_size
         key = f"{running.start.learning_key}/{batch_size}"
         if running.measured and key not in self._limits:
-            self._limits[key] = _cheapest(ctx.objective.eta, running)
+            best = _cheapest(ctx.objective.eta, running)
+            self._limits[key] = best.power_limit_w
+            if best.clock_mhz:
+                self._clocks[key] = best.clock_mhz
         if key in self._limits:
-            return Knobs(self._limits[key])
-        limits = running.start.options.limits(batch_size)
-        return Knobs(profile_w=limits[::-1])
+            return Knobs(self._limits[key], clock_mhz=self._clocks.get(key))
+        options = running.start.options
+        limits, clocks = options.limits(batch_size), options.clocks(batch_size)
+        return Knobs(profile_w=limits[::-1], profile_mhz=clocks[::-1])
 
     def state_dict(self) -> dict[str, Any]:
-        """Chosen limits in W."""
-        return {"limits": dict(self._limits)}
+        """Chosen limits in W, and chosen clocks in MHz, if there are any."""
+        state: dict[str, Any] = {"limits": dict(self._limits)}
+        return state | {"clocks": dict(self._clocks)} if self._clocks else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
         self._limits = dict(state["limits"])
+        self._clocks = dict(state.get("clocks", {}))
 
 
 class ZeusJitConfig(PolicyConfig):
@@ -37,6 +44,8 @@ class ZeusJitConfig(PolicyConfig):
 
     Afterwards the limit with the smallest cost per epoch is used; a tie goes to the higher limit.
     The cost is computed with the highest limit of the batch size (Zeus, NSDI '23, section 4.2).
+    Where a profile has locked clocks, too, which is no part of the paper, these are profiled with
+    the limits, and the cheapest of all is used; a tie goes to a limit.
     """
 
     point: ClassVar[Point] = "tune"
@@ -44,10 +53,9 @@ class ZeusJitConfig(PolicyConfig):
     policy = ZeusJit
 
 
-def _cheapest(eta: float, running: Running) -> float:
+def _cheapest(eta: float, running: Running) -> Measurement:
     highest = max(running.measured).power_limit_w * running.start.options.gpus
-    best = min(
-        sorted(running.measured, reverse=True),
+    return min(
+        sorted(running.measured, key=lambda m: (not m.clock_mhz, *m), reverse=True),
         key=lambda m: (eta * m.average_power_w + (1 - eta) * highest) * m.time_per_epoch_s,
     )
-    return best.power_limit_w

@@ -47,10 +47,15 @@ def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str)
     """Refuse policies that only decide on jobs with a profile, or clocks, where no job has one."""
     run = inputs.runs[variant]
     tune = policy_of(loaded.scenario, variant, "tune")
-    if tune.sets_clocks and not any(each.pipeline is not None for each in run.profiles.values()):
+    touched = any(
+        each.pipeline is not None or (tune.sets_clocks == "single" and each.has_clocks)
+        for each in run.profiles.values()
+    )
+    if tune.sets_clocks != "none" and not touched:
+        others = " or profiles with clock_mhz" if tune.sets_clocks == "single" else ""
         what = (
             f"tune: {tune.kind} would touch no job: it chooses clocks of pipeline-parallel jobs "
-            "(workload.kind: pipeline)"
+            f"(workload.kind: pipeline){others}"
         )
         raise locate_error(loaded, variant, PolicyError(what, "tune"))
     if run.jobs is None or run.profiles or run.trained:

@@ -50,7 +50,17 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     signals = read_signals(loaded, inputs, live=in_real_time)
     followed = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()
                 if signals[name]}  # fmt: skip
-    return inputs._replace(runs=dict(inputs.runs) | followed)
+    inputs = inputs._replace(runs=dict(inputs.runs) | followed)
+    return _drop_clocks(inputs) if live else inputs
+
+
+def _drop_clocks(inputs: ScenarioInputs) -> ScenarioInputs:
+    """The inputs without locked clocks of profiles: live runs set power limits."""
+    runs = {}
+    for name, run in inputs.runs.items():
+        profiles = {key: profile.drop_clocks() for key, profile in run.profiles.items()}
+        runs[name] = run._replace(profiles=profiles)
+    return inputs._replace(runs=runs)
 
 
 def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:

@@ -79,13 +79,19 @@ class Untuned(Decided):
 
     Attributes:
         profile_w: The power limits to be measured, W, in this order.
+        profile_mhz: The locked clocks to be measured then, MHz, in this order.
     """
 
     def __init__(
-        self, start: Start, configuration: Configuration, profile_w: tuple[float, ...]
+        self,
+        start: Start,
+        configuration: Configuration,
+        profile_w: tuple[float, ...],
+        profile_mhz: tuple[int, ...] = (),
     ) -> None:
         super().__init__(start, configuration)
         self.profile_w = profile_w
+        self.profile_mhz = profile_mhz
 
     def at_highest_limit(self) -> Tuned:
         """The attempt without profiling: GPUs run at their highest limit unless another is set."""
@@ -115,9 +121,17 @@ class Tuned(Decided):
         self.profiled = profiled
         self.knobs = knobs
 
-    def at_limit(self, power_limit_w: float) -> Tuned:
-        """The same at another power limit, W."""
-        return Tuned(self.start, self.configuration, power_limit_w, self.profiled, self.knobs)
+    @property
+    def clock_mhz(self) -> int:
+        """The locked clock of each GPU, MHz; 0: its clock is free."""
+        return self.knobs.clock_mhz or 0
+
+    def at_limit(self, power_limit_w: float, clock_mhz: int = 0) -> Tuned:
+        """The same at another power limit (W), or at its highest with a locked clock (MHz)."""
+        knobs = self.knobs
+        if clock_mhz != self.clock_mhz:
+            knobs = knobs._replace(clock_mhz=clock_mhz or None)
+        return Tuned(self.start, self.configuration, power_limit_w, self.profiled, knobs)
 
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
         """The outcome that policies observe after the end, with a cost in J."""
@@ -282,6 +296,7 @@ class Execution:
     def retune(self, knobs: Knobs) -> None:
         """Go on with other knobs from now on; those that are not given stay as they are.
 
+        A power limit without a clock releases the clocks of jobs that are not pipeline-parallel.
         If it is paused, they hold from when it goes on.
 
         Raises:

@@ -19,6 +19,7 @@ from mypy_extensions import mypyc_attr
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
 from wattkeeper.policies.protocols import (
+    NO_KNOBS,
     Configuration,
     Configure,
     Context,
@@ -254,13 +255,15 @@ class DecisionMaker:
         configuration = self._ask_configure(start)
         batch_size, limit_w, bound = configuration[:3]
         chose = f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}"
+        if configuration.clock_mhz:
+            chose += f" clock_mhz={configuration.clock_mhz}"
         if self._notes_parents:
             chose += f" {_format_parent(configuration)}"
         saw = (start.options.key, start.group_in_flight)
         self._note(self._configure_ctx, "configure", start, saw, chose)
         check_configuration(start, configuration)
         if limit_w is not None:
-            return Tuned(start, configuration, limit_w, False)
+            return Tuned(start, configuration, limit_w, False, _configured_knobs(configuration))
         return self._first_limits(start, configuration)
 
     def choose_parent(self, start: Start) -> Configuration:
@@ -337,7 +340,7 @@ class DecisionMaker:
         knobs = self._ask_first(Running(start, configuration))
         if knobs.power_limit_w is not None:
             return Tuned(start, configuration, knobs.power_limit_w, False, knobs)
-        return Untuned(start, configuration, knobs.profile_w)
+        return Untuned(start, configuration, knobs.profile_w, knobs.profile_mhz)
 
     def _ask_first(self, running: Running, *, final: bool = False) -> Knobs:
         start, report = running.start, running.measured
@@ -366,6 +369,13 @@ class DecisionMaker:
         self, ctx: Context, point: Point, start: Start, saw: tuple[object, ...], chose: str
     ) -> None:
         self._journal.note(ctx.now_s, point, start.job, start.attempt, saw, chose)
+
+
+def _configured_knobs(configuration: Configuration) -> Knobs:
+    """The knobs of a configuration with a power limit; none unless it has a clock, too."""
+    if not configuration.clock_mhz:
+        return NO_KNOBS
+    return Knobs(configuration.power_limit_w, clock_mhz=configuration.clock_mhz)
 
 
 def _format_parent(configuration: Configuration) -> str:

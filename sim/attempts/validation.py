@@ -36,6 +36,9 @@ def check_configuration(start: Start, configuration: Configuration) -> None:
         )
     if configuration.power_limit_w is not None:
         _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
+    if configuration.clock_mhz:
+        clock_mhz, limit_w = configuration.clock_mhz, configuration.power_limit_w
+        _check_clock(start, configuration.batch_size, clock_mhz, limit_w or 0.0, "configure")
     check_query(start.job, configuration.query_s)
 
 
@@ -60,17 +63,21 @@ def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool, now_s:
     Raises:
         PolicyError: The message says what is allowed.
     """
-    if (knobs.power_limit_w is None) == (not knobs.profile_w) or (final and knobs.profile_w):
+    profile = knobs.profile_w or knobs.profile_mhz
+    if (knobs.power_limit_w is None) == (not profile) or (final and profile):
         raise PolicyError(
             f"{start.job.job_id}: Tune answers either a power limit or, before profiling, a "
             f"profile; found {knobs}",
             "tune",
         )
-    for limit_w in knobs.profile_w or (knobs.power_limit_w,):
+    for limit_w in knobs.profile_w if profile else (knobs.power_limit_w,):
         _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
-    _check_clocks(start, knobs)
+    for clock_mhz in knobs.profile_mhz:
+        _check_clock(start, batch_size, clock_mhz, None, "tune")
+    _check_clocks(start, batch_size, knobs)
     _check_run(start, knobs, now_s)
-    if knobs.run == "stop" or (knobs.profile_w and knobs != Knobs(profile_w=knobs.profile_w)):
+    asked = Knobs(profile_w=knobs.profile_w, profile_mhz=knobs.profile_mhz)
+    if knobs.run == "stop" or (profile and knobs != asked):
         raise PolicyError(
             f"{start.job.job_id}: at the start, Tune can neither stop an attempt nor give other "
             f"knobs with a profile; found {knobs}",
@@ -85,29 +92,32 @@ def check_later_knobs(running: Running, knobs: Knobs, now_s: float) -> None:
         PolicyError: The message says what is allowed.
     """
     start = running.start
-    if knobs.profile_w:
+    if knobs.profile_w or knobs.profile_mhz:
         raise PolicyError(
             f"{start.job.job_id}: power limits are profiled at the start, not at {running.moment}; "
             f"found {knobs}",
             "tune",
         )
+    batch_size = running.configuration.batch_size
     if knobs.power_limit_w is not None:
-        batch_size = running.configuration.batch_size
         _check_limit(start.options, batch_size, knobs.power_limit_w, "tune")
-    _check_clocks(start, knobs)
+    _check_clocks(start, batch_size, knobs)
     _check_run(start, knobs, now_s)
 
 
-def _check_clocks(start: Start, knobs: Knobs) -> None:
+def _check_clocks(start: Start, batch_size: int, knobs: Knobs) -> None:
     if knobs.plan is None and knobs.clock_mhz is None:
         return
     job_id, task = start.job.job_id, start.options.pipeline
     if task is None:
-        raise PolicyError(
-            f"{job_id}: clocks were chosen for {start.options.key}, which has no profile of them; "
-            "there are power limits",
-            "tune",
-        )
+        if knobs.plan is not None or knobs.clock_mhz is None:
+            raise PolicyError(
+                f"{job_id}: a plan was chosen for {start.options.key}, which is not "
+                "pipeline-parallel; there are power limits and locked clocks",
+                "tune",
+            )
+        _check_clock(start, batch_size, knobs.clock_mhz, knobs.power_limit_w, "tune")
+        return
     if knobs.plan is not None and knobs.clock_mhz is not None:
         raise PolicyError(
             f"{job_id}: found a plan and a clock of {knobs.clock_mhz} MHz; one of them is allowed",
@@ -117,6 +127,28 @@ def _check_clocks(start: Start, knobs: Knobs) -> None:
         task.execute(knobs.plan, knobs.clock_mhz)
     except PolicyError as error:
         raise PolicyError(f"{job_id}: {error}", "tune") from None
+
+
+def _check_clock(
+    start: Start, batch_size: int, clock_mhz: int, limit_w: float | None, point: Point
+) -> None:
+    """Refuse a locked clock without a profile, or with another limit (W) than the highest."""
+    options = start.options
+    clocks = options.clocks(batch_size)
+    if options.pipeline is not None or clock_mhz not in clocks:
+        there = f"{', '.join(map(str, clocks))} MHz" if clocks else "power limits alone"
+        raise PolicyError(
+            f"{start.job.job_id}: clocks of {clock_mhz} MHz were chosen for {options.key} at batch "
+            f"size {batch_size}, which has no profile of them; there is {there}",
+            point,
+        )
+    highest_w = options.limits(batch_size)[-1]
+    if limit_w is not None and limit_w != highest_w:
+        raise PolicyError(
+            f"{start.job.job_id}: clocks of {clock_mhz} MHz were chosen at {limit_w:g} W; they are "
+            f"profiled at the highest power limit, {highest_w:g} W",
+            point,
+        )
 
 
 def _check_run(start: Start, knobs: Knobs, now_s: float) -> None:
@@ -159,6 +191,7 @@ def check_types_of_configuration(answer: Any) -> None:
     if answer.parent is not None:
         _check_type(answer.parent, str, "str", "parent")
     _check_type(answer.query_s, (int, float), "float", "query_s")
+    _check_type(answer.clock_mhz, int, "int", "clock_mhz")
 
 
 def check_types_of_knobs(answer: Any) -> None:
@@ -169,6 +202,9 @@ def check_types_of_knobs(answer: Any) -> None:
     _check_type(answer.profile_w, tuple, "tuple", "profile_w")
     for limit_w in answer.profile_w:
         _check_type(limit_w, (int, float), "float", "profile_w")
+    _check_type(answer.profile_mhz, tuple, "tuple", "profile_mhz")
+    for clock_mhz in answer.profile_mhz:
+        _check_type(clock_mhz, int, "int", "profile_mhz")
     if answer.clock_mhz is not None:
         _check_type(answer.clock_mhz, int, "int", "clock_mhz")
     if answer.plan is not None:

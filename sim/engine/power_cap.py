@@ -114,7 +114,8 @@ class PowerCap:
 def pace_at(point: SpeedPoint) -> Knobs:
     """The knobs of a point."""
     if point.plan or point.clock_mhz:
-        return Knobs(clock_mhz=point.clock_mhz or None, plan=point.plan or None)
+        clock_mhz, plan = point.clock_mhz or None, point.plan or None
+        return Knobs(point.power_limit_w, clock_mhz=clock_mhz, plan=plan)
     return Knobs(point.power_limit_w)
 
 

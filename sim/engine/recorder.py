@@ -71,6 +71,9 @@ _TRAINED = {"row": "i8", "batch_size": "i8", "power_limit_w": "f8", "epochs": "i
             "attempt": "i4", "flags": "i1"}  # fmt: skip
 """Columns of attempts with a workload."""
 
+_LOCKED = {"row": "i8", "clock_mhz": "i4"}
+"""Columns of attempts that ended with locked clocks."""
+
 _DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
 """Columns of attempts that were preempted, or held their GPUs without training."""
 
@@ -297,6 +300,7 @@ class Recorder:
         self.parents: dict[int, str] = {}
         self._ended = _Rows(_ENDED)
         self._trained = _Rows(_TRAINED)
+        self._locked = _Rows(_LOCKED)
         self._delayed = _Rows(_DELAYED)
         self._retuned = _Rows(_RETUNED)
         self._drawn = _Rows(_DRAWN)
@@ -360,6 +364,18 @@ class Recorder:
         write_i32_le(row, attempt)
         row.append(flags)
         self._trained.end_row()
+
+    def add_clock(self, clock_mhz: int) -> None:
+        """Add the last locked clock of the last added attempt, MHz."""
+        row = self._locked.writer
+        write_i64_le(row, self.attempts - 1)
+        write_i32_le(row, clock_mhz)
+        self._locked.end_row()
+
+    @property
+    def has_clocks(self) -> bool:
+        """Whether an attempt ended with locked clocks."""
+        return bool(len(self._locked))
 
     def add_delay(self, overhead_s: float, preemptions: int) -> None:
         """Add seconds without training, and preemptions, of the last added attempt."""
@@ -427,7 +443,9 @@ class Recorder:
         """A column of the attempts, shape (attempts,); defaults where nothing was added."""
         if name in self._ended:
             return self._ended.column(name)
-        rows = next(r for r in (self._trained, self._delayed, self._retuned) if name in r)
+        rows = next(
+            r for r in (self._trained, self._locked, self._delayed, self._retuned) if name in r
+        )
         values = rows.column(name)
         full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)
         full[rows.column("row")] = values

@@ -33,15 +33,6 @@ def pace_of(knobs: Knobs) -> tuple[object, ...]:
 NO_PACE: Final = pace_of(NO_KNOBS)
 
 
-def change_pace(before: Knobs, knobs: Knobs) -> Knobs:
-    """Knobs with the pace of others, as far as these state one."""
-    if knobs.power_limit_w is not None:
-        before = before._replace(power_limit_w=knobs.power_limit_w)
-    if knobs.clock_mhz is not None or knobs.plan is not None:
-        before = before._replace(clock_mhz=knobs.clock_mhz, plan=knobs.plan)
-    return before
-
-
 class Tuning:
     """An attempt between its start and its end.
 
@@ -78,6 +69,22 @@ class Tuning:
     def is_paused(self) -> bool:
         """Whether `Tune` paused it."""
         return self.knobs.run == "pause"
+
+    def change_pace(self, before: Knobs, knobs: Knobs) -> Knobs:
+        """Knobs with the pace of others, as far as these state one.
+
+        A job that is not pipeline-parallel has a power limit, or a clock at the highest limit.
+        """
+        limit_w, options = knobs.power_limit_w, self.start.options
+        if options.pipeline is None and knobs.clock_mhz is not None:
+            limit_w = options.limits(self.configuration.batch_size)[-1]
+        if limit_w is not None:
+            before = before._replace(power_limit_w=limit_w)
+            if options.pipeline is None:
+                return before._replace(clock_mhz=knobs.clock_mhz)
+        if knobs.clock_mhz is not None or knobs.plan is not None:
+            before = before._replace(clock_mhz=knobs.clock_mhz, plan=knobs.plan)
+        return before
 
 
 class Retuner:
@@ -178,7 +185,7 @@ class Retuner:
     def set_pace(self, number: int, pace: Knobs) -> None:
         """Note that a power cap sets another pace of a job."""
         tuning = self._tunings[number]
-        tuning.knobs = change_pace(tuning.knobs, pace)
+        tuning.knobs = tuning.change_pace(tuning.knobs, pace)
         tuning.retunes += 1
 
     def set_share(self, number: int, share_w: float) -> None:
@@ -246,8 +253,8 @@ class Retuner:
         self._wake_at(tuning, knobs.wake_s)
         now = before._replace(run=knobs.run, wake_s=knobs.wake_s)
         if pace_of(knobs) != NO_PACE:
-            tuning.chosen = change_pace(tuning.chosen, knobs)
-            now = change_pace(now, self._allowed(execution, tuning.chosen))
+            tuning.chosen = tuning.change_pace(tuning.chosen, knobs)
+            now = tuning.change_pace(now, self._allowed(execution, tuning.chosen))
         tuning.knobs = now
         is_paced_anew = pace_of(now) != pace_of(before)
         if not is_paced_anew and now.run == before.run:

@@ -789,6 +789,8 @@ class World(Listener):
         self.recorder.add_training(
             attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
         )
+        if isinstance(decided, Tuned) and decided.clock_mhz and not decided.start.options.pipeline:
+            self.recorder.add_clock(decided.clock_mhz)
         return cost
 
     def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:

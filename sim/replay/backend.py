@@ -126,4 +126,11 @@ def options_of(profile: Profile) -> Options:
         max_epochs=profile.max_epochs,
         fixed_epochs=profile.fixed_epochs,
         pipeline=profile.pipeline,
+        clocks_mhz=_clocks(profile) if profile.has_clocks else (),
+    )
+
+
+def _clocks(profile: Profile) -> tuple[tuple[int, ...], ...]:
+    return tuple(
+        tuple(setting.clock_mhz for setting in curve.clocks) for curve in profile.curves.values()
     )

@@ -286,9 +286,14 @@ class Trained(Replayed):
         self.draw(left_s, power_w, settled)
 
     def launch(self) -> None:
-        """Start training, which takes a while, and so does every limit that is set first."""
+        """Start training, which takes a while, and so does every limit or clock that is set first.
+
+        Nothing measured how long clocks take: as long as limits.
+        """
         decision, latencies = self.decision, self.latencies
-        limits = len(decision.profile_w) if isinstance(decision, Untuned) else 1
+        limits = 1
+        if isinstance(decision, Untuned):
+            limits = len(decision.profile_w) + len(decision.profile_mhz)
         self.wait(latencies.start_s + latencies.settle_s * limits, self.begin, self.launch)
 
     def begin(self) -> None:
@@ -303,6 +308,8 @@ class Trained(Replayed):
             return
         untuned = decision
         report = tuple([Measurement(*point) for point in _points(curve, untuned.profile_w)])
+        if untuned.profile_mhz:
+            report += _locked_points(curve, untuned.profile_mhz)
         first = _profiling_epoch(report)
         if rules.foreknown:
             tuned = self.backend.listener.measured(untuned, report)
@@ -324,7 +331,7 @@ class Trained(Replayed):
         rules, job = self.rules, self.attempt.job
         totals = self.plan(tuned, target, first)
         if saved_epochs and totals.reached:
-            epoch_s = self.curve.epoch(tuned.power_limit_w)[0]
+            epoch_s = self.curve.epoch(tuned.power_limit_w, tuned.clock_mhz)[0]
             totals = totals._replace(saved_s=saved_epochs * epoch_s * job.time_scale)
         if rules.recorded:
             hold_s = job.duration_s
@@ -344,7 +351,7 @@ class Trained(Replayed):
 
     def plan(self, tuned: Tuned, target: float, first: tuple[float, float] | None) -> AttemptTotals:
         """The totals at the end of the attempt."""
-        time_s, energy_j = self.curve.epoch(tuned.power_limit_w)
+        time_s, energy_j = self.curve.epoch(tuned.power_limit_w, tuned.clock_mhz)
         options, bound = tuned.start.options, tuned.configuration.cost_bound
         most = float(options.max_epochs)
         if not math.isinf(bound):
@@ -379,8 +386,17 @@ def _points(curve: Curve, limits_w: tuple[float, ...]) -> list[tuple[float, floa
     return [(limit, *by_limit[limit]) for limit in limits_w]
 
 
+def _locked_points(curve: Curve, clocks_mhz: tuple[int, ...]) -> tuple[Measurement, ...]:
+    by_clock = {setting.clock_mhz: setting for setting in curve.clocks}
+    highest_w = curve.max_limit_w
+    settings = [by_clock[clock_mhz] for clock_mhz in clocks_mhz]
+    return tuple([
+        Measurement(highest_w, s.time_per_epoch_s, s.average_power_w, s.clock_mhz) for s in settings
+    ])  # fmt: skip
+
+
 def _profiling_epoch(report: tuple[Measurement, ...]) -> tuple[float, float]:
-    """Time (s) and energy (J) of an epoch whose work is shared equally among all limits."""
+    """Time (s) and energy (J) of an epoch, its work shared equally among limits and clocks."""
     time_s = math.fsum(m.time_per_epoch_s for m in report) / len(report)
     energy_j = math.fsum(m.time_per_epoch_s * m.average_power_w for m in report) / len(report)
     return time_s, energy_j

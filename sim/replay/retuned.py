@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from wattkeeper.policies.moments import Progress
-from wattkeeper.policies.planning.hull import SpeedPoint, relative_points, up_to_limit
+from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, relative_points, up_to_limit
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import Backend
@@ -160,7 +160,8 @@ class RetunedTraining(Trained):
 
     def epoch(self) -> tuple[float, float]:
         """Time (s) and energy (J) of an epoch with what is in force."""
-        return self.curve.epoch(self._chosen().power_limit_w)
+        tuned = self._chosen()
+        return self.curve.epoch(tuned.power_limit_w, tuned.clock_mhz)
 
     def train_to_end(
         self, tuned: Tuned, target: float, saved_epochs: float, first: tuple[float, float] | None
@@ -232,19 +233,21 @@ class RetunedTraining(Trained):
 
     def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        return up_to_limit(relative_points(self.curve), chosen.power_limit_w)
+        return points_up_to(self.curve, chosen.power_limit_w, chosen.clock_mhz or 0)
 
     def retune(self, knobs: Knobs) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        tuned = self.tuned
-        if tuned is None:
-            if isinstance(self.decision, Tuned) and knobs.power_limit_w is not None:
-                self.decision = self.decision.at_limit(knobs.power_limit_w)
+        tuned, limit_w, clock_mhz = self.tuned, knobs.power_limit_w, knobs.clock_mhz or 0
+        if limit_w is None:
             return
-        if knobs.power_limit_w is None or knobs.power_limit_w == tuned.power_limit_w:
+        if tuned is None:
+            if isinstance(self.decision, Tuned):
+                self.decision = self.decision.at_limit(limit_w, clock_mhz)
+            return
+        if limit_w == tuned.power_limit_w and clock_mhz == tuned.clock_mhz:
             return
         self._count()
-        self.tuned = self.decision = tuned.at_limit(knobs.power_limit_w)
+        self.tuned = self.decision = tuned.at_limit(limit_w, clock_mhz)
         self._set_end()
         if self.trains:
             self._train_on()

@@ -43,6 +43,13 @@ JOBS = pa.schema(
             "power limit of each GPU; null: none was set",
             null=True,
         ),
+        field(
+            "clock_mhz",
+            pa.int32(),
+            "MHz",
+            "last locked clock of each GPU, at its highest power limit; where a job had one",
+            optional=True,
+        ),
         field("epochs", pa.int64(), "", "epochs done; 0: it never ran", null=True),
         field(
             "energy_j",

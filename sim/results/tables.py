@@ -265,6 +265,10 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
     nodes, types = _nodes_of_choices(recorder), _types_of_choices(recorder, cluster)
     replayed = ((flags & REPLAYED) > 0).astype(np.int8)
     retunes = {name: pa.array(column(name)) for name in ("retunes", "tune_paused_s")}
+    clocks: dict[str, pa.Array] = {}
+    if recorder.has_clocks:
+        clock_mhz = column("clock_mhz")
+        clocks["clock_mhz"] = pa.array(clock_mhz, mask=clock_mhz == 0)
     parents = pa.nulls(len(flags), pa.string())
     if recorder.parents:
         parents = pa.array([recorder.parents.get(row) for row in range(len(flags))], pa.string())
@@ -289,6 +293,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         "parent_model": parents,
         "preemptions": pa.array(column("preemptions")),
         **(retunes if recorder.has_retunes else {}),
+        **clocks,
     }
 
 

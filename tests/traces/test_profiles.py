@@ -23,7 +23,7 @@ def tables(
     default: int = 8,
 ) -> dict[str, pa.Table]:
     """Tables of workloads a and b with target 0.5 and at most 10 epochs."""
-    points = [(w, g, n, b, limit, 100 / limit, limit * 0.9) for w, g, n, b, limit in power]
+    points = [(w, g, n, b, limit, 100 / limit, limit * 0.9, None) for w, g, n, b, limit in power]
     trained = [(w, b, at, target, e) for at, (w, b, target, e) in enumerate(runs)]
     named = [(w, "d", "n", "o", 0.5, True, 10, default) for w in "ab"]
     return {

@@ -37,6 +37,7 @@ profile_rows = st.fixed_dictionaries(
         "power_limit_w": positive,
         "time_per_epoch_s": positive,
         "average_power_w": positive,
+        "clock_mhz": st.none() | wholes,
     }
 )
 profile_tables = st.lists(
@@ -198,7 +199,9 @@ def test_a_trace_needs_its_tables_and_known_workloads() -> None:
         Trace("t", "jobs", {}, **about)  # type: ignore[arg-type]
     workload = dict(zip(WORKLOADS.names, ["w", "d", "n", "o", 1.0, True, 9, 8], strict=True))
     tables = {
-        "profiles": pa.table([["other"], ["G"], [1], [8], [9.0], [1.0], [1.0]], schema=PROFILES),
+        "profiles": pa.table(
+            [["other"], ["G"], [1], [8], [9.0], [1.0], [1.0], [None]], schema=PROFILES
+        ),
         "convergence": pa.table([["w"], [8], [1], [1.0], [None]], schema=CONVERGENCE),
         "workloads": pa.Table.from_pylist([workload], schema=WORKLOADS),
     }

@@ -22,6 +22,7 @@ class Choice(NamedTuple):
         time_saving_pct: In %; None if the default never reaches the target.
         energy_saving_pct: In %, likewise.
         cost_saving_pct: In %, likewise.
+        clock_mhz: Locked clock of each GPU, MHz; None: free.
     """
 
     batch_size: int
@@ -32,6 +33,7 @@ class Choice(NamedTuple):
     time_saving_pct: float | None
     energy_saving_pct: float | None
     cost_saving_pct: float | None
+    clock_mhz: int | None = None
 
 
 class Potential(NamedTuple):
@@ -74,7 +76,9 @@ def potential(profile: Profile, eta: float) -> Potential:
     expected = list(expectations(profile, Objective(eta)))
     at_default = [e for e in expected if e.batch_size == profile.default_batch_size]
     highest = {b: curve.max_limit_w for b, curve in profile.curves.items()}
-    at_highest = [e for e in expected if e.power_limit_w == highest[e.batch_size]]
+    at_highest = [
+        e for e in expected if e.power_limit_w == highest[e.batch_size] and not e.clock_mhz
+    ]
     default = next((e for e in at_default if e in at_highest), None)
     return Potential(
         workload=profile.workload,
@@ -85,7 +89,9 @@ def potential(profile: Profile, eta: float) -> Potential:
         both=_choice(expected, default),
         power_limit=_choice(at_default, default),
         batch_size=_choice(at_highest, default),
-        configurations=sum(len(curve.limits_w) for curve in profile.curves.values()),
+        configurations=sum(
+            len(curve.limits_w) + len(curve.clocks) for curve in profile.curves.values()
+        ),
         frontier=len(frontier(expected)),
     )
 
@@ -106,10 +112,11 @@ def _choice(among: Sequence[ExpectedCost], default: ExpectedCost | None) -> Choi
     limit_w = None if best.power_limit_w == UNLIMITED_W else best.power_limit_w
     known = best.batch_size, limit_w, best.time_s, best.energy_j or None, best.cost
     if default is None:
-        return Choice(*known, None, None, None)
+        return Choice(*known, None, None, None, best.clock_mhz or None)
     return Choice(
         *known,
         100 * (1 - best.time_s / default.time_s),
         100 * (1 - best.energy_j / default.energy_j) if default.energy_j else None,
         100 * (1 - best.cost / default.cost),
+        best.clock_mhz or None,
     )

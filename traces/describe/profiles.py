@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
+import pyarrow as pa
+
 from wattkeeper.policies.errors import ProfileMissing
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import UNLIMITED_W
@@ -11,6 +13,7 @@ from wattkeeper.traces.describe.potential import Choice, potential
 from wattkeeper.traces.profiles import (
     Points,
     ProfileSet,
+    clock_points,
     load_profiles,
     power_points,
     target_runs,
@@ -28,7 +31,8 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
 
     Returns:
         ``gpu_types``: all in the trace, with their number of GPUs.
-        ``coverage``: by workload and GPU type, what was recorded and what of it is usable.
+        ``coverage``: by workload and GPU type, what was recorded and what of it is usable; with
+        ``clocks_mhz`` and ``clock_points`` where clocks were locked.
         ``convergence``: by workload and batch size, runs, share that reached the target within the
         largest number of epochs, and the mean epochs of these.
         ``oddities``: ``one_table_only``, ``above_cap``, ``slower_at_higher_limit``,
@@ -53,7 +57,11 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
     return {
         "gpu_types": [{"gpu_type": name, "gpus": gpus} for name, gpus in kinds],
         "eta": eta,
-        "coverage": [row for s in sets for row in _coverage(s, points[s.gpu_type, s.gpus])],
+        "coverage": [
+            row
+            for kind, s in zip(chosen, sets, strict=True)
+            for row in _coverage(s, points[kind], _list_clocks(table, kind))
+        ],
         "convergence": [_convergence(row, runs.get(name, {})) for name, row in workloads.items()],
         "oddities": {
             "one_table_only": [
@@ -78,7 +86,20 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
     }
 
 
-def _coverage(profiles: ProfileSet, points: Mapping[str, Points]) -> Iterator[Json]:
+def _list_clocks(table: pa.Table, kind: tuple[str, int]) -> Mapping[str, Json]:
+    """By workload with locked clocks: these, MHz, ascending, and the number of their points."""
+    recorded: dict[str, list[int]] = {}
+    for (workload, _), points in clock_points(table, *kind).items():
+        recorded.setdefault(workload, []).extend(point[0] for point in points)
+    return {
+        workload: {"clocks_mhz": sorted(set(clocks)), "clock_points": len(clocks)}
+        for workload, clocks in recorded.items()
+    }
+
+
+def _coverage(
+    profiles: ProfileSet, points: Mapping[str, Points], clocks: Mapping[str, Json]
+) -> Iterator[Json]:
     for workload, by_batch in points.items():
         limits = {b: {point[0] for point in curve} for b, curve in by_batch.items()}
         grid = sorted(set().union(*limits.values()))
@@ -92,6 +113,7 @@ def _coverage(profiles: ProfileSet, points: Mapping[str, Points]) -> Iterator[Js
             "power_limits_w": [limit for limit in grid if limit != UNLIMITED_W],
             "points": sum(map(len, by_batch.values())),
             "missing": missing,
+            **clocks.get(workload, {}),
             "usable_batch_sizes": list(profile.curves) if profile else [],
             "default_batch_size": profile.default_batch_size if profile else None,
             "why_not": profiles.absent.get(workload),
@@ -185,7 +207,13 @@ def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:
 
 def _potential(profiles: ProfileSet, workload: str, eta: float) -> Json:
     values = potential(profiles.profiles[workload], eta)._asdict()
-    return {k: v._asdict() if isinstance(v, Choice) else v for k, v in values.items()}
+    return {k: _describe_choice(v) if isinstance(v, Choice) else v for k, v in values.items()}
+
+
+def _describe_choice(choice: Choice) -> Json:
+    """A choice, with its clock if that is locked."""
+    values = choice._asdict()
+    return values if choice.clock_mhz else {k: v for k, v in values.items() if k != "clock_mhz"}
 
 
 def _on(kind: tuple[str, int]) -> Json:

@@ -26,6 +26,7 @@ def head(report: Json, console: Console) -> None:
 def render(report: Json, console: Console) -> None:
     """Print the sections of `describe_profiles.report`."""
     _coverage(report["coverage"], console)
+    _clocks(report["coverage"], console)
     _convergence(report["convergence"], console)
     _oddities(report["oddities"], console)
     _unmeasured(report["unmeasured"], console)
@@ -77,6 +78,16 @@ def _coverage(rows: Iterable[Json], console: Console) -> None:
             for row in rows
         ),
     )
+
+
+def _clocks(rows: Iterable[Json], console: Console) -> None:
+    lines = [
+        f"{row['workload']} on {_gpu(row)}: {row['clock_points']} points with clocks locked at "
+        f"{_range(row['clocks_mhz'])} MHz"
+        for row in rows
+        if "clocks_mhz" in row
+    ]
+    print_list("", lines, console)
 
 
 def _convergence(rows: Iterable[Json], console: Console) -> None:
@@ -199,6 +210,8 @@ def _choice(choice: Json | None) -> str:
     if choice is None:
         return "never reached"
     limit_w = choice["power_limit_w"]
+    if "clock_mhz" in choice:
+        return f"{choice['batch_size']} at {choice['clock_mhz']} MHz"
     return f"{choice['batch_size']}" + ("" if limit_w is None else f" at {limit_w:g} W")
 
 

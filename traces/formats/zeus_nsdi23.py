@@ -2,6 +2,8 @@
 
 ``summary_train.csv``: epochs to a target metric by workload, batch size and run.
 ``summary_power_<gpu>.csv``: seconds an epoch and mean watts by workload, batch size and limit.
+A column ``clock_mhz``, which the published files do not have, says that clocks were locked; the
+limit is the highest one then, or left empty.
 Targets, largest numbers of epochs and default batch sizes are the constants of the published
 simulator (ml-energy/zeus, ``_legacy``), not part of the files.
 """
@@ -14,6 +16,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.clock_rows import find_clock_faults
 from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import CsvFile, read_csv
@@ -71,9 +74,10 @@ TRAIN: Final = table_schema("summary_train", [*_job, "run", "target_metric"], [
 
 POWER: Final = table_schema("summary_power", [*_job, "power_limit"], [
     *_what,
-    field("power_limit", pa.float64(), "W", "power limit", "> 0"),
+    field("power_limit", pa.float64(), "W", "power limit", "> 0", null=True),
     field("time_per_epoch", pa.float64(), "s", "duration of an epoch", "> 0"),
     field("average_power", pa.float64(), "W", "mean power", "> 0"),
+    field("clock_mhz", pa.int32(), "MHz", "locked clock", "> 0", optional=True, key=True),
 ])  # fmt: skip
 
 Identity = tuple[str, str, str]
@@ -88,7 +92,7 @@ def read(paths: Sequence[Path]) -> Trace:
     """
     train_path, power_paths = _locate(paths)
     train = read_csv(train_path, TRAIN)
-    power = {gpu: read_csv(path, POWER) for gpu, path in power_paths.items()}
+    power = {gpu: _read_power(path) for gpu, path in power_paths.items()}
     tables = [train.table, *(file.table for file in power.values())]
     names = _name_workloads(tables, train_path)
     named = {file.name: read_.sha256 for file, read_ in zip(
@@ -142,6 +146,16 @@ def _locate(paths: Sequence[Path]) -> tuple[Path, dict[str, Path]]:
     return train[0], dict(sorted(power.items()))
 
 
+def _read_power(path: Path) -> CsvFile:
+    """A power table, with the rows of locked clocks checked."""
+    file = read_csv(path, POWER)
+    faults = find_clock_faults(file.table, _job, "power_limit", needs_limits=True)
+    if faults:
+        problems = [Problem(text, f"{path}, row {row + 1}") for row, text in faults.items()]
+        raise TraceError(problems)
+    return file
+
+
 def _identities(table: pa.Table) -> list[Identity]:
     columns = (table[name].to_pylist() for name in ("dataset", "network", "optimizer"))
     return list(zip(*columns, strict=True))
@@ -179,6 +193,7 @@ def _profiles(gpu: str, table: pa.Table, names: Mapping[Identity, str]) -> pa.Ta
         "power_limit_w": table["power_limit"],
         "time_per_epoch_s": table["time_per_epoch"],
         "average_power_w": table["average_power"],
+        "clock_mhz": table["clock_mhz"],
     }
     return pa.table(columns, schema=PROFILES)
 

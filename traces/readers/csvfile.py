@@ -31,7 +31,7 @@ from wattkeeper.traces.limits import (
     MOST_RATIO,
     is_oversized,
 )
-from wattkeeper.traces.schema import find_repeated, row_problems
+from wattkeeper.traces.schema import add_optional, find_repeated, is_optional, row_problems
 
 ABSENT: Final = ("", "nan", "NaN", "NA", "null", "NULL", "None")
 """Texts that stand for a missing value in a nullable column."""
@@ -84,12 +84,14 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
     lines = np.setdiff1d(numbers, list(broken))
     arrays: list[pa.Array] = []
     wrong: dict[int, str] = {}
-    for want in schema:
+    present = [want for want in schema if not is_optional(want) or want.name in header]
+    for want in present:
         array, bad = _convert(texts.column(header.index(want.name)), want)
         arrays.append(array)
         for row, text in bad.items():
             wrong[row] = f"{wrong[row]}; {text}" if row in wrong else text
-    table = pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in schema]))
+    table = pa.Table.from_arrays(arrays, schema=pa.schema([f.with_nullable(True) for f in present]))
+    table = add_optional(table, schema).select(schema.names)
     if not broken and not wrong and not table.num_rows:
         raise TraceError("has a header and no rows", path)
     for row, text in row_problems(table, schema, most=MOST_FAULTS).items():
@@ -260,11 +262,13 @@ def check_columns(count: int, where: object) -> None:
 
 def _check_header(header: list[str], schema: pa.Schema, path: Path) -> None:
     problems = []
-    for name in schema.names:
-        if header.count(name) != 1:
+    needed = ", ".join(want.name for want in schema if not is_optional(want))
+    for want in schema:
+        name = want.name
+        if header.count(name) != 1 and not (is_optional(want) and name not in header):
             state = f"appears {header.count(name)} times" if name in header else "is missing"
-            text = f"column {name} {state}; found {', '.join(header)}; needed are "
-            problems.append(Problem(text + ", ".join(schema.names), f"{path}, header"))
+            text = f"column {name} {state}; found {', '.join(header)}; needed are {needed}"
+            problems.append(Problem(text, f"{path}, header"))
     if problems:
         raise TraceError(problems)
 

@@ -19,7 +19,7 @@ from tests.support.worlds import (
     profile,
     run_world,
 )
-from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.profile import ClockSetting, Curve
 from wattkeeper.policies.protocols import Configuration, Measurement, Running, Start
 from wattkeeper.policies.tune.zeus_jit import ZeusJit, ZeusJitConfig
 from wattkeeper.sim.engine.sources import RecurringSource
@@ -104,3 +104,46 @@ def test_each_batch_size_of_a_group_is_profiled_once() -> None:
         (row.job_id, row.attempt) for row in asked
     }
     assert len(ran) > 4
+
+
+settings_of_clocks = st.lists(
+    st.tuples(st.integers(300, 2000), st.floats(0.25, 20.0), st.floats(50.0, 400.0)),
+    min_size=1, max_size=4, unique_by=lambda point: point[0],
+)  # fmt: skip
+
+
+@given(
+    curve=curves(32, 5, reaches=True),
+    clocks=settings_of_clocks,
+    eta=st.sampled_from([0.0, 0.3, 0.5, 1.0]),
+)
+def test_clocks_never_cost_more_than_limits_alone_once_they_are_known(
+    curve: Curve, clocks: list[tuple[int, float, float]], eta: float
+) -> None:
+    """The second job of a group: the first one pays for profiling, which takes longer with more."""
+    locked = curve._replace(clocks=tuple(ClockSetting(*point) for point in sorted(clocks)))
+    costs = []
+    for each in (curve, locked):
+        known = profile(runs={32: (1.0,)})._replace(
+            curves={32: each}, max_epochs=5, max_power_w=curve.max_limit_w
+        )
+        jobs = [job("a", group="g"), job("b", 1000.0, group="g")]
+        world = run_world(jobs, by_job(known), policy_set=chosen(tune="zeus-jit"), eta=eta)
+        rows = [row for row in attempts(world) if row.job_id == "b"]
+        costs.append(sum(row.cost for row in rows))
+        assert not any(row.profiled for row in rows)
+    assert costs[1] <= costs[0] * (1 + 1e-12)
+
+
+def test_a_tie_of_limit_and_clock_keeps_the_limit() -> None:
+    limit, clock = Measurement(250.0, 5.0, 200.0), Measurement(250.0, 5.0, 200.0, 1200)
+    cheaper = clock._replace(average_power_w=199.0)
+    for report, clock_mhz in (((limit, clock), None), ((clock, limit), None),
+                              ((limit, clock, cheaper), 1200)):  # fmt: skip
+        policy: ZeusJit = ZeusJitConfig().build()
+        knobs = policy.tune(ScriptedContext(ANY, eta=1.0), make_running(32, report))
+        assert (knobs.power_limit_w, knobs.clock_mhz) == (250.0, clock_mhz)
+        again: ZeusJit = ZeusJitConfig().build()
+        again.load_state_dict(policy.state_dict())
+        assert again.tune(ScriptedContext(ANY), make_running(32, ())) == knobs
+        assert ("clocks" in policy.state_dict()) == (clock_mhz is not None)
