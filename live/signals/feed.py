@@ -12,7 +12,7 @@ from typing import Final
 
 from wattkeeper.live.signals.http import NoAnswer
 from wattkeeper.live.signals.providers import HISTORY_S, Provider, SlotValue
-from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
@@ -103,7 +103,7 @@ class SignalFeed:
             slot_s = self.provider.slot_s
             try:
                 readings = self._ask(self.provider.latest)
-            except EnvironmentLacks as error:
+            except WattkeeperError as error:
                 self.problem = str(error)
                 readings, delay_s = [], self._back_off_s(error)
             else:
@@ -129,7 +129,7 @@ class SignalFeed:
         self._failures, self.problem = 0, ""
         return readings
 
-    def _back_off_s(self, error: EnvironmentLacks) -> float:
+    def _back_off_s(self, error: WattkeeperError) -> float:
         """Twice as long after each failure, or as long as the service says."""
         self._failures += 1
         stated_s = error.retry_s if isinstance(error, NoAnswer) else 0.0

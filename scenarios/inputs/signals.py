@@ -118,6 +118,11 @@ def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) ->
             loaded.document.where(("cluster", "power_cap_w")),
         )
     what = f"{reader.point}: {reader.kind} reads the signal {name!r}: state it (signals.{name})"
+    if name in loaded.scenario.signals:
+        what = (
+            f"{reader.point}: {reader.kind} reads the signal {name!r}, and only a live run in real "
+            f"time has its values (live): state a series (signals.{name}.series)"
+        )
     if name in RATES:
         what += f", or electricity.{name}"
     raise locate_error(loaded, variant, PolicyError(what, reader.point))

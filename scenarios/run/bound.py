@@ -36,11 +36,20 @@ JOB_COLUMNS: Final = ("job_id", "group_id", "recurrence", "workload", "gpus", "s
 def check_bound(loaded: LoadedScenario, inputs: RunInputs) -> None:
     """Refuse a bound where there is no deadline, or where the work of a job is drawn at random.
 
+    One bound stands for all variants: none may have a cluster, a workload or rates of its own.
+
     Raises:
         ScenarioError: It names the place in the scenario.
     """
     if loaded.scenario.bound is None:
         return
+    for name, variant in loaded.scenario.variants.items():
+        for key in ("cluster", "workload", "electricity"):
+            if getattr(variant, key) is not None:
+                raise ScenarioError(
+                    f"bound: one bound stands for all variants, and {name!r} has its own {key}",
+                    loaded.document.where(("variants", name, key)),
+                )
     where = loaded.document.where(("bound",))
     jobs = inputs.jobs
     if inputs.slack is None and (jobs is None or jobs["deadline_s"].null_count == len(jobs)):
@@ -62,7 +71,7 @@ def bound_jobs(
     inputs: RunInputs,
     weight: Weight,
     holds: bool,
-    case: Boundness,
+    cases: Collection[Boundness],
 ) -> dict[str, float]:
     """The least emissions (g), cost (currency) or energy (J) of jobs with a deadline, by job id.
 
@@ -77,18 +86,19 @@ def bound_jobs(
         inputs: Of the run.
         weight: What is to be least.
         holds: Whether paused jobs hold idle GPUs.
-        case: How far jobs without a profile are bound by compute.
+        cases: How far jobs without a profile are bound by compute, in any of the runs.
     """
     series = None if weight == "energy" else read_tariff(weight, inputs.tariff)
     factor = 1.0 if series is None else inputs.cluster.pue / JOULES_PER_KWH
-    unprofiled = unprofiled_power(inputs, case)
+    unprofiled = [unprofiled_power(inputs, case) for case in sorted(cases)]
     least: dict[str, float] = {}
     for job in _jobs(finished, inputs):
         slots = _cut_slots(series, job.submit_time_s, job.deadline_s)
         if slots is None:
             continue
         costs = [_least(task, *slots, idle_w if holds else 0.0)
-                 for task, idle_w in _tasks(job, sizes, inputs, unprofiled)]  # fmt: skip
+                 for power in unprofiled
+                 for task, idle_w in _tasks(job, sizes, inputs, power)]  # fmt: skip
         known = [cost for cost in costs if cost is not None]
         if known:
             least[job.job_id] = min(known) * factor

@@ -193,7 +193,9 @@ def _compare_deadlines(
     """What jobs with deadlines save: of the bound's weight, else of the first rate stated."""
     weight, least = scenario.bound, None
     if weight is not None:
-        own, case = inputs.runs[scenario.baseline], scenario.variants[scenario.baseline].boundness
+        runs = inputs.runs
+        own = next((run for run in runs.values() if run.limits), runs[scenario.baseline])
+        cases = {variant.boundness or "middle" for variant in scenario.variants.values()}
         holds = scenario.pauses == "hold"
         tables = [result.tables["jobs"]["batch_size"] for result in results]
         sizes = set(pc.unique(pa.chunked_array(chain(*(t.chunks for t in tables)))).to_pylist())
@@ -202,7 +204,7 @@ def _compare_deadlines(
             for result in results
             if result.variant == scenario.baseline
             for job, amount in bound_jobs(
-                result.tables["jobs"], sizes, own, weight, holds, case or "middle"
+                result.tables["jobs"], sizes, own, weight, holds, cases
             ).items()
         }
     rates = inputs.any_run.tariff.rates

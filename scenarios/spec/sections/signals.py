@@ -126,6 +126,12 @@ class GrowingFileSource(LiveSource, RateFile):
 
     provider: Literal["file"]
 
+    @model_validator(mode="after")
+    def _does_not_repeat(self) -> Self:
+        if self.repeat is not None:
+            raise ValueError("repeat: a file that grows does not repeat; leave it out")
+        return self
+
 
 AnyLiveSource = Annotated[
     ElectricityMapsSource | WattTimeSource | GrowingFileSource, Field(discriminator="provider")

@@ -181,13 +181,14 @@ def test_a_service_and_its_fallback(tmp_path: Path, service: Service) -> None:
         ({"provider": "electricity-maps", "zone": "DE/..", "fallback": 1}, ["zone"]),
         ({"provider": "watttime", "region": "X", "fallback": 1, "address": "file:///etc"},
          ["address", "https://HOST"]),
+        ({"provider": "file", "file": "s.csv", "fallback": 1, "repeat": "day"}, ["repeat"]),
         ({"provider": "nobody", "fallback": 1}, ["'nobody'", "electricity-maps", "watttime"]),
     ],
 )  # fmt: skip
 def test_sources_that_are_refused(tmp_path: Path, live: dict[str, Any], facts: list[str]) -> None:
     site = install(tmp_path)
     path = script(tmp_path, live)
-    code = 3 if "file" in live.values() else 2
+    code = 3 if live.get("fallback") == "last" else 2
     done = run(path, "--live", "--out", "live", cwd=tmp_path, code=code, PYTHONPATH=site,
                WATTKEEPER_DEVICE=DEVICE)  # fmt: skip
     assert_states(done.stderr, *facts)
@@ -199,5 +200,5 @@ def test_a_simulation_needs_a_series(tmp_path: Path, service: Service) -> None:
     path = script(tmp_path, maps(service, 0))
     done = run(path, "--out", "sim", "--set", "workload.profiles={synthetic: {}}", "--set",
                "live={}", cwd=tmp_path, code=2, PYTHONPATH=site)  # fmt: skip
-    assert_states(done.stderr, "signals.s", "'follow'")
+    assert_states(done.stderr, "signals.s.series", "'s'", "live run")
     assert service.asked == []

@@ -154,6 +154,7 @@ def test_recurrences_are_submitted_on_time(inside: Command) -> None:
         ),
         (("workload.epochs=null",), ("bound", "'image'", "workload.epochs")),
         (("electricity=null", "signals={}", "variants={full: {}}"), ("bound: carbon",)),
+        (("variants.static.cluster={gpus: 41}",), ("bound", "'static'", "cluster")),
         (("bound=speed",), ("bound", "carbon", "price", "energy", "'speed'")),
     ],
 )
@@ -163,3 +164,27 @@ def test_a_bound_that_cannot_be_computed_is_refused(
     arguments = (x for s in sets for x in ("--set", s))
     shown = inside("run", "carbon-deadlines", *arguments, code=2)
     assert_states(shown.stderr, *facts)
+
+
+def test_jobs_without_a_profile_have_a_bound(inside: Command) -> None:
+    """Two jobs of an hour on an A40, whose model says what limits change; in all three cases."""
+    Path("jobs.csv").write_text(
+        "job_id,submit_time_s,duration_s,gpus\na,0,3600,1\nb,1800,3600,1\n", encoding="utf-8"
+    )
+    inside("traces", "import", "csv", "jobs.csv", "--name", "two")
+    scenario = {
+        "name": "two",
+        "cluster": {"gpu": "A40", "gpus": 2, "idle_power_w": 0, "busy_power_w": 250},
+        "workload": {"kind": "trace", "trace": "two", "slack": 1},
+        "electricity": {"carbon": 400},
+        "bound": "energy",
+        "variants": {"full": {}, "static": {"policies": {"tune": "static-limit"}}},
+        "baseline": "full",
+    }
+    Path("two.yaml").write_text(json.dumps(scenario), encoding="utf-8")
+    inside("run", "two.yaml", "--out", "out")
+    compared = json.loads(Path("out/summary.json").read_text(encoding="utf-8"))["deadlines"]
+    assert compared["of"] == "energy"
+    saved = {name: own["saved"] for name, own in compared["variants"].items()}
+    assert max(saved.values()) <= compared["bound"]["saved"] + 1e-9
+    assert compared["bound"]["saved"] > 0.1
