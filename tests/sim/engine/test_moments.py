@@ -145,7 +145,7 @@ def pieces(
     changes = [(k * length_s, value) for k, value in enumerate(values) if k > 0]
     spans, limit_w, since_s = [], MOST_W, from_s
     for time_s, value in changes:
-        if from_s <= time_s < until_s:
+        if from_s < time_s < until_s:  # an attempt that begins at that time was not there
             spans.append((since_s, time_s, limit_w))
             limit_w, since_s = value, time_s
     return [*spans, (since_s, until_s, limit_w)]
