@@ -38,7 +38,13 @@ def check_configuration(start: Start, configuration: Configuration) -> None:
         _check_limit(options, configuration.batch_size, configuration.power_limit_w, "configure")
     if configuration.clock_mhz:
         clock_mhz, limit_w = configuration.clock_mhz, configuration.power_limit_w
-        _check_clock(start, configuration.batch_size, clock_mhz, limit_w or 0.0, "configure")
+        if limit_w is None:
+            raise PolicyError(
+                f"a clock of {clock_mhz} MHz was chosen for {start.job.job_id} without a power "
+                "limit; the highest one goes with it",
+                "configure",
+            )
+        _check_clock(start, configuration.batch_size, clock_mhz, limit_w, "configure")
     check_query(start.job, configuration.query_s)
 
 

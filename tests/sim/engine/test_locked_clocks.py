@@ -120,11 +120,16 @@ class TestStart:
         assert (row.power_limit_w, clock_of(world)) == (250.0, 1200)
         assert row.cost == pytest.approx(best.cost)
 
+    def test_a_configuration_with_a_clock_states_the_highest_limit(self) -> None:
+        configure = stub("configure", configure=lambda *_: Configuration(32, clock_mhz=900))
+        with pytest.raises(PolicyError, match=r"900 MHz.*without a power limit"):
+            run_world([job()], KNOWN, policy_set=chosen(configure=configure))
+
     @pytest.mark.parametrize("clock_mhz", [7, -1])
     def test_a_configuration_with_another_clock_is_refused(self, clock_mhz: int) -> None:
         chosen_ = Configuration(32, 250.0, clock_mhz=clock_mhz)
         configure = stub("configure", configure=lambda *_: chosen_)
-        with pytest.raises(PolicyError, match=f"{clock_mhz} MHz"):
+        with pytest.raises(PolicyError, match=f"clocks of {clock_mhz} MHz.*900, 1200 MHz"):
             run_world([job()], KNOWN, policy_set=chosen(configure=configure))
 
 
