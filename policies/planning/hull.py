@@ -49,6 +49,14 @@ def up_to_limit(points: Iterable[SpeedPoint], limit_w: float | None) -> list[Spe
     return [point for point in points if limit_w is None or point.power_limit_w <= limit_w]
 
 
+def locked_points(curve: Curve, unit_s: float = 1.0) -> tuple[SpeedPoint, ...]:
+    """The points of locked clocks, ascending; speeds are epochs per `unit_s` s."""
+    return tuple(
+        SpeedPoint(unit_s / s.time_per_epoch_s, s.average_power_w, curve.max_limit_w, s.clock_mhz)
+        for s in curve.clocks
+    )
+
+
 def points_up_to(curve: Curve, limit_w: float | None, clock_mhz: int = 0) -> list[SpeedPoint]:
     """The points of a curve up to a power limit of each GPU (W) or a locked clock (MHz).
 
@@ -60,11 +68,7 @@ def points_up_to(curve: Curve, limit_w: float | None, clock_mhz: int = 0) -> lis
         return up_to_limit(points, limit_w)
     if limit_w is None:
         limit_w = curve.max_limit_w
-    unit_s = curve.time_per_epoch_s[-1]
-    points += tuple(
-        SpeedPoint(unit_s / s.time_per_epoch_s, s.average_power_w, curve.max_limit_w, s.clock_mhz)
-        for s in curve.clocks
-    )
+    points += locked_points(curve, curve.time_per_epoch_s[-1])
     most = next(p for p in points if p.power_limit_w == limit_w and p.clock_mhz == clock_mhz)
     slower = [p for p in points if p.speed < most.speed and p.power_w < most.power_w]
     return [*sorted(slower), most]

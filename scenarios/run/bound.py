@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, ScenarioError
-from wattkeeper.policies.planning.hull import SpeedPoint, paused, speed_points
+from wattkeeper.policies.planning.hull import (
+    SpeedPoint,
+    locked_points,
+    paused,
+    speed_points,
+)
 from wattkeeper.policies.planning.optimum import fill, fill_until_done
 from wattkeeper.policies.protocols import Job
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
@@ -75,9 +80,9 @@ def bound_jobs(
 ) -> dict[str, float]:
     """The least emissions (g), cost (currency) or energy (J) of jobs with a deadline, by job id.
 
-    Each job alone, from its submission to its deadline, at any power limit of any GPU type that it
-    has a profile of, and with pauses: a lower bound for every policy that meets the deadlines at
-    one of some batch sizes. It is the optimum of a linear program. A job that cannot meet its
+    Each job alone, from its submission to its deadline, at any power limit or locked clock of any
+    GPU type that it has a profile of, and with pauses: a lower bound for every policy that meets
+    the deadlines at one of some batch sizes. It is the optimum of a linear program. A job that cannot meet its
     deadline, or whose deadline lies beyond the series, has none.
 
     Args:
@@ -135,7 +140,8 @@ def _tasks(
         profile = inputs.profiles.get((job.workload, job.gpus, name))
         curves = () if profile is None else profile.curves.values()
         for curve in (curve for curve in curves if curve.batch_size in sizes):
-            points = speed_points(curve, 1 / job.time_scale)
+            unit_s = 1 / job.time_scale
+            points = speed_points(curve, unit_s) + locked_points(curve, unit_s)
             yield (points, float(max(curve.epochs))), idle_w
 
 
