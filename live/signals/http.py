@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Mapping
 from email.message import Message
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from typing import IO, Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
@@ -15,6 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
 TIMEOUT_S: Final = 20.0
+"""How long a connection, each part of an answer, and a whole answer may take, s."""
 MOST_BYTES: Final = 8_000_000
 MOST_RETRY_S: Final = 3600.0
 
@@ -74,7 +76,7 @@ def get_json(
         with build_opener(_NoRedirects).open(
             Request(query, headers=dict(headers)), timeout=TIMEOUT_S
         ) as answer:
-            body = answer.read(MOST_BYTES + 1)
+            body = _read(answer)
     except HTTPError as error:
         with error:
             what = f"{address} answers with status {error.code}"
@@ -93,6 +95,21 @@ def get_json(
     if not isinstance(content, dict):
         raise NoAnswer(f"{address} answers with something else than a JSON object")
     return content
+
+
+def _read(answer: HTTPResponse) -> bytes:
+    """The body, as far as it is needed to see that it is too long.
+
+    Raises:
+        TimeoutError: If it takes too long as a whole.
+    """
+    until_s = time.monotonic() + TIMEOUT_S
+    body = b""
+    while len(body) <= MOST_BYTES and (part := answer.read1(1 << 16)):
+        body += part
+        if time.monotonic() > until_s:
+            raise TimeoutError("its answer takes too long")
+    return body
 
 
 def basic_authorization(user: str, password: str) -> dict[str, str]:

@@ -82,8 +82,8 @@ def bound_jobs(
 
     Each job alone, from its submission to its deadline, at any power limit or locked clock of any
     GPU type that it has a profile of, and with pauses: a lower bound for every policy that meets
-    the deadlines at one of some batch sizes. It is the optimum of a linear program. A job that cannot meet its
-    deadline, or whose deadline lies beyond the series, has none.
+    the deadlines at one of some batch sizes. It is the optimum of a linear program. A job that
+    cannot meet its deadline, or whose deadline lies beyond the series, has none.
 
     Args:
         finished: Jobs that ended, in the schema of the results.

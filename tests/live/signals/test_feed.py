@@ -16,6 +16,7 @@ import pytest
 from tests.support.messages import assert_states
 from tests.support.processes import until
 from wattkeeper.live.signals import feed as feeds
+from wattkeeper.live.signals import http
 from wattkeeper.live.signals.feed import SignalFeed
 from wattkeeper.live.signals.http import MOST_BYTES, NoAnswer, check_address
 from wattkeeper.live.signals.providers import (
@@ -59,11 +60,14 @@ class Service:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(answer.body)))
                 self.end_headers()
-                self.wfile.write(answer.body)
+                for begin in range(0, len(answer.body), service.part):
+                    self.wfile.write(answer.body[begin : begin + service.part])
+                    time.sleep(service.delay_s)
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
+        self.part, self.delay_s = 1 << 30, 0.0
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.answers: dict[str, list[Answer]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -166,6 +170,14 @@ def test_answers_that_cannot_be_used(service: Service, answer: Any, facts: list[
     assert SECRET not in str(caught.value)
     retries = isinstance(answer, Answer) and answer.status == 429
     assert caught.value.retry_s == (7 if retries else 0)
+
+
+def test_an_answer_that_drips(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "TIMEOUT_S", 1.0)
+    service.answer(MAPS_LATEST, latest(300.0, hour()))
+    service.part, service.delay_s = 1, 0.2
+    with pytest.raises(NoAnswer, match="too long"):
+        ElectricityMaps("DE", service.address).latest()
 
 
 def test_nobody_answers(service: Service) -> None:
