@@ -178,3 +178,8 @@ def test_published_tables_may_have_clocks(inside: Command, tmp_path: Path) -> No
     power.write_text("\n".join([head, "squad,bert,8,adamw,,11,150,", ""]), encoding="utf-8")
     done = inside("traces", "import", "zeus-nsdi23", *files, "--name", "other", code=2)
     assert_states(done.stderr, "summary_power_v100.csv, row 1", "power_limit is absent")
+
+
+def test_live_runs_leave_clocks_out(inside: Command, scenario: Path) -> None:
+    done = inside("run", scenario, "--live", "--set", "live.speed=1000", code=2)
+    assert_states(done.stderr, "clocks.yaml:9:", "would touch no job")
