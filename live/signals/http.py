@@ -70,6 +70,7 @@ def get_json(
 
     Raises:
         NoAnswer: If it answers with an error, too much, no JSON object, or not in time.
+        EnvironmentLacks: If it refuses the credentials: to ask again is no use.
     """
     query = f"{address}?{urlencode(parameters)}" if parameters else address
     try:
@@ -81,7 +82,7 @@ def get_json(
         with error:
             what = f"{address} answers with status {error.code}"
             if error.code in (401, 403):
-                what += ": it refuses these credentials"
+                raise EnvironmentLacks(f"{what}: it refuses these credentials") from None
             raise NoAnswer(what, _retry_s(error.headers)) from None
     except (URLError, OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error

@@ -133,7 +133,7 @@ class WattTime:
         try:
             answer = get_json(address, self._query | dict(span),
                               {"Authorization": f"Bearer {self._token}"})  # fmt: skip
-        except NoAnswer:
+        except EnvironmentLacks:
             self._token_s = -math.inf  # it may have expired
             raise
         per_mwh = GRAMS_PER_POUND / 1e3

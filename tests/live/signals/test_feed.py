@@ -139,7 +139,7 @@ def test_watttime_logs_in_and_converts_pounds(service: Service) -> None:
     assert service.asked[1][1]["authorization"] == "Bearer t1"
     assert "region=CAISO_NORTH" in service.asked[1][0]
     service.answer("/v3/forecast", Answer(b"", 401), {"data": rows})
-    with pytest.raises(NoAnswer, match="refuses these credentials"):
+    with pytest.raises(EnvironmentLacks, match="refuses these credentials"):
         provider.latest()
     assert provider.latest()
     assert [path for path, _ in service.asked].count("/login") == 2, "the token had expired"
