@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ def find_clock_faults(
             if limit_w is None and clock_mhz is None
         }  # fmt: skip
         if faults:
-            return faults
+            return dict(islice(faults.items(), MOST_FAULTS))
     if table["clock_mhz"].null_count == table.num_rows:
         return {}
     curves = list(zip(*(table[name].to_pylist() for name in key), strict=True))

@@ -101,7 +101,7 @@ class NvmlGpu:
         return PowerRange(lowest / 1e3, highest / 1e3, default / 1e3)
 
     def _clocks_mhz(self) -> tuple[int, ...]:
-        """The graphics clocks at the highest memory clock; empty before Volta."""
+        """The graphics clocks at the highest memory clock; empty where NVML lists none."""
         nvml = self._nvml
         try:
             memory_mhz = max(self._ask(nvml.nvmlDeviceGetSupportedMemoryClocks))

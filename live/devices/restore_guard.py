@@ -83,15 +83,16 @@ def _take(uuid: str, parent: int, clocks: bool) -> None:
         limit_journal.restore(left, device)
     now_w = None if device.limits is None else device.limit_w()
     before_w = now_w if left is None else left.before_w
-    limit_journal.save(
-        limit_journal.LimitRecord(
-            uuid, before_w, parent, process_identity.start_ticks(parent), clocks
-        )
+    has_clocks = left is not None and is_own and left.clocks
+    record = limit_journal.LimitRecord(
+        uuid, before_w, parent, process_identity.start_ticks(parent), has_clocks
     )
+    limit_journal.save(record)
     if now_w is not None:
         device.set_limit_w(now_w)
-    if clocks and not is_own:
+    if clocks and not has_clocks:
         device.unlock_clock()
+        limit_journal.save(record._replace(clocks=True))
 
 
 def _tell(reply: GuardReply) -> None:

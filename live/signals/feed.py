@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Final
 
 from wattkeeper.live.signals.http import NoAnswer
 from wattkeeper.live.signals.providers import HISTORY_S, Provider, SlotValue
-from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError
+from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
@@ -82,12 +83,14 @@ class SignalFeed:
                 return []
             by_time = {reading.begin_s: reading for reading in (*cached, *readings)}
             merged = [by_time[begin_s] for begin_s in sorted(by_time)]
+            if not merged and self.fallback is None:
+                raise EnvironmentLacks(f"{self.provider.identity}: no slot has begun yet")
             self._save(merged)
             return merged
 
     def start(self, last_s: float, post: Post) -> None:
         """Post values of slots that begin after a time (s since 1970) from now on."""
-        self._last_s = last_s
+        self._last_s = max(last_s, time.time() - HISTORY_S)
         self._thread = threading.Thread(
             target=self._run, args=(post,), name="wattkeeper-signal", daemon=True
         )
@@ -98,26 +101,36 @@ class SignalFeed:
         self._stop.set()
 
     def _run(self, post: Post) -> None:
-        delay_s = 0.0
-        while not self._stop.wait(delay_s):
-            slot_s = self.provider.slot_s
-            try:
-                readings = self._ask(self.provider.latest)
-            except WattkeeperError as error:
-                self.problem = str(error)
-                readings, delay_s = [], self._back_off_s(error)
-            else:
-                delay_s = min(max(slot_s / 10, SHORTEST_S), LONGEST_S)
-            new = [reading for reading in readings if reading.begin_s > self._last_s]
-            for reading in new:
-                self._post(post, reading, False)
-            if new:
-                self._save([*self._load(), *new])
-            elif self.fallback is not None and time.time() >= self._last_s + 2 * slot_s:
-                late = int((time.time() - self._last_s) // slot_s) - 1
-                self._post(post, SlotValue(self._last_s + late * slot_s, self.fallback), True)
-            if new and time.time() < self._last_s + slot_s:
-                delay_s = max(delay_s, self._last_s + slot_s - time.time())
+        ask_s = time.time()
+        while not self._stop.wait(max(0.0, min(ask_s, self._fallback_s()) - time.time())):
+            if time.time() >= ask_s:
+                ask_s = time.time() + self._ask_for_more(post)
+            while time.time() >= self._fallback_s():
+                assert self.fallback is not None
+                slot = SlotValue(self._last_s + self.provider.slot_s, self.fallback)
+                self._post(post, slot, True)
+
+    def _ask_for_more(self, post: Post) -> float:
+        """Post what is new; return the time until the next question, s."""
+        try:
+            readings = self._ask(self.provider.latest)
+        except Exception as error:  # the run goes on without an answer, whatever the reason
+            self.problem = str(error)
+            return self._back_off_s(error)
+        new = [reading for reading in readings if reading.begin_s > self._last_s]
+        for reading in new:
+            self._post(post, reading, False)
+        if new:
+            self._save([*self._load(), *new])
+        slot_s = self.provider.slot_s
+        shortest_s = min(max(slot_s / 10, SHORTEST_S), LONGEST_S)
+        return max(shortest_s, self._last_s + slot_s - time.time()) if new else shortest_s
+
+    def _fallback_s(self) -> float:
+        """When the next slot without a value gets the fallback, s since 1970: at its end."""
+        if self.fallback is None or not self.provider.slot_s > 0:
+            return math.inf
+        return self._last_s + 2 * self.provider.slot_s
 
     def _post(self, post: Post, reading: SlotValue, is_fallback: bool) -> None:
         self._last_s = reading.begin_s
@@ -129,7 +142,7 @@ class SignalFeed:
         self._failures, self.problem = 0, ""
         return readings
 
-    def _back_off_s(self, error: WattkeeperError) -> float:
+    def _back_off_s(self, error: Exception) -> float:
         """Twice as long after each failure, or as long as the service says."""
         self._failures += 1
         stated_s = error.retry_s if isinstance(error, NoAnswer) else 0.0
@@ -143,6 +156,8 @@ class SignalFeed:
         return state_folder() / "signals" / f"{name}.json"
 
     def _load(self) -> list[SlotValue]:
+        if not self.provider.is_cached:
+            return []
         try:
             rows = json.loads(self._cache().read_bytes())["readings"]
             readings = [SlotValue(float(begin_s), float(value)) for begin_s, value in rows]
@@ -151,11 +166,13 @@ class SignalFeed:
         return [reading for reading in readings if reading.begin_s <= time.time()]
 
     def _save(self, readings: list[SlotValue]) -> None:
+        if not self.provider.is_cached:
+            return
         since_s = time.time() - HISTORY_S
-        kept = [reading for reading in readings if reading.begin_s >= since_s]
+        recent = [reading for reading in readings if reading.begin_s >= since_s]
         try:
             make_private_folder(self._cache().parent)
             with replace_file(self._cache(), private=True) as fresh:
-                fresh.write_text(json.dumps({"readings": kept}), encoding="ascii")
+                fresh.write_text(json.dumps({"readings": recent}), encoding="ascii")
         except OSError as error:  # it is asked more often then
             self.problem = f"{error.filename}: {error.strerror}"

@@ -84,7 +84,9 @@ def get_json(
             if error.code in (401, 403):
                 raise EnvironmentLacks(f"{what}: it refuses these credentials") from None
             raise NoAnswer(what, _retry_s(error.headers)) from None
-    except (URLError, OSError, HTTPException, ValueError) as error:
+    except ValueError:  # its text may hold a header
+        raise NoAnswer(f"{address} cannot be asked: the request is not valid") from None
+    except (URLError, OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise NoAnswer(f"{address} does not answer: {reason}") from None
     if len(body) > MOST_BYTES:

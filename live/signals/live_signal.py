@@ -68,7 +68,7 @@ class LiveSignal:
         return True
 
     def next_change_s(self, after_s: float) -> float:
-        """Infinite: nobody knows when a value arrives."""
+        """Infinite: it is not known when a value arrives."""
         return math.inf
 
     def view(self, env: Timed) -> _View:

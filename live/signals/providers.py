@@ -46,10 +46,12 @@ class Provider(Protocol):
 
     Attributes:
         identity: What it gives, without secrets; names its cache and stands in results.
+        is_cached: Whether answers are kept for runs that begin or go on soon.
         unit: Of the values.
     """
 
     identity: str
+    is_cached: bool
     unit: str
 
     @property
@@ -74,6 +76,7 @@ class ElectricityMaps:
         EnvironmentLacks: If there is no token in the environment.
     """
 
+    is_cached = True
     unit = "g/kWh"
     slot_s = 3600.0
 
@@ -104,6 +107,7 @@ class WattTime:
         EnvironmentLacks: If there are no user and password in the environment.
     """
 
+    is_cached = True
     unit = "g/kWh"
     slot_s = 300.0
 
@@ -128,7 +132,10 @@ class WattTime:
     def _ask(self, what: str, span: Mapping[str, str]) -> list[SlotValue]:
         if time.monotonic() - self._token_s > TOKEN_S:
             answer = get_json(f"{self._address}/login", {}, self._login)
-            self._token, self._token_s = str(answer.get("token", "")), time.monotonic()
+            token = answer.get("token")
+            if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+                raise NoAnswer(f"{self._address}/login answers without a token")
+            self._token, self._token_s = token, time.monotonic()
         address = f"{self._address}/v3/{what}"
         try:
             answer = get_json(address, self._query | dict(span),
@@ -150,6 +157,8 @@ class GrowingFile:
         quantity: What the values are.
         options: What the file does not state.
     """
+
+    is_cached = False
 
     def __init__(self, path: Path, quantity: Quantity, options: SeriesOptions) -> None:
         self.identity = f"file {path.name}"

@@ -33,7 +33,10 @@ def share_out(
     if sharing == "marginal":
         return _share_by_gain(menus, weights, room_w)
     if sharing == "common":
-        menus = [_common_points(menu) for menu in menus]
+        common = [_common_points(menu) for menu in menus]
+        if sum(cheapest(menu).power_w for menu in common) > room_w + ROUNDING_W:
+            return [cheapest(menu) for menu in menus]
+        menus = common
     return _share_by_fraction(menus, room_w, sharing == "common")
 
 

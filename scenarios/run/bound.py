@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Final, Literal
 
@@ -23,6 +24,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.signals import read_tariff
 from wattkeeper.scenarios.run.build import source_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.variants import zoo_of
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
@@ -59,6 +61,21 @@ def check_bound(loaded: LoadedScenario, inputs: RunInputs) -> None:
     jobs = inputs.jobs
     if inputs.slack is None and (jobs is None or jobs["deadline_s"].null_count == len(jobs)):
         raise ScenarioError("bound: no job has a deadline; state workload.slack", where)
+    if jobs is None and inputs.every_s == math.inf:
+        raise ScenarioError(
+            "bound: a recurrence is submitted when the one before finishes, at other times in each "
+            "variant; state workload.every_s",
+            where,
+        )
+    if any(zoo_of(loaded.scenario, name) for name in loaded.scenario.variants):
+        raise ScenarioError("bound: what a parent of the zoo saves is not known beforehand", where)
+    rate = read_tariff(loaded.scenario.bound, inputs.tariff)
+    if rate is not None and rate.value.min() < 0:
+        raise ScenarioError(
+            f"bound: {loaded.scenario.bound} falls to {rate.value.min():g}; below 0 jobs gain by "
+            "what they waste",
+            where,
+        )
     if inputs.trained:
         raise ScenarioError("bound: nothing is known beforehand of what trains live", where)
     for profile in inputs.profiles.values():

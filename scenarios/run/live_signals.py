@@ -12,7 +12,7 @@ from typing import Any
 
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
-from wattkeeper.live.signals.feed import SignalFeed
+from wattkeeper.live.signals.feed import Post, SignalFeed
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.signals.providers import (
     ElectricityMaps,
@@ -69,7 +69,7 @@ def open_live_signals(
     """The signals of a run with a source of live values.
 
     What is known at the beginning is kept in the log, so that the run can go on with it. `again`
-    only plays the log again, and asks nobody.
+    only plays the log again, and asks no source.
 
     Raises:
         InputError: If the forecast does not suit the slots.
@@ -83,10 +83,9 @@ def open_live_signals(
         known = json.loads(log.get(f"signal {name}") or "null")
         if not again:
             fallback = signal.source.fallback
-            feeds[name] = SignalFeed(
-                _provider(name, signal), None if fallback == "last" else fallback
-            )
-            readings = [] if known is not None and _is_service(signal) else feeds[name].first()
+            provider = _provider(name, signal)
+            feeds[name] = SignalFeed(provider, None if fallback == "last" else fallback)
+            readings = [] if known is not None and provider.is_cached else feeds[name].first()
             if known is None:
                 known = _first_values(feeds[name], readings, env)
                 log.note(f"signal {name}", json.dumps(known))
@@ -96,10 +95,6 @@ def open_live_signals(
     return LiveSignals(by_name, feeds, log)
 
 
-def _is_service(signal: SignalInput) -> bool:
-    return not isinstance(signal.source, GrowingFileSource)
-
-
 def _provider(name: str, signal: SignalInput) -> Provider:
     source = signal.source
     if isinstance(source, ElectricityMapsSource):
@@ -107,8 +102,9 @@ def _provider(name: str, signal: SignalInput) -> Provider:
     if isinstance(source, WattTimeSource):
         return WattTime(source.region, source.address)
     assert isinstance(source, GrowingFileSource)
-    said = source.model_dump(exclude={"file", "provider", "fallback"}, exclude_none=True)
-    return GrowingFile(signal.beside / source.file, RATES.get(name, "value"), SeriesOptions(**said))
+    options = source.model_dump(exclude={"file", "provider", "fallback"}, exclude_none=True)
+    path, quantity = signal.beside / source.file, RATES.get(name, "value")
+    return GrowingFile(path, quantity, SeriesOptions(**options))
 
 
 def _first_values(
@@ -154,7 +150,7 @@ def _arrivals(log: EventLog, name: str) -> Iterator[ExternalEvent]:
             yield event
 
 
-def _poster(env: LiveEnvironment, name: str, begun_s: float) -> Any:
+def _poster(env: LiveEnvironment, name: str, begun_s: float) -> Post:
     def post(reading: SlotValue, is_fallback: bool) -> None:
         payload = {"name": name, "since_s": reading.begin_s - begun_s, "value": reading.value,
                    "fallback": is_fallback}  # fmt: skip

@@ -30,7 +30,7 @@ class VariantSavings(TypedDict):
     """What the jobs of a variant save; shares of what the same jobs use under the baseline.
 
     Attributes:
-        late: Number of jobs that ended after their deadline.
+        late: Number of jobs that ended after their deadline, of all that have one.
         saved: Mean share saved against the scenario's baseline.
         than: The variant's own baseline; absent where it is the variant itself.
         more: Mean difference of the shares saved by the variant and its own baseline.
@@ -53,6 +53,8 @@ class DeadlineSavings(TypedDict):
         of: What is compared: `carbon`, `price` or `energy`.
         baseline: The scenario's baseline.
         jobs: Number of compared jobs.
+        left_out: Number of jobs with a deadline that are not compared: what they use is not known,
+            or not above 0 under the baseline.
         variants: By variant.
         bound: Mean share that the least possible saves, and of how many jobs it is known.
     """
@@ -60,6 +62,7 @@ class DeadlineSavings(TypedDict):
     of: str
     baseline: str
     jobs: int
+    left_out: int
     variants: dict[str, VariantSavings]
     bound: NotRequired[dict[str, float]]
 
@@ -88,9 +91,11 @@ def compare_deadlines(
             amounts[result.variant][seed_and_job] = amount
             late[result.variant] += is_late
     used = amounts[baseline]
-    compared = [job for job, amount in used.items()
-                if amount > 0 and all(job in own for own in amounts.values())]  # fmt: skip
-    if not compared or not np.isfinite([used[job] for job in compared]).all():
+    compared = [
+        job for job, amount in used.items()
+        if amount > 0 and all(np.isfinite(own.get(job, np.nan)) for own in amounts.values())
+    ]  # fmt: skip
+    if not compared:
         return None
     saved = {name: np.array([1 - own[job] / used[job] for job in compared])
              for name, own in amounts.items()}  # fmt: skip
@@ -106,7 +111,8 @@ def compare_deadlines(
                 "worst": max(0.0, -float(more.min())),
             }
     compared_all: DeadlineSavings = {
-        "of": weight, "baseline": baseline, "jobs": len(compared), "variants": table
+        "of": weight, "baseline": baseline, "jobs": len(compared),
+        "left_out": len(used) - len(compared), "variants": table,
     }  # fmt: skip
     if least is not None:
         shares = [1 - least[job] / used[job] for job in compared if job in least]
@@ -166,11 +172,16 @@ def deadline_notes(summary: Json) -> Iterator[str]:
         f"{compared['baseline']}, mean over jobs and seeds. more, worst: difference of that share "
         "to the variant beside it, in points of percent; worst: of the job that loses most."
     )
+    if compared["left_out"]:
+        yield (
+            f"Not compared: {compared['left_out']} jobs with deadlines, whose "
+            f"{WORDS[compared['of']]} is not known, or not above 0 under {compared['baseline']}."
+        )
     if "bound" in compared:
         known = int(compared["bound"]["jobs"])
         about = "" if known == compared["jobs"] else f" It is known of {known} of these jobs."
         yield (
             "the least possible: each job alone between its submission and its deadline, with the "
-            "future known, at any power limit and the batch sizes of these runs, with pauses; a "
-            f"job that is late may use less.{about}"
+            "future known, at any power limit or locked clock and the batch sizes of these runs, "
+            f"with pauses; a job that is late may use less.{about}"
         )

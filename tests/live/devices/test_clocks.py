@@ -102,6 +102,10 @@ def test_clocks_that_cannot_be_locked(driver: Driver) -> None:
     with PowerLimiter([gpu], clocks=True) as limiter:
         assert_states(limiter.why, "GPU 0", "root", "clocks")
         assert not limiter.lock_mhz(750)
+    settle(gpu.uuid)
+    assert not list(limit_journal.folder().glob("*.json")), "nothing was changed"
+    with PowerLimiter([gpu]) as limiter:
+        assert limiter.set_w(150), "limits may be set"
     driver.gpu.clocks = 0
     (gpu,) = devices.find_devices()
     assert gpu.clocks_mhz == ()

@@ -20,7 +20,7 @@ FLAT = [SpeedPoint(0.9, 100, 100), SpeedPoint(0.95, 150, 150), SpeedPoint(1.0, 2
 menus = st.lists(
     st.lists(
         st.builds(SpeedPoint, st.floats(0.1, 1), st.floats(50, 400), st.floats(50, 400),
-                  st.just(0), st.just(())),
+                  st.sampled_from([0, 0, 600]), st.sampled_from([(), (), ((600,),)])),
         min_size=1, max_size=5,
     ),
     min_size=1, max_size=4,

@@ -155,6 +155,11 @@ def test_recurrences_are_submitted_on_time(inside: Command) -> None:
         (("workload.epochs=null",), ("bound", "'image'", "workload.epochs")),
         (("electricity=null", "signals={}", "variants={full: {}}"), ("bound: carbon",)),
         (("variants.static.cluster={gpus: 41}",), ("bound", "'static'", "cluster")),
+        (("workload.every_s=null",), ("bound", "workload.every_s")),
+        (
+            ("bound=price", "electricity.price=-0.1", "electricity.currency=EUR"),
+            ("bound", "price", "-0.1"),
+        ),
         (("bound=speed",), ("bound", "carbon", "price", "energy", "'speed'")),
     ],
 )

@@ -19,8 +19,8 @@ from wattkeeper.scenarios.spec.sections.workload import SyntheticSource
 
 GOLDEN = {
     "versions": {"python": "3.11.7", "numpy": "2.4.6", "pyarrow": "26.0.1", "simpy": "4.1.2"},
-    "carbon-deadlines": "d00785ec1bb843feb4db3596350ebbd942258e087685c4e3e7b3d7f0eb80df22",
-    "carbon-limits": "8c1d63d9afb02ad5b7a4e5a3c5ff3042e04d1200ad098c422a1be200e96884d6",
+    "carbon-deadlines": "61cbb8f75d3f1dfec7cb0d6ae832d366aabfba9d05ea2084a5fc59b0a2852fdf",
+    "carbon-limits": "9dc4773d495af44c8f4c5d7ad11f767796444b6c8a1d4b08edb1c87b9426b026",
     "quickstart": "04d1c96742b73b7842923fec009a3ae6123486eaf5ff019377a7ed700b3ac767",
 }
 """Digests of results by scenario, and what they were made with. A change of them is a change of

@@ -208,7 +208,7 @@ class TestCap:
     @settings(max_examples=60)
     @given(
         clocks=st.lists(points, min_size=1, max_size=4),
-        values=st.lists(st.floats(260.0, 700.0), min_size=1, max_size=12),
+        values=st.lists(st.floats(120.0, 700.0), min_size=1, max_size=12),
         share=st.sampled_from(["marginal", "proportional", "common"]),
         order=st.lists(st.integers(0, 20), min_size=1, max_size=12),
     )
