@@ -27,13 +27,15 @@ MOST_BACK_OFF_S: Final = 900.0
 
 Post = Callable[[SlotValue, bool], None]
 """Called with a new value, and whether it is the fallback."""
+Tell = Callable[[str], None]
+"""Called with a line that the user should know."""
 
 
 class SignalFeed:
     """Asks a provider for new values in a thread, and posts them.
 
     A slot whose value has not come when it is over gets the fallback, if that is a number; else
-    nothing is posted, and the last value holds on.
+    nothing is posted, and the last value holds on. A value that comes later is posted all the same.
 
     Args:
         provider: Where values come from.
@@ -43,6 +45,7 @@ class SignalFeed:
         provider: As given.
         fallback: As given.
         problem: Why there was no answer at last; empty if there was one.
+        failures: How many questions had no answer since the feed was started.
     """
 
     def __init__(self, provider: Provider, fallback: float | None) -> None:
@@ -50,8 +53,10 @@ class SignalFeed:
         self.fallback = fallback
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._failures = 0
-        self._last_s = 0.0
+        self._last_s = self._answered_s = 0.0
+        self._in_a_row = 0
+        self._tell: Tell = lambda line: None
+        self.failures = 0
         self.problem = ""
 
     def first(self) -> list[SlotValue]:
@@ -85,12 +90,22 @@ class SignalFeed:
             merged = [by_time[begin_s] for begin_s in sorted(by_time)]
             if not merged and self.fallback is None:
                 raise EnvironmentLacks(f"{self.provider.identity}: no slot has begun yet")
+            self.problem = ""
             self._save(merged)
             return merged
 
-    def start(self, last_s: float, post: Post) -> None:
-        """Post values of slots that begin after a time (s since 1970) from now on."""
-        self._last_s = max(last_s, time.time() - HISTORY_S)
+    def start(self, last_s: float, answered_s: float, post: Post, tell: Tell) -> None:
+        """Post values from now on.
+
+        Args:
+            last_s: Begin of the last slot that has a value, s since 1970.
+            answered_s: Begin of the last one whose value is not the fallback.
+            post: Called in a thread with each new value.
+            tell: Called there when answers begin or cease to fail.
+        """
+        earliest_s = time.time() - HISTORY_S
+        self._last_s, self._answered_s = max(last_s, earliest_s), max(answered_s, earliest_s)
+        self._tell = tell
         self._thread = threading.Thread(
             target=self._run, args=(post,), name="wattkeeper-signal", daemon=True
         )
@@ -100,6 +115,11 @@ class SignalFeed:
         """Ask no more."""
         self._stop.set()
 
+    def describe_fallback(self) -> str:
+        """What holds while there is no answer, as text."""
+        held = "the last value" if self.fallback is None else f"the fallback {self.fallback:g}"
+        return f"{held} holds until a value arrives"
+
     def _run(self, post: Post) -> None:
         ask_s = time.time()
         while not self._stop.wait(max(0.0, min(ask_s, self._fallback_s()) - time.time())):
@@ -107,19 +127,27 @@ class SignalFeed:
                 ask_s = time.time() + self._ask_for_more(post)
             while time.time() >= self._fallback_s():
                 assert self.fallback is not None
-                slot = SlotValue(self._last_s + self.provider.slot_s, self.fallback)
-                self._post(post, slot, True)
+                self._last_s += self.provider.slot_s
+                post(SlotValue(self._last_s, self.fallback), True)
 
     def _ask_for_more(self, post: Post) -> float:
         """Post what is new; return the time until the next question, s."""
         try:
             readings = self._ask(self.provider.latest)
         except Exception as error:  # the run goes on without an answer, whatever the reason
-            self.problem = str(error)
+            self.failures += 1
+            if str(error) != self.problem:
+                self.problem = str(error)
+                self._tell(f"{self.problem}; {self.describe_fallback()}")
             return self._back_off_s(error)
-        new = [reading for reading in readings if reading.begin_s > self._last_s]
+        if self.problem:
+            self.problem = ""
+            self._tell(f"{self.provider.identity} answers again")
+        new = [reading for reading in readings if reading.begin_s > self._answered_s]
         for reading in new:
-            self._post(post, reading, False)
+            self._answered_s = reading.begin_s
+            self._last_s = max(self._last_s, reading.begin_s)
+            post(reading, False)
         if new:
             self._save([*self._load(), *new])
         slot_s = self.provider.slot_s
@@ -132,21 +160,17 @@ class SignalFeed:
             return math.inf
         return self._last_s + 2 * self.provider.slot_s
 
-    def _post(self, post: Post, reading: SlotValue, is_fallback: bool) -> None:
-        self._last_s = reading.begin_s
-        post(reading, is_fallback)
-
     def _ask(self, what: Callable[[], list[SlotValue]]) -> list[SlotValue]:
         now_s = time.time()
         readings = [reading for reading in what() if reading.begin_s <= now_s]
-        self._failures, self.problem = 0, ""
+        self._in_a_row = 0
         return readings
 
     def _back_off_s(self, error: Exception) -> float:
         """Twice as long after each failure, or as long as the service says."""
-        self._failures += 1
+        self._in_a_row += 1
         stated_s = error.retry_s if isinstance(error, NoAnswer) else 0.0
-        return max(stated_s, min(SHORTEST_S * 2.0**self._failures, MOST_BACK_OFF_S))
+        return max(stated_s, min(SHORTEST_S * 2.0**self._in_a_row, MOST_BACK_OFF_S))
 
     def _is_present(self, readings: list[SlotValue]) -> bool:
         return bool(readings) and time.time() < readings[-1].begin_s + self.provider.slot_s
@@ -174,5 +198,5 @@ class SignalFeed:
             make_private_folder(self._cache().parent)
             with replace_file(self._cache(), private=True) as fresh:
                 fresh.write_text(json.dumps({"readings": recent}), encoding="ascii")
-        except OSError as error:  # it is asked more often then
-            self.problem = f"{error.filename}: {error.strerror}"
+        except OSError:
+            return  # without the cache, it is asked more often

@@ -24,7 +24,8 @@ class TimedValue(NamedTuple):
 class LiveSignal:
     """Values of slots of one length, as far as they have arrived.
 
-    While the value of a slot has not arrived, that of the last one holds. See
+    While the value of a slot has not arrived, that of the last one holds; a value that comes when
+    its slot is over replaces what stood in for it. See
     `wattkeeper.sim.attempts.decisions.SignalSource`.
 
     Args:
@@ -58,7 +59,11 @@ class LiveSignal:
             Whether a slot has another value now: False for one of the past.
         """
         slots = round((timed.since_s - self.since_s) / self.slot_s)
-        if slots < 0 or (slots == 0 and timed.value == self._values[-1]):
+        if slots < 0:
+            if -slots < len(self._values):
+                self._values[slots - 1] = timed.value
+            return False
+        if slots == 0 and timed.value == self._values[-1]:
             return False
         if slots == 0:
             self._values[-1] = timed.value

@@ -15,10 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
+
 from wattkeeper.live.signals.http import NoAnswer, basic_authorization, get_json
 from wattkeeper.policies.errors import EnvironmentLacks, TraceError
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
 from wattkeeper.traces.electricity.readers import read_series
+from wattkeeper.traces.electricity.series import format_time
 
 MAPS_TOKEN: Final = "ELECTRICITYMAPS_TOKEN"
 WATTTIME_USER: Final = "WATTTIME_USER"
@@ -32,6 +35,8 @@ GRAMS_PER_POUND: Final = 453.59237
 TOKEN_S: Final = 1500.0
 """A token of WattTime holds for 30 minutes; a new one is asked for before."""
 MOST_VALUE: Final = 1e9
+SLOT_PART: Final = 1e-3
+"""By so much of a slot, times in a file may differ from whole slots."""
 
 
 class SlotValue(NamedTuple):
@@ -150,7 +155,8 @@ class WattTime:
 class GrowingFile:
     """A CSV file to which rows are appended; see `Provider` for its methods.
 
-    What follows its last line break is not read: it may be half written.
+    What follows its last line break is not read: it may be half written. Slots without a row are
+    left out; the others are whole numbers of slots apart, of the length that was usual at first.
 
     Args:
         path: The file.
@@ -195,26 +201,25 @@ class GrowingFile:
             copy = Path(folder) / self._path.name
             copy.write_bytes(whole + b"\n")
             try:
-                series = read_series(copy, self._quantity, self._options)
+                options = self._options._replace(fill="previous", stamp="start")
+                series = read_series(copy, self._quantity, options)
             except TraceError as error:
                 text = str(error).replace(str(copy), str(self._path))
                 raise EnvironmentLacks(text) from None
-        lengths = {
-            round(end_s - begin_s, 3)
-            for begin_s, end_s in zip(
-                series.start_s, [*series.start_s[1:], series.end_s], strict=True
-            )
-        }
-        if len(lengths) > 1:
+        slot_s = self._slot_s if self._slot_s > 0 else series.end_s - float(series.start_s[-1])
+        steps = np.diff(series.start_s) / slot_s
+        odd = np.flatnonzero((np.abs(steps - np.round(steps)) > SLOT_PART) | (steps < 0.5))
+        if odd.size:
+            before_s, after_s = series.start_s[odd[0] : odd[0] + 2].tolist()
             raise EnvironmentLacks(
-                f"{self._path}: slots last {min(lengths):g} to {max(lengths):g} s; a live signal "
-                "needs slots of one length"
+                f"{self._path}: {format_time(after_s)} is {after_s - before_s:g} s after "
+                f"{format_time(before_s)}; slots of {slot_s:g} s were usual at first, and a live "
+                "signal needs times that are whole numbers of such slots apart"
             )
-        self.unit, self._slot_s = series.unit, lengths.pop()
-        self._readings = [
-            SlotValue(*row)
-            for row in zip(series.start_s.tolist(), series.value.tolist(), strict=True)
-        ]
+        self.unit, self._slot_s = series.unit, slot_s
+        begin_s = series.start_s - (slot_s if self._options.stamp == "end" else 0.0)
+        rows = zip(begin_s.tolist(), series.value.tolist(), strict=True)
+        self._readings = [SlotValue(*row) for row in rows]
 
 
 def _secret(name: str) -> str:

@@ -39,10 +39,16 @@ class FailedAttempt(TypedDict):
 
 
 class ArrivedSignal(TypedDict):
-    """A signal whose values arrived in a live run: its source, and how many values came.
+    """A signal whose values arrived in a live run, and what stood in for those that did not.
 
-    Slots without a value in time had the stated fallback where that is a number; the others kept
-    the last value.
+    Attributes:
+        source: Where values came from.
+        values: How many arrived during the run.
+        fallback: What held for slots without a value: a number, or `last`, the last value.
+        fallbacks: Slots that were over before their value arrived.
+        late_s: When the run began, the slot of its first value had been over for so long, s.
+        failures: Questions without an answer during the run.
+        problem: Why the last question had none; empty if it had one.
     """
 
     variant: str
@@ -50,7 +56,11 @@ class ArrivedSignal(TypedDict):
     name: str
     source: str
     values: int
+    fallback: float | Literal["last"]
     fallbacks: int
+    late_s: float
+    failures: int
+    problem: str
 
 
 class LiveReport(TypedDict):

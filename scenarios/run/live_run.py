@@ -24,6 +24,7 @@ from wattkeeper.live.controller.virtual_time import VirtualWallClock
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.session.session import POWER_CONTROL
+from wattkeeper.live.signals.feed import Tell
 from wattkeeper.live.wire.client import LEASE
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
@@ -74,6 +75,7 @@ def execute(
     *,
     again: bool = False,
     watch: Watch = lambda _: None,
+    tell: Tell = lambda line: None,
 ) -> tuple[RunResult, list[AttemptEnding]]:
     """Run one variant with one seed, or go on with it; `again` only plays its log again.
 
@@ -91,7 +93,7 @@ def execute(
             spec.rules.objective, folder, section.lease_s, environment,
             (folder / "zoo").absolute() if stores else None,
         )  # fmt: skip
-        signals = open_live_signals(inputs, log, env, again=again)
+        signals = open_live_signals(inputs, log, env, tell, again=again)
         backend = LiveBackend(
             env, equipment.trainings, inputs.cluster, streams, settings,
             unprofiled_power(inputs, spec.boundness), watch, signals.by_name,
@@ -105,7 +107,7 @@ def execute(
                 backend, log, section, inputs.cluster.capacity.tolist()
             )
         try:
-            with _halted_by_signals(backend, env), signals.arriving(env):
+            with _halted_by_signals(backend, env), signals.arriving(env, tell):
                 world.run()
         finally:
             backend.processes.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
-from wattkeeper.live.signals.feed import Post, SignalFeed
+from wattkeeper.live.signals.feed import Post, SignalFeed, Tell
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.signals.providers import (
     ElectricityMaps,
@@ -32,6 +33,7 @@ from wattkeeper.scenarios.spec.sections.signals import (
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.traces.electricity.forms import SeriesOptions
+from wattkeeper.traces.electricity.series import format_time
 from wattkeeper.traces.files.names import file_name
 
 
@@ -50,26 +52,36 @@ class LiveSignals:
     log: EventLog
 
     @contextmanager
-    def arriving(self, env: LiveEnvironment) -> Iterator[None]:
-        """Inside, values are posted to an environment as they arrive."""
+    def arriving(self, env: LiveEnvironment, tell: Tell) -> Iterator[None]:
+        """Inside, values are posted to an environment as they arrive, and faults are told."""
         with ExitStack() as stack:
             for name, feed in self.feeds.items():
                 begun_s = time.time() - env.wall.now_s()  # second 0, since 1970
+                stack.callback(self._conclude, name, env)
                 stack.callback(feed.close)
+                last_s, answered_s = _last_since_s(self.log, name, self.by_name[name])
                 feed.start(
-                    begun_s + _last_since_s(self.log, name, self.by_name[name]),
-                    _poster(env, name, begun_s),
-                )
+                    begun_s + last_s, begun_s + answered_s, _poster(env, name, begun_s),
+                    _naming(name, tell),
+                )  # fmt: skip
             yield
+
+    def _conclude(self, name: str, env: LiveEnvironment) -> None:
+        """Note until when values of a signal were asked for, and what failed."""
+        feed = self.feeds[name]
+        failures = _ending(self.log, name)["failures"] + feed.failures
+        ending = {"until_s": env.wall.now_s(), "failures": failures, "problem": feed.problem}
+        self.log.note(f"signal {name} end", json.dumps(ending))
 
 
 def open_live_signals(
-    inputs: RunInputs, log: EventLog, env: LiveEnvironment, *, again: bool
+    inputs: RunInputs, log: EventLog, env: LiveEnvironment, tell: Tell, *, again: bool
 ) -> LiveSignals:
     """The signals of a run with a source of live values.
 
     What is known at the beginning is kept in the log, so that the run can go on with it. `again`
-    only plays the log again, and asks no source.
+    only plays the log again, and asks no source. `tell` is called where the present slot has no
+    value.
 
     Raises:
         InputError: If the forecast does not suit the slots.
@@ -88,6 +100,8 @@ def open_live_signals(
             readings = [] if known is not None and provider.is_cached else feeds[name].first()
             if known is None:
                 known = _first_values(feeds[name], readings, env)
+                if lack := _describe_lack(feeds[name], readings):
+                    _naming(name, tell)(f"{lack}; {feeds[name].describe_fallback()}")
                 log.note(f"signal {name}", json.dumps(known))
         if known is None:
             raise log.damaged(f"the first values of the signal {name!r} are missing")
@@ -124,6 +138,17 @@ def _first_values(
             "source": provider.identity, "fallback": is_fallback}  # fmt: skip
 
 
+def _describe_lack(feed: SignalFeed, readings: list[SlotValue]) -> str:
+    """Why the present slot has no value at the beginning of a run; empty if it has one."""
+    source = feed.provider.identity
+    if not readings:
+        return feed.problem or f"{source}: no slot has begun yet"
+    begin_s = readings[-1].begin_s
+    if time.time() < begin_s + feed.provider.slot_s:
+        return ""
+    return f"{source}: the last slot with a value began at {format_time(begin_s)}"
+
+
 def _make_signal(name: str, signal: SignalInput, known: Mapping[str, Any]) -> LiveSignal:
     values = [TimedValue(*row) for row in known["values"]]
     made = LiveSignal(name, known["unit"], known["slot_s"], values, signal.forecast)
@@ -137,10 +162,13 @@ def _make_signal(name: str, signal: SignalInput, known: Mapping[str, Any]) -> Li
     return made
 
 
-def _last_since_s(log: EventLog, name: str, signal: LiveSignal) -> float:
-    """When the last slot with a value began, s of the run, values of the log included."""
-    logged = (float(event.payload["since_s"]) for event in _arrivals(log, name))
-    return max([signal.since_s, *logged])
+def _last_since_s(log: EventLog, name: str, signal: LiveSignal) -> tuple[float, float]:
+    """When the last slot with a value began, and with one that arrived, s of the run."""
+    begun = {True: [signal.since_s], False: [signal.since_s]}
+    for event in _arrivals(log, name):
+        begun[event.payload["fallback"]].append(float(event.payload["since_s"]))
+    answered_s = max(begun[False])
+    return max(answered_s, *begun[True]), answered_s
 
 
 def _arrivals(log: EventLog, name: str) -> Iterator[ExternalEvent]:
@@ -148,6 +176,11 @@ def _arrivals(log: EventLog, name: str) -> Iterator[ExternalEvent]:
     for event in log.events():
         if event.kind == "signal" and event.payload["name"] == name:
             yield event
+
+
+def _naming(name: str, tell: Tell) -> Tell:
+    """Tells lines with the name of a signal."""
+    return lambda line: tell(f"signal {name}: {line}")
 
 
 def _poster(env: LiveEnvironment, name: str, begun_s: float) -> Post:
@@ -166,13 +199,47 @@ def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterato
         return
     with closing(EventLog(log_path(spec, folder))) as log:
         for name in names:
-            known = json.loads(log.get(f"signal {name}") or "{}")
-            arrived = [bool(event.payload["fallback"]) for event in _arrivals(log, name)]
+            source = inputs.signals[name].source
+            known = json.loads(log.get(f"signal {name}") or "null")
+            assert source is not None
+            assert known is not None
+            arrivals = list(_arrivals(log, name))
+            ending = _ending(log, name)
+            late_s = -(known["values"][-1][0] + known["slot_s"])
             yield {
                 "variant": spec.variant, "seed": spec.seed, "name": name,
-                "source": known.get("source", ""), "values": arrived.count(False),
-                "fallbacks": arrived.count(True) + known.get("fallback", False),
+                "source": known["source"],
+                "values": sum(not event.payload["fallback"] for event in arrivals),
+                "fallback": source.fallback,
+                "fallbacks": count_slots_without(known, arrivals, ending["until_s"]),
+                "late_s": max(0.0, late_s),
+                "failures": ending["failures"],
+                "problem": ending["problem"],
             }  # fmt: skip
+
+
+def count_slots_without(
+    known: Mapping[str, Any], arrivals: Iterable[ExternalEvent], until_s: float
+) -> int:
+    """Slots of a run that were over before their value arrived.
+
+    The first one of a run counts, too, if the fallback stood in for it at the beginning.
+    """
+    slot_s, first_s = float(known["slot_s"]), float(known["values"][-1][0])
+    came_s: dict[int, float] = {}
+    for event in arrivals:
+        if not event.payload["fallback"]:
+            came_s.setdefault(round((event.payload["since_s"] - first_s) / slot_s), event.time_s)
+    earliest = max(1, math.floor(-first_s / slot_s))
+    over = range(earliest, math.floor((until_s - first_s) / slot_s))
+    late = sum(came_s.get(slot, math.inf) > first_s + (slot + 1) * slot_s for slot in over)
+    return late + bool(known["fallback"])
+
+
+def _ending(log: EventLog, name: str) -> dict[str, Any]:
+    """Until when values of a signal were asked for, and what failed, over all parts of a run."""
+    text = log.get(f"signal {name} end") or '{"until_s": 0, "failures": 0, "problem": ""}'
+    return dict(json.loads(text))
 
 
 def log_path(spec: RunSpec, folder: Path) -> Path:

@@ -235,12 +235,15 @@ def _list_assumed(inputs: ScenarioInputs) -> Iterator[str]:
 
 
 def _list_fallbacks(live: LiveReport | None) -> Iterator[str]:
-    """Values of signals that did not arrive in a live run, and for which the fallback stood in."""
+    """Values of signals that did not arrive in time in a live run, and what stood in for them."""
     for arrived in () if live is None else live.get("signals", ()):
         if arrived["fallbacks"]:
+            held = "the last value"
+            if arrived["fallback"] != "last":
+                held = f"the fallback {arrived['fallback']:g}"
             yield (
-                f"{count(arrived['fallbacks'], 'value')} of the signal {arrived['name']} (the "
-                f"fallback, in variant {arrived['variant']} with seed {arrived['seed']})"
+                f"{count(arrived['fallbacks'], 'value')} of the signal {arrived['name']} ("
+                f"{held}, in variant {arrived['variant']} with seed {arrived['seed']})"
             )
 
 

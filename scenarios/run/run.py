@@ -107,7 +107,7 @@ def run(
         trainings: Folder of what is trained for real, where an interrupted run goes on.
         live: Folder of live runs, where interrupted ones go on; None: they are simulated.
         ray: Address of the Ray cluster that does the runs, instead of this machine.
-        tell: Called with a line that the user should know before it runs.
+        tell: Called with a line that the user should know before or while it runs.
         watch: Called with what each attempt of a live run does.
         known: Results of simulated runs of this scenario, which do not run again.
 
@@ -138,7 +138,7 @@ def run(
         host = None if equipment.host is None else equipment.host._asdict()
         if live_folder.open_folder(loaded, live, host):
             tell(f"Goes on with the unfinished run in {live}.")
-        runs = _run_live(specs, inputs.runs, equipment, endings, watch)
+        runs = _run_live(specs, inputs.runs, equipment, endings, watch, tell)
     results: list[RunResult] = []
     progress(0, len(specs))
     try:
@@ -279,13 +279,14 @@ def _run_live(
     equipment: Equipment,
     endings: list[tuple[RunSpec, list[AttemptEnding]]],
     watch: Callable[[RunSpec, AttemptProgress], None],
+    tell: Callable[[str], None],
 ) -> Iterator[RunResult]:
     """Results of live runs, one after the other; the endings of their attempts are appended."""
     from wattkeeper.scenarios.run import live_run
 
     for spec in specs:
         result, of_run = live_run.execute(
-            spec, inputs[spec.variant], equipment, watch=partial(watch, spec)
+            spec, inputs[spec.variant], equipment, watch=partial(watch, spec), tell=tell
         )
         endings.append((spec, of_run))
         yield result

@@ -127,9 +127,11 @@ class GrowingFileSource(LiveSource, RateFile):
     provider: Literal["file"]
 
     @model_validator(mode="after")
-    def _does_not_repeat(self) -> Self:
+    def _neither_repeats_nor_is_filled(self) -> Self:
         if self.repeat is not None:
             raise ValueError("repeat: a file that grows does not repeat; leave it out")
+        if self.fill is not None:
+            raise ValueError("fill: `fallback` says what holds for missing rows; leave it out")
         return self
 
 

@@ -67,7 +67,10 @@ def script(folder: Path, live: dict[str, Any] | None, **signal: Any) -> Path:
 
 @contextmanager
 def growing(path: Path, folder: Path) -> Iterator[None]:
-    """Inside, a row is appended in each second; values change once the training has begun."""
+    """Inside, a row is appended in each second; values change once the training has begun.
+
+    A row of the past is missing, and the one three seconds after the first epoch.
+    """
     over = threading.Event()
     begun_s: float | None = None
 
@@ -82,7 +85,7 @@ def growing(path: Path, folder: Path) -> Iterator[None]:
                 begun_s = next_s
             if begun_s is not None:
                 value = VALUES.get(round(next_s - begun_s), value)
-            text = line(next_s, value)
+            text = "" if begun_s == next_s - 3 else line(next_s, value)
             with path.open("a") as file:  # in two pieces: the reader may come between
                 file.write(text[:9])
                 file.flush()
@@ -90,7 +93,7 @@ def growing(path: Path, folder: Path) -> Iterator[None]:
             next_s += 1
 
     first_s = time.time() // 1
-    past = "".join(line(first_s - back, 3.0) for back in range(5, -1, -1))
+    past = "".join(line(first_s - back, 3.0) for back in (5, 4, 2, 1, 0))
     path.write_text(f"time,value\n{past}")
     writer = threading.Thread(target=write)
     writer.start()
@@ -123,8 +126,12 @@ def test_a_training_follows_a_file_that_grows_and_survives_a_kill(tmp_path: Path
     assert "signal: run=pause" in chose
     assert "signal: power_limit_w=100.0" in "\n".join(chose)
     (about,) = manifest(tmp_path / "live")["live"]["signals"]
-    assert (about["name"], about["source"], about["fallbacks"]) == ("s", "file s.csv", 0)
+    assert (about["name"], about["source"], about["fallback"]) == ("s", "file s.csv", "last")
     assert about["values"] >= 6
+    assert about["fallbacks"] >= 1
+    assert_states("\n".join(manifest(tmp_path / "live")["modelled"]), "of the signal s",
+                  "the last value")  # fmt: skip
+    assert (about["late_s"], about["failures"], about["problem"]) == (0, 0, "")
     again = subprocess.run(
         [sys.executable, "-c", REPLAY, path, tmp_path / "live.live"], cwd=tmp_path,
         env=environment(tmp_path, PYTHONPATH=site, WATTKEEPER_DEVICE=DEVICE),
@@ -182,6 +189,8 @@ def test_a_service_and_its_fallback(tmp_path: Path, service: Service) -> None:
         ({"provider": "watttime", "region": "X", "fallback": 1, "address": "file:///etc"},
          ["address", "https://HOST"]),
         ({"provider": "file", "file": "s.csv", "fallback": 1, "repeat": "day"}, ["repeat"]),
+        ({"provider": "file", "file": "s.csv", "fallback": 1, "fill": "previous"},
+         ["fill", "fallback"]),
         ({"provider": "nobody", "fallback": 1}, ["'nobody'", "electricity-maps", "watttime"]),
     ],
 )  # fmt: skip

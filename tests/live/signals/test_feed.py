@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -245,7 +245,7 @@ def test_new_values_are_posted_and_missing_ones_replaced(service: Service) -> No
                    latest(301.0, begin_s))  # fmt: skip
     posted: list[tuple[SlotValue, bool]] = []
     feed = SignalFeed(Quick("DE", service.address), 77.0)
-    feed.start(begin_s - 1, lambda reading, is_fallback: posted.append((reading, is_fallback)))
+    feed.start(begin_s - 1, begin_s - 1, lambda *reading: posted.append(reading), print)
     try:
         until(lambda: len(posted) >= 3)
     finally:
@@ -261,13 +261,33 @@ def test_without_a_number_to_fall_back_on_nothing_is_posted(service: Service) ->
     service.answer(MAPS_LATEST, latest(301.0, begin_s), Answer(b"", 500))
     posted: list[SlotValue] = []
     feed = SignalFeed(Quick("DE", service.address), None)
-    feed.start(begin_s - 1, lambda reading, is_fallback: posted.append(reading))
+    told: list[str] = []
+    feed.start(begin_s - 1, begin_s - 1, lambda reading, _: posted.append(reading), told.append)
     try:
         until(lambda: len(service.asked) >= 3)
     finally:
         feed.close()
     assert posted == [SlotValue(begin_s, 301.0)]
     assert "status 500" in feed.problem
+    assert feed.failures >= 1
+    (line,) = told
+    assert_states(line, "status 500", "the last value holds")
+
+
+def test_a_late_value_replaces_its_fallback(service: Service) -> None:
+    begin_s = float(int(time.time()))
+    service.answer(MAPS_LATEST, Answer(b"", 500), latest(301.0, begin_s))
+    posted: list[tuple[SlotValue, bool]] = []
+    told: list[str] = []
+    feed = SignalFeed(Quick("DE", service.address), 77.0)
+    feed.start(begin_s - 3, begin_s - 3, lambda *reading: posted.append(reading), told.append)
+    try:
+        until(lambda: (SlotValue(begin_s, 301.0), False) in posted)
+    finally:
+        feed.close()
+    before = posted[: posted.index((SlotValue(begin_s, 301.0), False))]
+    assert SlotValue(begin_s - 1, 77.0) in [reading for reading, _ in before]
+    assert_states("\n".join(told), "status 500", "the fallback 77 holds", "answers again")
 
 
 def test_back_off_doubles_and_obeys_the_service(service: Service) -> None:
@@ -297,3 +317,24 @@ def test_a_growing_file(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(EnvironmentLacks, match=r"carbon\.csv"):
         provider.latest()
+
+
+@pytest.mark.parametrize("stamp", ["start", "end"])
+def test_a_growing_file_may_lack_rows(tmp_path: Path, stamp: Literal["start", "end"]) -> None:
+    path = tmp_path / "s.csv"
+
+    def write(*seconds: int) -> None:
+        rows = [f"2024-01-01T00:00:{second:02}Z,{second}" for second in seconds]
+        path.write_text("\n".join(["time,value", *rows, ""]))
+
+    provider = GrowingFile(path, "value", SeriesOptions(stamp=stamp))
+    start_s = datetime(2024, 1, 1, tzinfo=UTC).timestamp() - 2 * (stamp == "end")
+    write(0, 2, 4, 10)
+    assert provider.history() == [SlotValue(start_s + n, n) for n in (0, 2, 4, 10)]
+    write(0, 2, 4, 10, 16, 22, 28, 34)
+    assert provider.latest()[-1] == SlotValue(start_s + 34, 34)
+    assert provider.slot_s == 2
+    write(0, 2, 4, 10, 13)
+    with pytest.raises(EnvironmentLacks) as caught:
+        provider.latest()
+    assert_states(str(caught.value), path, "3 s after", "slots of 2 s")

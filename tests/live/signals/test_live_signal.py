@@ -43,6 +43,10 @@ def test_corrections_and_old_values() -> None:
     assert signal.receive(TimedValue(-3.0, 1.5)), "corrected"
     assert not signal.receive(TimedValue(-23.0, 9.0)), "of the past"
     assert signal.view(FixedTime(0.0)).history(5).tolist() == [1.5]
+    assert signal.receive(TimedValue(7.0, 2.0))
+    assert signal.receive(TimedValue(17.0, 3.0))
+    assert not signal.receive(TimedValue(7.0, 2.5)), "late"
+    assert signal.view(FixedTime(18.0)).history(5).tolist() == [1.5, 2.5, 3.0]
 
 
 def test_no_forecast() -> None:
