@@ -9,29 +9,44 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.limits import MOST_FAULTS
 
 KEY: Final = ("workload", "gpu_type", "gpus", "batch_size")
 """Columns that tell the curves of a table of profiles apart."""
 
 
-def find_clock_faults(
+def check_clock_rows(
     table: pa.Table,
+    file: object,
     key: Sequence[str] = KEY,
     limit: str = "power_limit_w",
     needs_limits: bool = False,
-) -> dict[int, str]:
-    """Faults of rows with a clock, by 0-based row, ascending.
+) -> None:
+    """Refuse rows with a clock that do not fit those without one.
 
     Such a row was measured at the highest power limit: it states that one or none. Its batch size
     has rows of free clocks, too.
 
     Args:
         table: Rows with `clock_mhz` (MHz; null: free).
+        file: Where they come from.
         key: Columns that are equal in all rows of a curve.
         limit: Name of the column of power limits, W.
         needs_limits: Whether rows without a clock must have a limit.
+
+    Raises:
+        TraceError: The message names file and row.
     """
+    faults = _find_faults(table, key, limit, needs_limits)
+    if faults:
+        raise TraceError([Problem(text, f"{file}, row {row + 1}") for row, text in faults.items()])
+
+
+def _find_faults(
+    table: pa.Table, key: Sequence[str], limit: str, needs_limits: bool
+) -> dict[int, str]:
+    """Faults by 0-based row, ascending."""
     clocks = table["clock_mhz"].to_pylist()
     limits = table[limit].to_pylist()
     absent = f"{limit} is absent, must be a finite number > 0 without clock_mhz"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.clock_rows import find_clock_faults
+from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.files.names import check_name, explain_label
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
@@ -64,11 +64,7 @@ class Trace:
         }
         if self.kind == "profiles":
             _check_workloads(self.name, tables)
-            file = f"{self.name}/profiles.parquet"
-            faults = find_clock_faults(tables["profiles"])
-            if faults:
-                problems = [Problem(text, f"{file}, row {row + 1}") for row, text in faults.items()]
-                raise TraceError(problems)
+            check_clock_rows(tables["profiles"], f"{self.name}/profiles.parquet")
         else:
             _check_models(self.name, tables)
         object.__setattr__(self, "tables", tables)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.moments import Progress
-from wattkeeper.policies.planning.hull import SpeedPoint, relative_points, up_to_limit
+from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_limit
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs, Measurement, Options
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
@@ -163,11 +163,11 @@ class LiveAttempt(Execution):
         """What it does by limit: of its profile, else the most power and speed that they allow."""
         options, profile = self.training.options, self.training.profile
         if profile is not None:
-            points = relative_points(profile.curves[self.decision.batch_size])
-        else:
-            limits_w = options.limits(self.decision.batch_size)
-            points = tuple(SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
-                           for limit_w in limits_w)  # fmt: skip
+            curve = profile.curves[self.decision.batch_size]
+            return points_up_to(curve, chosen.power_limit_w, chosen.clock_mhz or 0)
+        limits_w = options.limits(self.decision.batch_size)
+        points = [SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
+                  for limit_w in limits_w]  # fmt: skip
         return up_to_limit(points, chosen.power_limit_w)
 
     @property

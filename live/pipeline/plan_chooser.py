@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.moments import FIRST, Progress
-from wattkeeper.policies.pipeline.execution import fastest_points, plan_of_points
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.profile import Objective
@@ -163,10 +162,7 @@ class PlanChooser(DecisionJournal):
         plan, clock_mhz = self.knobs.plan, self.knobs.clock_mhz
         if plan is not None:
             return plan
-        task = self._task
-        if clock_mhz is not None:
-            return task.plan_at(clock_mhz)
-        return plan_of_points(task.profile, task.graph, fastest_points(task.profile, task.graph))
+        return self._task.fastest_plan if clock_mhz is None else self._task.plan_at(clock_mhz)
 
     def _make_start(self, task: PipelineTask) -> Start:
         gpus = sum(

@@ -70,7 +70,12 @@ def points_up_to(curve: Curve, limit_w: float | None, clock_mhz: int = 0) -> lis
         limit_w = curve.max_limit_w
     points += locked_points(curve, curve.time_per_epoch_s[-1])
     most = next(p for p in points if p.power_limit_w == limit_w and p.clock_mhz == clock_mhz)
-    slower = [p for p in points if p.speed < most.speed and p.power_w < most.power_w]
+    return up_to_point(points, most)
+
+
+def up_to_point(points: Iterable[SpeedPoint], most: SpeedPoint) -> list[SpeedPoint]:
+    """The points that are slower and draw less than one, by ascending speed, and that one."""
+    slower = (p for p in points if p.speed < most.speed and p.power_w < most.power_w)
     return [*sorted(slower), most]
 
 

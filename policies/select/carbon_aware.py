@@ -15,6 +15,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.planning.waiting import Outlook, best_start
 from wattkeeper.policies.protocols import CapacityView, Context, Job, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.select._estimates import Estimates, needed_columns
 
 
 class _Held(NamedTuple):
@@ -162,7 +163,7 @@ class CarbonAwareConfig(PolicyConfig):
     """Share of the forecast cost of starting now that waiting must save."""
     queue: Literal["fifo", "fjf", "easy-backfill"] = "fjf"
     """Order of the jobs that are not held back: that of the policy of this name."""
-    estimates: Literal["user", "perfect"] = "user"
+    estimates: Estimates = "user"
     """Expected run time of a job at full speed: the user's estimate (`estimate_s`) or the exact one
     (`duration_s`). A job without it is refused."""
 
@@ -180,7 +181,4 @@ class CarbonAwareConfig(PolicyConfig):
     @property
     def needed_columns(self) -> Mapping[str, str]:
         """The column of the expected run time."""
-        if self.estimates == "perfect":
-            return {"duration_s": "choose a policy that does not need it"}
-        advice = "leave them out (workload.unusable=drop), or set `estimates: perfect`"
-        return {"estimate_s": advice}
+        return needed_columns(self.estimates)

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.select._backfilling import EasyBackfill
+from wattkeeper.policies.select._estimates import Estimates, needed_columns
 
 
 class EasyBackfillConfig(PolicyConfig):
@@ -25,7 +26,7 @@ class EasyBackfillConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["easy-backfill"] = "easy-backfill"
-    estimates: Literal["user", "perfect"] = "user"
+    estimates: Estimates = "user"
     """Expected run time of a job: the user's estimate (`estimate_s`) or the exact one
     (`duration_s`). A job without it is refused."""
 
@@ -36,10 +37,4 @@ class EasyBackfillConfig(PolicyConfig):
     @property
     def needed_columns(self) -> Mapping[str, str]:
         """The column of the expected run time."""
-        if self.estimates == "perfect":
-            return {"duration_s": "choose a policy that does not need it"}
-        advice = (
-            "import the log with --partitions or --default-estimate, leave them out "
-            "(workload.unusable=drop), or set `estimates: perfect`"
-        )
-        return {"estimate_s": advice}
+        return needed_columns(self.estimates)

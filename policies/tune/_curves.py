@@ -55,7 +55,7 @@ class Curves:
             self._measured[key] = running.measured
         if key not in self._measured:
             return None
-        rows = sorted(point[:3] for point in self._measured[key] if not point.clock_mhz)
+        rows = sorted(point[:3] for point in self._measured[key])
         limits, time_s, power_w = zip(*rows, strict=True)
         return Curve(batch_size, limits, time_s, power_w, (math.inf,))
 

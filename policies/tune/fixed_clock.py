@@ -1,4 +1,4 @@
-"""One clock for all."""
+"""The same locked clock for all GPUs."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wattkeeper.policies.pipeline.task import PipelineTask
-from wattkeeper.policies.planning.hull import SpeedPoint
+from wattkeeper.policies.planning.hull import SpeedPoint, up_to_point
 from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance, Tuned, Untuned
@@ -77,11 +77,7 @@ class PipelineTraining(RetunedTraining):
         if plan is None and clock_mhz is None:
             plan = task.fastest_plan
         most = plan_point(task, task.execute(plan, clock_mhz), clock_mhz or 0, plan or ())
-        slower = [
-            point for point in cap_menu(task)
-            if point.speed < most.speed and point.power_w < most.power_w
-        ]  # fmt: skip
-        return [*slower, most]
+        return up_to_point(cap_menu(task), most)
 
     def slow_down(self, factor: float) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.clock_rows import find_clock_faults
+from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import CsvFile, read_csv
@@ -149,10 +149,7 @@ def _locate(paths: Sequence[Path]) -> tuple[Path, dict[str, Path]]:
 def _read_power(path: Path) -> CsvFile:
     """A power table, with the rows of locked clocks checked."""
     file = read_csv(path, POWER)
-    faults = find_clock_faults(file.table, _job, "power_limit", needs_limits=True)
-    if faults:
-        problems = [Problem(text, f"{path}, row {row + 1}") for row, text in faults.items()]
-        raise TraceError(problems)
+    check_clock_rows(file.table, path, _job, "power_limit", needs_limits=True)
     return file
 
 

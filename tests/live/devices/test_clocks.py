@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.live.devices.test_doctor import doctor
-from tests.live.devices.test_limits import BEFORE_MW, Child, guard_of, settle, wait_for_end
+from tests.live.devices.test_limits import (
+    BEFORE_MW,
+    Child,
+    guard_of,
+    kill_with_guard,
+    settle,
+    wait_for_end,
+)
 from tests.support.messages import assert_states
 from tests.support.nvml import Driver, on_gpus
 from wattkeeper.live import devices
@@ -147,11 +154,7 @@ def test_a_killed_guard_is_replaced_and_the_lock_stays(driver: Driver) -> None:
 @on_gpus(1)
 def test_what_a_kill_of_both_left_is_undone_later(driver: Driver) -> None:
     def kill_both() -> None:
-        child = Child(train)
-        guard = int(child.read_line())
-        os.kill(guard, signal.SIGKILL)
-        child.kill()
-        wait_for_end(guard)
+        kill_with_guard(train)
         assert locked(driver) == (750, 750)
 
     with expect_unlocked(driver):

@@ -101,6 +101,15 @@ def restored(undone: list[RestoredLimit]) -> list[tuple[str, float | None, str]]
     return [(record.uuid, record.before_w, error) for record, error in undone]
 
 
+def kill_with_guard(train: Callable[[Callable[[object], None]], None]) -> None:
+    """Kill a child that trains, and prints the id of its guard, after its guard."""
+    child = Child(train)
+    guard = int(child.read_line())
+    os.kill(guard, signal.SIGKILL)
+    child.kill()
+    wait_for_end(guard)
+
+
 def wait_for_end(pid: int) -> None:
     """Wait until a process that is no child of this one has ended."""
     until(lambda: not process_identity.start_ticks(pid))
@@ -262,11 +271,7 @@ def test_without_its_guard_the_limiter_restores_limits(driver: Driver) -> None:
 @on_gpus(1)
 def test_after_both_are_killed_the_next_limiter_restores_limits(driver: Driver) -> None:
     def kill_both() -> None:
-        child = Child(train)
-        guard = int(child.read_line())
-        os.kill(guard, signal.SIGKILL)
-        child.kill()
-        wait_for_end(guard)
+        kill_with_guard(train)
         assert driver.gpu.limit_mw == 150_000
 
     (uuid,) = (device.uuid for device in devices.find_devices())
