@@ -163,11 +163,11 @@ def _check(batch: Batch, rows: Rows, result: FirstPass) -> tuple[pa.Table, Ints]
     result.names = rows.names
     result.numbers += rows.kinds[0]
     result.dates += rows.kinds[1]
-    faults = dict(batch.wrong)
-    faults |= {int(batch.lines[row]): text for row, text in rows.wrong.items()}
-    faults |= {int(lines[row]): text for row, text in breaking.items()}
-    for line in sorted(faults):
-        result.fault(result.paths.index(batch.path), line, faults[line])
+    faults = list(batch.wrong.items())  # several rows may be on one line
+    faults += [(int(batch.lines[row]), text) for row, text in rows.wrong.items()]
+    faults += [(int(lines[row]), text) for row, text in breaking.items()]
+    for line, text in sorted(faults, key=lambda fault: fault[0]):
+        result.fault(result.paths.index(batch.path), line, text)
     result.rows += len(batch.lines) + len(batch.wrong)
     result.count(result.dropped, rows.dropped)
     result.count(result.doubts, rows.doubts)

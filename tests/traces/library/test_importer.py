@@ -286,6 +286,11 @@ def test_many_malformed_lines_are_cut(put: Callable[[str | bytes], Path], home: 
     assert store.list_left_out(added.quality)[-1].endswith("... and 30 more")
 
 
+def test_malformed_jobs_on_one_line_are_counted_each(put: Callable[[str | bytes], Path]) -> None:
+    path = put("[" + ", ".join(['{"jobid": 1}'] * 60 + ["{}"]) + "]")
+    assert_states(read_faults("philly-json", path)[-1], "61 of 61 rows malformed")
+
+
 def test_a_log_without_gpu_jobs(put: Callable[[str | bytes], Path]) -> None:
     (text,) = read_faults("csv", put("submit_time_s,gpus\n0,0\n"))
     assert_states(text, "no GPU job", "of 1 rows 1 asks for no GPU")
