@@ -76,6 +76,7 @@ class PipelineArguments(NamedTuple):
                 self.schedule not in SCHEDULES,
                 f"found schedule={self.schedule!r}; allowed: {', '.join(SCHEDULES)}",
             ),
+            (self.microbatches < 1, f"found microbatches={self.microbatches}; must be at least 1"),
             (self.iterations < 1, f"found iterations={self.iterations}; must be at least 1"),
             (
                 self.replicas < 1 or self.world % max(1, self.replicas) != 0,
@@ -127,7 +128,8 @@ class PipelineArguments(NamedTuple):
         """What decides for the ranks of a replica.
 
         Raises:
-            InputError: If the devices differ, or the profile is not of this pipeline.
+            InputError: If the devices differ, the profile is not of this pipeline, or the training
+                ends before all is measured.
             PolicyError: If a session cannot carry out the policy's decisions.
         """
         types = sorted({fact.gpu_type for fact in facts})
@@ -144,14 +146,35 @@ class PipelineArguments(NamedTuple):
         results = PipelineResults(
             folder, self.job, schedule, config, types[0], emulated is not None
         )
-        profile, sweep = self._read_profile(schedule, gpus), None
+        profile, sweep = self.read_profile(schedule, gpus), None
         if profile is None:
-            sweep = ClockSweep(self._clocks(facts), self.profile_iterations, gpus)
+            sweep = self.make_sweep(facts)
         return PipelineLeader(schedule, chooser, sweep, profile, self.blocking_power_w, results)
 
-    def _read_profile(
+    def make_sweep(self, facts: Sequence[RankFacts]) -> ClockSweep:
+        """What measures the instructions.
+
+        Raises:
+            InputError: If a clock is not supported, or no iteration is left after measuring.
+        """
+        clocks_mhz = self._clocks(facts)
+        gpus = tuple(fact.gpus for fact in facts)
+        sweep = ClockSweep(clocks_mhz, self.profile_iterations, gpus)
+        if sweep.iterations_left >= self.iterations:
+            raise InputError(
+                f"found iterations={self.iterations}; measuring clocks ({len(clocks_mhz)}) "
+                f"takes {sweep.iterations_left} of them, and none would be left for the policy"
+            )
+        return sweep
+
+    def read_profile(
         self, schedule: PipelineSchedule, gpus: tuple[int, ...]
     ) -> PipelineProfile | None:
+        """The points that were measured before, if any; `gpus`: of each rank.
+
+        Raises:
+            InputError: If they are not of this pipeline.
+        """
         if self.profile is None or self.blocking_power_w is None:
             return None
         stages = read_pipeline(Path(self.profile)).stages

@@ -37,6 +37,11 @@ class ClockSweep:
         self._waiting_j: dict[int, float] = defaultdict(float)
 
     @property
+    def iterations_left(self) -> int:
+        """Iterations until all clocks are measured, with those that warm up."""
+        return len(self._left) * (WARM + self._iterations) - self._done
+
+    @property
     def clock_mhz(self) -> int | None:
         """The clock of the next iteration, MHz; None once all are measured."""
         return self._left[0] if self._left else None

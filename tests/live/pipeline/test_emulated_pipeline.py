@@ -21,6 +21,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.live_pipelines import load_results, made_up_table, run_pipeline, start_pipeline
+from tests.support.messages import assert_states
 from tests.support.processes import until
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile
@@ -185,8 +186,41 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     page = Path(__file__).resolve().parents[3] / "docs" / "live-pipeline.md"
     line = re.search(r"^\$ python (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert line is not None
-    subprocess.run([sys.executable, *shlex.split(line[1])], cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, *shlex.split(line[1])], cwd=tmp_path, check=True, capture_output=True,
+        text=True,
+    )  # fmt: skip
     assert len(plans_of(load_results(tmp_path / "results/pipeline"))) == 3
+    assert_states(done.stdout, "emulated", "highest clocks", "plan 3", "Results: results/pipeline")
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        (["--ranks", "0"], ["--ranks is 0", "at least 1"]),
+        (["--replicas", "-1"], ["--replicas is -1"]),
+        (["--microbatches", "0"], ["--microbatches is 0"]),
+        (["--iterations", "22"], ["iterations=22", "22 of them"]),
+        (["--blocking-power-w", "nan"], ["blocking_power_w=nan", "0 or more"]),
+        (["--slow", "1:9"], ["'1:9'", "RANK:FIRST-LAST:FACTOR"]),
+        (["--slow", "4:1-2:1.5"], ["'4:1-2:1.5'", "0 to 3"]),
+        (["--slow", "1:9-3:1.5"], ["'1:9-3:1.5'", "not after"]),
+        (["--slow", "1:1-3:0.5"], ["'1:1-3:0.5'", "above 1"]),
+        (["--slow", "1:19-30:1.5"], ["'1:19-30:1.5'", "18 iterations"]),
+        (["--tune", "{"], ["'{'", "JSON"]),
+        (["--tune", '{"clock_mhz": 3}'], ["no kind"]),
+        (["--tune", "nobody"], ["'nobody'", "pipeline-exact"]),
+        (["--table", "absent.csv"], ["absent.csv"]),
+    ],
+)
+def test_options_that_are_refused(
+    options: list[str], facts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from wattkeeper.live.examples.pipeline import main
+
+    assert main(options) == 2
+    assert_states(capsys.readouterr().err, *facts)
 
 
 def test_torchrun_starts_the_ranks(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_sessions_one_after_the_other(alone: EmulatedPipeline, tmp_path: Path) -
         train(session(alone), [0, 1, 2, 3])
     assert_states(str(refused.value), "gpu-0", "used before")
     make_devices(tmp_path / "devices", "emulated", 1, alone.clocks_mhz)
-    train(session(alone, iterations=1), [0, 1, 2, 3])
+    train(session(alone), [0, 1, 2, 3])
     make_devices(tmp_path / "devices", "emulated", 1, alone.clocks_mhz)
     with session(alone) as left:
         for _ in left.iterations():
