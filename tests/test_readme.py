@@ -232,12 +232,15 @@ def test_a_policy_follows_the_price_that_is_charged(command: Command, tmp_path: 
     """As the page on signals shows it."""
     save_policy(tmp_path, "signals.md", "follow-price")
     blocks = BLOCK.findall(PAGES["signals.md"])
-    (prices,) = (text for kind, text in blocks if not kind and text.startswith("time,"))
-    (tmp_path / "prices.csv").write_text(prices, encoding="utf-8")
-    (scenario,) = (text for kind, text in blocks if kind == "yaml" and text.startswith("name:"))
-    (tmp_path / "prices.yaml").write_text(scenario, encoding="utf-8")
-    for line in commands("signals.md"):
-        command(*words(line))
+    for kind, text in blocks:
+        if not kind and text.startswith("time,"):
+            name = "prices" if "price" in text else "grid"
+            (tmp_path / f"{name}.csv").write_text(text, encoding="utf-8")
+    save_yaml(tmp_path, [block for block in blocks if block[1].startswith("name:")])
+    arriving, prices = commands("signals.md")
+    told = command(*words(arriving)).stderr
+    assert "2024-01-01 01:00:00Z; the last value holds" in told
+    command(*words(prices))
     jobs = pd.read_parquet(tmp_path / "results/prices/jobs.parquet")
     charged = jobs.groupby("variant")["electricity_cost"].sum()
     assert charged["follow"] < charged["full"]

@@ -58,6 +58,10 @@ class ExternalEvent(NamedTuple):
     ticket: Any = None
 
 
+TOKEN: Final = "token"
+"""Name of the secret of the sessions in a log."""
+
+
 class EventLog:
     """The log of one run, in an SQLite file; a controller that is killed loses nothing of it.
 
@@ -133,6 +137,11 @@ class EventLog:
     def __len__(self) -> int:
         count: int = self._execute("SELECT count(*) FROM events")[0][0]
         return count
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether processes may have been started, for which sessions need a secret."""
+        return len(self) > 0 or self.get(TOKEN) is not None
 
     def get(self, name: str) -> str | None:
         """The text kept under a name; None if there is none."""

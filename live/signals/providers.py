@@ -258,5 +258,5 @@ def _parse_rows(rows: Iterable[Any], time_key: str, value_key: str) -> Iterable[
             moment = datetime.fromisoformat(str(row.get(time_key)))
         except ValueError:
             continue
-        if moment.tzinfo is not None and abs(value) <= MOST_VALUE:
+        if moment.tzinfo is not None and 0 <= value <= MOST_VALUE:
             yield SlotValue(moment.timestamp(), float(value))

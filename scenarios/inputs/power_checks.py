@@ -94,8 +94,8 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
 class PowerCapCheck:
     """Finds jobs that a power cap never lets start, even on an idle cluster."""
 
-    def __init__(self, used: UsedCluster, profiles: Profiles) -> None:
-        self._cluster = cluster = used.spec
+    def __init__(self, cluster: ClusterSpec, profiles: Profiles) -> None:
+        self._cluster = cluster
         # Never runs: only asked for the largest power of jobs.
         env = SimulationEnvironment()
         power = UnprofiledPower(cluster.busy_w)
@@ -140,6 +140,20 @@ class PowerCapCheck:
         )
 
 
+def explain_kinds(cluster: ClusterSpec, profiles: Profiles, jobs: pa.Table | None) -> str:
+    """Which jobs can never start below the cluster's cap, and why; empty if all can.
+
+    `jobs` are those of a trace; None: jobs of all profiles recur.
+    """
+    kinds = [Kind(name, gpus) for name, gpus, _ in profiles] if jobs is None else _kinds(jobs)
+    check = PowerCapCheck(cluster, profiles)
+    for kind in dict.fromkeys(kinds):
+        if excess := check.explain_excess(kind):
+            of = "" if kind.workload is None else f" of workload {kind.workload!r}"
+            return f"a job{of} with {count(kind.gpus, 'GPU')} can never start: {excess}"
+    return ""
+
+
 def check_starts(
     workloads: Iterable[tuple[str, int]],
     profiles: Profiles,
@@ -151,7 +165,7 @@ def check_starts(
     Raises:
         InputError: It shows the sum.
     """
-    cap = PowerCapCheck(used, profiles)
+    cap = PowerCapCheck(used.spec, profiles)
     for name, gpus in workloads:
         excess = cap.explain_excess(Kind(name, gpus))
         if excess:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from wattkeeper.policies.errors import PolicyError, ScenarioError
+from wattkeeper.live.signals.providers import GrowingFile
+from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
-from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs, SignalInput
+from wattkeeper.scenarios.inputs.power_checks import explain_kinds
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs, SignalInput
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.signals import (
+    GrowingFileSource,
     SignalFile,
     SignalSection,
     StepSeries,
@@ -24,7 +28,7 @@ from wattkeeper.scenarios.spec.sections.signals import (
 )
 from wattkeeper.scenarios.spec.variants import DEFAULTS, electricity_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
-from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.results.accounting import Tariff
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
@@ -61,6 +65,10 @@ def read_signals(
                 beside = document.folder_of(("signals", name, "live", "file"))
                 signals[variant][name] = SignalInput(None, section.forecast, section.live, beside)
                 continue
+            if isinstance(section.live, GrowingFileSource):
+                beside = document.folder_of(("signals", name, "live", "file"))
+                with locate_errors(document, "signals", name, "live"):
+                    _check_growing_file(name, section.live, beside)
             with locate_errors(document, "signals", name):
                 stated = section.series
                 if isinstance(stated, SignalFile):
@@ -70,12 +78,16 @@ def read_signals(
                     series = _of_file(name, read_file(stated, name, beside), origin_s)
                 elif stated is not None:
                     series = _state(name, stated, section.unit or "")
+                    if name == "carbon" and series.value.min() < 0:
+                        raise InputError(
+                            f"series: carbon falls to {series.value.min():g}; must be at least 0"
+                        )
                 else:
                     series = _of_rate(loaded, variant, name, inputs.runs[variant].tariff)
                 if section.forecast is not None:
                     section.forecast.check(name, series.slot_s, series.before)
             if cap is not None and cap.name == name:
-                _check_cap(loaded, inputs.runs[variant].cluster, series)
+                _check_cap(loaded, inputs.runs[variant], series)
             signals[variant][name] = SignalInput(series, section.forecast)
     unread = set(scenario.signals).difference(*signals.values())
     if unread:
@@ -87,13 +99,35 @@ def read_signals(
     return signals
 
 
-def _check_cap(loaded: LoadedScenario, cluster: ClusterSpec, series: SignalSeries) -> None:
-    """Refuse a power cap below which the GPUs cannot even idle."""
-    least_w, idle_w = float(series.value.min()), cluster.idle_power_w
-    if least_w < idle_w:
+def series_options(source: GrowingFileSource) -> SeriesOptions:
+    """What is said of a file that grows."""
+    said = source.model_dump(exclude={"file", "provider", "fallback"}, exclude_none=True)
+    return SeriesOptions(**said)
+
+
+def _check_growing_file(name: str, source: GrowingFileSource, beside: Path) -> None:
+    """Refuse a file that grows and cannot be read, if it is there already."""
+    path = beside / source.file
+    if path.exists():
+        GrowingFile(path, RATES.get(name, "value"), series_options(source)).history()
+
+
+def _check_cap(loaded: LoadedScenario, run: RunInputs, series: SignalSeries) -> None:
+    """Refuse a power cap of another unit, and one below which GPUs cannot idle, or a job start."""
+    least_w, most_w = float(series.value.min()), float(series.value.max())
+    cluster, wrong = run.cluster, ""
+    excess = explain_kinds(replace(cluster, power_cap_w=most_w), run.profiles, run.jobs)
+    if series.unit not in ("", "W"):
+        wrong = f"is in {series.unit}; a power cap is in W"
+    elif least_w < cluster.idle_power_w:
+        wrong = (
+            f"falls to {least_w:g} W, and all GPUs draw {cluster.idle_power_w:g} W while they idle"
+        )
+    elif excess:
+        wrong = f"is {most_w:g} W at most, below which {excess}"
+    if wrong:
         raise ScenarioError(
-            f"power_cap_w: the signal {series.name!r} falls to {least_w:g} W, and all GPUs draw "
-            f"{idle_w:g} W while they idle",
+            f"power_cap_w: the signal {series.name!r} {wrong}",
             loaded.document.where(("signals", series.name)),
         )
 

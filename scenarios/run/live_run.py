@@ -5,7 +5,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 
 from wattkeeper.live.controller.backend import AttemptEnding, LiveBackend
 from wattkeeper.live.controller.environment import LiveEnvironment
-from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.controller.event_log import TOKEN, EventLog
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.launcher import Launcher
 from wattkeeper.live.controller.launchers.local import LocalLauncher
@@ -118,6 +118,16 @@ def execute(
     return with_outcomes(result, backend.endings), backend.endings
 
 
+def has_begun(specs: Sequence[RunSpec], folder: Path) -> bool:
+    """Whether any of these runs, in the folder of all, came further than its first checks."""
+    for path in (log_path(spec, folder) for spec in specs):
+        if path.exists():
+            with closing(EventLog(path)) as log:
+                if log.has_begun:
+                    return True
+    return False
+
+
 @contextmanager
 def _halted_by_signals(backend: LiveBackend, env: LiveEnvironment) -> Iterator[None]:
     """Inside, an interruption lets trainings save their state; a second one does not.
@@ -167,7 +177,7 @@ def _wall(section: LiveSection, log: EventLog) -> WallClock:
     if section.speed is not None:
         return VirtualWallClock(section.speed)
     boot = process_identity.boot_id()
-    known = json.loads(log.get("began") or "null")
+    known = json.loads(log.get("began") or "null") if log.has_begun else None
     if known is None:
         if len(log):
             raise log.damaged("the time when the run began is missing")
@@ -194,8 +204,8 @@ def _links(
 
     A run that goes on keeps its token and, unless it is taken, its port: sessions find it again.
     """
-    token = log.get("token") or secrets.token_urlsafe(16)
-    log.note("token", token)
+    token = log.get(TOKEN) or secrets.token_urlsafe(16)
+    log.note(TOKEN, token)
     host = ray_runner.node_address() if section.runner == "ray" else LocalLauncher.host
     try:
         server = SessionServer(backend.post, token, int(log.get("port") or 0), host)

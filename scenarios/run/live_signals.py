@@ -25,14 +25,13 @@ from wattkeeper.live.signals.providers import (
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.analysis.manifest import ArrivedSignal
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, SignalInput
-from wattkeeper.scenarios.inputs.signals import RATES
+from wattkeeper.scenarios.inputs.signals import RATES, series_options
 from wattkeeper.scenarios.spec.sections.signals import (
     ElectricityMapsSource,
     GrowingFileSource,
     WattTimeSource,
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.traces.electricity.forms import SeriesOptions
 from wattkeeper.traces.electricity.series import format_time
 from wattkeeper.traces.files.names import file_name
 
@@ -92,12 +91,14 @@ def open_live_signals(
     for name, signal in inputs.signals.items():
         if signal.source is None:
             continue
-        known = json.loads(log.get(f"signal {name}") or "null")
+        known = json.loads(log.get(f"signal {name}") or "null") if log.has_begun else None
         if not again:
             fallback = signal.source.fallback
             provider = _provider(name, signal)
             feeds[name] = SignalFeed(provider, None if fallback == "last" else fallback)
-            readings = [] if known is not None and provider.is_cached else feeds[name].first()
+            readings: list[SlotValue] = []
+            if known is None or not provider.is_cached:
+                readings = _ask_first(name, feeds[name])
             if known is None:
                 known = _first_values(feeds[name], readings, env)
                 if lack := _describe_lack(feeds[name], readings):
@@ -109,6 +110,13 @@ def open_live_signals(
     return LiveSignals(by_name, feeds, log)
 
 
+def _ask_first(name: str, feed: SignalFeed) -> list[SlotValue]:
+    try:
+        return feed.first()
+    except EnvironmentLacks as error:
+        raise EnvironmentLacks(f"signals.{name}.live: {error}") from None
+
+
 def _provider(name: str, signal: SignalInput) -> Provider:
     source = signal.source
     if isinstance(source, ElectricityMapsSource):
@@ -116,9 +124,8 @@ def _provider(name: str, signal: SignalInput) -> Provider:
     if isinstance(source, WattTimeSource):
         return WattTime(source.region, source.address)
     assert isinstance(source, GrowingFileSource)
-    options = source.model_dump(exclude={"file", "provider", "fallback"}, exclude_none=True)
     path, quantity = signal.beside / source.file, RATES.get(name, "value")
-    return GrowingFile(path, quantity, SeriesOptions(**options))
+    return GrowingFile(path, quantity, series_options(source))
 
 
 def _first_values(

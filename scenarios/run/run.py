@@ -132,11 +132,11 @@ def run(
     if live is None:
         runs = _run_units(specs, inputs.runs, workers, ray, known)
     else:
-        from wattkeeper.scenarios.run import live_equipment, live_folder, live_results
+        from wattkeeper.scenarios.run import live_equipment, live_folder, live_results, live_run
 
         equipment = live_equipment.equip(loaded, inputs.runs, live, ray)
         host = None if equipment.host is None else equipment.host._asdict()
-        if live_folder.open_folder(loaded, live, host):
+        if live_folder.open_folder(loaded, live, host) and live_run.has_begun(specs, live):
             tell(f"Goes on with the unfinished run in {live}.")
         runs = _run_live(specs, inputs.runs, equipment, endings, watch, tell)
     results: list[RunResult] = []

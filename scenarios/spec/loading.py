@@ -155,8 +155,8 @@ def _place_of(detail: ErrorDetails, document: YamlDocument) -> str:
 
 
 def _is_type_error(detail: ErrorDetails) -> bool:
-    """Whether the value has another type."""
-    return detail["type"].endswith("_type")
+    """Whether the value has another type, or is no word that is allowed in its place."""
+    return detail["type"].endswith("_type") or detail["type"] == "literal_error"
 
 
 def _key_of(detail: ErrorDetails, document: YamlDocument) -> str:
@@ -210,7 +210,7 @@ def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseMode
     if kind == "union_tag_invalid":
         return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}"
     if kind == "union_tag_not_found":
-        return f"{name}: a mapping needs the key 'kind'"
+        return f"{name}: a mapping needs the key {ctx['discriminator']}"
     if kind == "too_short":
         return f"{name}: found none; at least {ctx['min_length']} needed"
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Input ")

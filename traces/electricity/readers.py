@@ -58,7 +58,7 @@ def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = Non
     factor, unit, kind = settle(form, quantity, said, path)
     notes = [form.note] if form.note else []
     texts, area = _choose_rows(texts, form, said, path, notes)
-    time_s, value, texts = _parse_rows(texts, form, said, path, notes)
+    time_s, value, texts = _parse_rows(texts, form, quantity, said, path, notes)
     edges = _find_edges(time_s, texts, said, path, notes)
     if factor != 1.0:
         notes.append(f"values are converted from {said.unit or form.unit} to {unit}")
@@ -90,7 +90,12 @@ def _choose_rows(
 
 
 def _parse_rows(
-    texts: Texts, form: Form, said: SeriesOptions, path: Path, notes: list[str]
+    texts: Texts,
+    form: Form,
+    quantity: Quantity,
+    said: SeriesOptions,
+    path: Path,
+    notes: list[str],
 ) -> tuple[Floats, Floats, Texts]:
     """Times (UTC) and values in order of time, and the rows that they come from."""
     wrong: Wrong = {}
@@ -101,9 +106,10 @@ def _parse_rows(
             cells = pc.replace_substring_regex(cells, f" {marker}$", offset)
     time_s = parse_dates(pa.table({form.time: cells}), form.time, wrong, needed=True)
     value = parse_numbers(texts.table, form.column, wrong, absent=MISSING)
+    least = 0.0 if quantity == "carbon" else -MOST_VALUE
     for bad, name, must in (
         ((time_s < DAY_S) | (time_s > LATEST_S), form.time, "between 1970 and 2198"),
-        (np.abs(value) > MOST_VALUE, form.column, f"at most {MOST_VALUE:g} in size"),
+        ((value < least) | (value > MOST_VALUE), form.column, f"{least:g} to {MOST_VALUE:g}"),
     ):
         for row in np.flatnonzero(bad)[:MOST_FAULTS].tolist():
             found = quote(texts.table[name][row].as_py())

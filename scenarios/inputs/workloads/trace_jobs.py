@@ -174,7 +174,7 @@ def _filter_jobs(
         check_busy_power(runnable, used, document)
     for used, own in zip(clusters, needed, strict=True):
         if used.spec.power_cap_w is not None:
-            filtered.reject(used, PowerCapCheck(used, own).reasons(filtered))
+            filtered.reject(used, PowerCapCheck(used.spec, own).reasons(filtered))
     filtered.finish(drop=workload.unusable == "drop")
     return needed
 

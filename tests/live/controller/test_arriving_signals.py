@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,10 @@ def test_a_service_and_its_fallback(tmp_path: Path, service: Service) -> None:
 @pytest.mark.parametrize(
     ("live", "facts"),
     [
-        ({"provider": "file", "file": "none.csv", "fallback": "last"}, ["none.csv"]),
+        ({"provider": "file", "file": "none.csv", "fallback": "last"},
+         ["signals.s.live", "none.csv", "No such file"]),
+        ({"provider": "file", "file": "s.csv", "fallback": "abc"}, ["number or 'last'"]),
+        ({"zone": "DE", "fallback": 1}, ["'provider'"]),
         ({"provider": "electricity-maps", "zone": "DE"}, ["fallback"]),
         ({"provider": "electricity-maps", "zone": "DE/..", "fallback": 1}, ["zone"]),
         ({"provider": "watttime", "region": "X", "fallback": 1, "address": "file:///etc"},
@@ -202,6 +206,22 @@ def test_sources_that_are_refused(tmp_path: Path, live: dict[str, Any], facts: l
                WATTKEEPER_DEVICE=DEVICE)  # fmt: skip
     assert_states(done.stderr, *facts)
     assert "Traceback" not in done.stderr
+
+
+def test_a_start_that_failed_is_no_run_to_go_on_with(tmp_path: Path) -> None:
+    site = install(tmp_path)
+    path = script(tmp_path, {"provider": "file", "file": "s.csv", "unit": "n", "fallback": "last"})
+    (tmp_path / "train.py").write_text(SCRIPT.replace("range(4)", "range(1)").replace("0.02", "0"))
+    go = partial(run, path, "--live", "--out", "live", cwd=tmp_path, PYTHONPATH=site,
+                 WATTKEEPER_DEVICE=DEVICE)  # fmt: skip
+    assert_states(go(code=3).stderr, "s.csv", "No such file")
+    (tmp_path / "s.csv").write_text("time,value\n2024-01-01T00:00Z,3\n2024-01-01T01:00Z,3\n")
+    said = go().stderr
+    assert_states(said, "signal s: ", "2024-01-01 01:00:00Z", "the last value holds")
+    assert "Goes on" not in said
+    (about,) = manifest(tmp_path / "live")["live"]["signals"]
+    assert about["late_s"] > 1e6
+    assert min(row["time_s"] for row in rows(tmp_path / "live", "decisions")) < 5
 
 
 def test_a_simulation_needs_a_series(tmp_path: Path, service: Service) -> None:

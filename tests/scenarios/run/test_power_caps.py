@@ -65,6 +65,8 @@ def test_shares_by_marginal_gain_are_faster(
     [
         ("signals={}", ("power_cap_w", "'cap'", "signals.cap")),
         ("signals.cap.series.steps=[[0, 100]]", ("power_cap_w", "'cap'", "100 W", "160 W")),
+        ("signals.cap.unit=kW", ("power_cap_w", "'cap'", "kW", "is in W")),
+        ("signals.cap.series.steps=[[0, 170]]", ("power_cap_w", "170 W", "1 GPU", "354.833 W")),
         ("cluster.power_cap_w.obey=shed", ("obey", "preempt", "limits", "shed")),
         ("signals.other={series: 1}", ("'other'",)),
     ],

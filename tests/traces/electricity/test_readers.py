@@ -375,6 +375,12 @@ def test_faults_are_named_by_file_line_and_column(
     assert_states(refuse(text, UTC_PRICE), "s.csv", *facts)
 
 
+def test_carbon_intensities_below_zero(refuse: Refuse) -> None:
+    carbon = SeriesOptions(unit="g/kWh", kind="average", zone="UTC")
+    text = "time,value\n2024-03-01,1\n2024-03-02,-9000\n"
+    assert_states(refuse(text, carbon, quantity="carbon"), "line 3", "'-9000'", "0 to 1e+09")
+
+
 def test_faults_of_other_places(refuse: Refuse, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no such file"):
         read_series(tmp_path / "none.csv", "price")
