@@ -18,6 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
+from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import (
     NO_KNOBS,
     Configuration,
@@ -254,7 +255,8 @@ class DecisionMaker:
         """
         configuration = self._ask_configure(start)
         batch_size, limit_w, bound = configuration[:3]
-        chose = f"batch_size={batch_size} power_limit_w={limit_w} cost_bound={bound!r}"
+        limit = "" if limit_w == UNLIMITED_W else f" power_limit_w={limit_w}"
+        chose = f"batch_size={batch_size}{limit} cost_bound={bound!r}"
         if configuration.clock_mhz:
             chose += f" clock_mhz={configuration.clock_mhz}"
         if self._notes_parents:
@@ -383,14 +385,14 @@ def _format_parent(configuration: Configuration) -> str:
 
 
 def _format_knobs(knobs: Knobs) -> str:
-    """Knobs as the journal has them."""
+    """Knobs as the journal has them; `UNLIMITED_W` is no limit, and is left out."""
     limit_w, profile_w, clock_mhz, plan, run, wake_s, profile_mhz = knobs
     parts = []
     if profile_w:
-        parts.append(f"profile_w={list(profile_w)}")
+        parts.append(f"profile_w={[each_w for each_w in profile_w if each_w != UNLIMITED_W]}")
     if profile_mhz:
         parts.append(f"profile_mhz={list(profile_mhz)}")
-    if limit_w is not None:
+    if limit_w is not None and limit_w != UNLIMITED_W:
         parts.append(f"power_limit_w={limit_w}")
     if clock_mhz is not None:
         parts.append(f"clock_mhz={clock_mhz}")

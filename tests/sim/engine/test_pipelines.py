@@ -77,9 +77,25 @@ class TestPlans:
     ])  # fmt: skip
     def test_clocks_at_the_start(self, knobs: Knobs) -> None:
         policy_set = answering(lambda *_: None, first=knobs)
-        (row,) = attempts(run_world([pipeline()], KNOWN, ROOM, policy_set))
+        world = run_world([pipeline()], KNOWN, ROOM, policy_set)
+        (row,) = attempts(world)
         assert row.time_s == pytest.approx(ITERATIONS * SLOW.time_s)
         assert row.energy_j == pytest.approx(ITERATIONS * SLOW.energy_j)
+        ((_, _, chose),) = decided(world, "tune")
+        assert chose.partition("=")[0] in ("clock_mhz", "plan")
+
+    @pytest.mark.parametrize(("policy_set", "chose"), [
+        (chosen(tune="max-power"), ["go"]),
+        (chosen(tune="zeus-jit"), ["profile_w=[]", "go"]),
+        (chosen(configure="oracle"), []),
+    ])  # fmt: skip
+    def test_the_journal_names_no_power_limit(self, policy_set: Any, chose: list[str]) -> None:
+        """A pipeline has none: `UNLIMITED_W` stands for that in knobs alone."""
+        world = run_world([pipeline()], KNOWN, ROOM, policy_set)
+        assert [text for _, _, text in decided(world, "tune")] == chose
+        ((_, _, configured),) = decided(world, "configure")
+        assert configured.split()[0] == "batch_size=4"
+        assert "=1.0" not in configured
 
     def test_clocks_that_change_hold_from_the_moment_on(self) -> None:
         plan = TASK.plan_at(LOWEST)
@@ -235,7 +251,7 @@ class TestPerseus:
             stragglers={"a": (Slowdown(5.0, 1.3), Slowdown(9.0, 1.0))},
         )  # fmt: skip
         first, slow, again = [each.chose for each in decisions(world) if each.point == "tune"]
-        assert again == f"straggler: {first.removeprefix('power_limit_w=1.0 ')}"
+        assert again == f"straggler: {first}"
         assert slow.startswith("straggler: plan=")
         assert slow != again
 
