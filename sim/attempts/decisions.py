@@ -384,22 +384,32 @@ def _format_parent(configuration: Configuration) -> str:
     return f"parent={configuration.parent} query_s={configuration.query_s:g}"
 
 
-def _format_knobs(knobs: Knobs) -> str:
-    """Knobs as the journal has them; `UNLIMITED_W` is no limit, and is left out."""
-    limit_w, profile_w, clock_mhz, plan, run, wake_s, profile_mhz = knobs
+def format_pace(knobs: Knobs) -> str:
+    """The pace of knobs as the journal has it; `UNLIMITED_W` is no limit, and is left out."""
+    limit_w, _, clock_mhz, plan, *_ = knobs
     parts = []
-    if profile_w:
-        parts.append(f"profile_w={[each_w for each_w in profile_w if each_w != UNLIMITED_W]}")
-    if profile_mhz:
-        parts.append(f"profile_mhz={list(profile_mhz)}")
     if limit_w is not None and limit_w != UNLIMITED_W:
         parts.append(f"power_limit_w={limit_w}")
     if clock_mhz is not None:
         parts.append(f"clock_mhz={clock_mhz}")
     if plan is not None:
         parts.append(f"plan={'|'.join(','.join(map(str, clocks)) for clocks in plan)}")
-    if run != "go":
-        parts.append(f"run={run}")
-    if wake_s != math.inf:
-        parts.append(f"wake_s={wake_s!r}")
+    return " ".join(parts)
+
+
+def _format_knobs(knobs: Knobs) -> str:
+    """Knobs as the journal has them, likewise."""
+    parts = []
+    if knobs.profile_w:
+        limits = [limit_w for limit_w in knobs.profile_w if limit_w != UNLIMITED_W]
+        parts.append(f"profile_w={limits}")
+    if knobs.profile_mhz:
+        parts.append(f"profile_mhz={list(knobs.profile_mhz)}")
+    pace = format_pace(knobs)
+    if pace:
+        parts.append(pace)
+    if knobs.run != "go":
+        parts.append(f"run={knobs.run}")
+    if knobs.wake_s != math.inf:
+        parts.append(f"wake_s={knobs.wake_s!r}")
     return " ".join(parts) or "go"

@@ -25,6 +25,7 @@ class PowerCap:
         running: Running attempts by number of the job, last started last.
         retuner: Knows what `Tune` chose; None: no limit changes.
         preempt: Preempts an attempt.
+        note: Notes the pace that it sets for an attempt, and what that may draw then, W.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class PowerCap:
         running: Mapping[int, Execution],
         retuner: Retuner | None,
         preempt: Callable[[Execution], None],
+        note: Callable[[Execution, Knobs, float], None],
     ) -> None:
         self._rules = rules
         self._budget = budget
         self._running = running
         self._retuner = retuner
         self._preempt = preempt
+        self._note = note
 
     def change(self, cap_w: float) -> None:
         """Obey another cap, W, from now on."""
@@ -107,8 +110,10 @@ class PowerCap:
         assert self._retuner is not None
         execution = self._running[number]
         if execution.points(self._retuner.in_force(number))[-1] != point:
-            self._retuner.set_pace(number, pace_at(point))
-            execution.retune(pace_at(point))
+            pace = pace_at(point)
+            self._note(execution, pace, point.power_w)
+            self._retuner.set_pace(number, pace)
+            execution.retune(pace)
 
 
 def pace_at(point: SpeedPoint) -> Knobs:

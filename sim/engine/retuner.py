@@ -100,7 +100,7 @@ class Retuner:
         pause: Pauses an attempt.
         go_on: Lets a paused attempt go on.
         stop: Ends an attempt.
-        allowed: The pace nearest to the chosen one that the power cap allows; none: no change.
+        allowed: The pace nearest to the chosen one that the power cap allows.
     """
 
     def __init__(

@@ -38,7 +38,13 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.attempts.decisions import DecisionMaker, Engaged, PolicyContext, SignalSource
+from wattkeeper.sim.attempts.decisions import (
+    DecisionMaker,
+    Engaged,
+    PolicyContext,
+    SignalSource,
+    format_pace,
+)
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
@@ -167,7 +173,9 @@ class World(Listener):
         if cap is not None:
             self._journal.add_maker("cap", cap.obey)
             self._by_cap = self._journal.maker_of("cap")
-            self._cap = PowerCap(cap, self._budget, self._running, self._retuner, self._evict)
+            self._cap = PowerCap(
+                cap, self._budget, self._running, self._retuner, self._evict, self._note_pace
+            )
             self._budget.set_cap(self._signals[cap.name].view(env).value)
         self._room = Feasibility(cluster, self._budget, place, self._running, self._paused)
         self._retries = Retries(self._budget, self._room, self._decide)
@@ -518,22 +526,31 @@ class World(Listener):
         execution.stop()
 
     def _allowed(self, execution: Execution, chosen: Knobs) -> Knobs:
-        """The fastest pace up to the chosen one that the power cap allows; no knobs if none is."""
-        attempt = execution.attempt
+        """The fastest pace up to the chosen one that the power cap allows; none: that in force."""
+        attempt, retuner = execution.attempt, self._retuner
         job = attempt.job
-        if not self._budget.counts(job.number):
+        if retuner is None or not self._budget.counts(job.number):
             return chosen  # without GPUs: it counts with the most that it may draw when it has some
-        allowed = [
-            point for point in execution.points(chosen)
-            if self._budget.allows_change(job, point.power_w)
-        ]  # fmt: skip
-        if not allowed:
-            return NO_KNOBS
-        power_w = allowed[-1].power_w
-        if power_w - attempt.idle_w > self._budget.more_w(job.number):
-            self._budget.settle(job, power_w)  # a paused attempt draws it later
-            self._room.shrink()
-        return pace_at(allowed[-1])
+        points = list(execution.points(chosen))
+        allowed = [point for point in points if self._budget.allows_change(job, point.power_w)]
+        if allowed:
+            pace, power_w = pace_at(allowed[-1]), allowed[-1].power_w
+            if power_w - attempt.idle_w > self._budget.more_w(job.number):
+                self._budget.settle(job, power_w)  # a paused attempt draws it later
+                self._room.shrink()
+        else:
+            pace, power_w = retuner.in_force(job.number), self._budget.total_w(job.number)
+        if self._cap is not None and allowed[-1:] != points[-1:]:
+            self._note_pace(execution, pace, power_w)
+        return pace
+
+    def _note_pace(self, execution: Execution, pace: Knobs, share_w: float) -> None:
+        """Note in the journal a pace that the power cap sets, with which a job may draw a share."""
+        assert self._retuner is not None
+        attempt = execution.attempt
+        saw = self._budget.cap_w, format_pace(self._retuner.chosen(attempt.job.number))
+        chose = f"{format_pace(pace)} share_w={share_w}"
+        self._journal.note(self._loop.now_s, "cap", attempt.job, attempt.number, saw, chose)
 
     def _tell_select(self, method: Callable[[Context, Job], None], job: Job) -> None:
         try:

@@ -101,7 +101,7 @@ DECISIONS = pa.schema(
     [
         *KEYS,
         field("time_s", pa.float64(), "s", "time of the decision"),
-        field("point", pa.string(), "", "decision point"),
+        field("point", pa.string(), "", "decision point; cap: a power cap that follows a signal"),
         field("policy", pa.string(), "", "name of the policy"),
         field("job_id", pa.string(), "", "job that it is about"),
         field("attempt", pa.int32(), "", "attempt that it is about"),

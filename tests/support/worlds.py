@@ -314,7 +314,7 @@ def starts(world: World) -> dict[str, float]:
     return {row.job_id: row.start_time_s for row in attempts(world) if row.attempt == 1}
 
 
-def decided(world: World, point: Point) -> list[tuple[float, str, str]]:
+def decided(world: World, point: Point | Literal["cap"]) -> list[tuple[float, str, str]]:
     """Time, job and choice of every decision of a decision point, in order."""
     return [(r.time_s, r.job_id, r.chose) for r in decisions(world) if r.point == point]
 

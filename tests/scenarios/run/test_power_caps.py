@@ -56,8 +56,16 @@ def test_shares_by_marginal_gain_are_faster(
             in_force = (begins < until_s) & (ends_s > since_s)
             assert line.loc[in_force, "power_w"].max() <= cap_w
     decisions = pd.read_parquet(tmp_path / "out/decisions.parquet")
-    evicted = decisions[decisions["point"] == "cap"]
-    assert set(zip(evicted["variant"], evicted["policy"], strict=True)) == {("preempt", "preempt")}
+    by_cap = decisions[decisions["point"] == "cap"]
+    of_policy = {name: rows["policy"].unique().tolist() for name, rows in by_cap.groupby("variant")}
+    assert of_policy == {name: ["preempt" if name == "preempt" else "limits"] for name in ends}
+    shared = by_cap[by_cap["policy"] == "limits"]
+    assert len(shared) == retunes.sum()
+    parts = shared["chose"].str.extract(r"^power_limit_w=([\d.]+) share_w=([\d.]+)$").astype(float)
+    fallen = shared.assign(share_w=parts[1])[shared["time_s"] == 600]
+    unused = CAPS_W[1][1] - fallen.groupby("variant")["share_w"].sum()
+    assert unused.to_dict() == {"common": 60.0, "marginal": 10.0, "proportional": 60.0}
+    assert_states(FIGURES, "60 W unused", "`marginal` leaves 10 W")
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,24 @@ class TestCap:
             (100.0, 0), (250.0, 900), (150.0, 0), (250.0, 1200), (250.0, 0)
         ]  # fmt: skip
 
+    def test_the_journal_has_the_pace_that_stays_where_none_up_to_the_choice_is_allowed(
+        self,
+    ) -> None:
+        known = by_job(add_clocks(steady(5.0, 2.0), (ClockSetting(600, 3.0, 70.0),)))
+
+        def follow(ctx: Context, running: Running) -> Knobs:
+            return Knobs(ctx.signal("s").value)
+
+        world = run_world(
+            [job()], known, capped(spec(1, 1), obey="limits"), tuned(follow, "signal"),
+            signals=slots(250.0, 100.0, length_s=4.0) | {"cap": signal("cap", 3.0, [500, 75, 500])},
+        )  # fmt: skip
+        low_w = CURVE.epoch(100.0)[1] / CURVE.epoch(100.0)[0]
+        in_force = "power_limit_w=250.0 clock_mhz=600 share_w=70.0"
+        assert [(r.time_s, r.chose) for r in decisions(world) if r.point == "cap"] == [
+            (3.0, in_force), (4.0, in_force), (6.0, f"power_limit_w=100.0 share_w={low_w}")
+        ]  # fmt: skip
+
     @settings(max_examples=60)
     @given(
         clocks=st.lists(points, min_size=1, max_size=4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -21,6 +22,8 @@ from tests.support.worlds import (
     build_world,
     by_job,
     chosen,
+    decided,
+    decisions,
     job,
     run_world,
     spec,
@@ -31,6 +34,7 @@ from tests.support.worlds import (
 from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.policies.planning.pipelines import plan_point
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
 from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
@@ -108,6 +112,12 @@ class TestLimits:
             assert row.preemptions == 0
             assert row.power_limit_w == 250.0
             assert row.finish_time_s == pytest.approx(10.0 + 4.0 * (1 - slow))
+        low_w, *_, high_w = CURVE.average_power_w
+        assert decided(world, "cap") == [
+            (time_s, name, f"power_limit_w={limit_w} share_w={share_w}")
+            for time_s, limit_w, share_w in ((4.0, 100.0, low_w), (8.0, 250.0, high_w))
+            for name in "ab"
+        ]
 
     def test_jobs_are_preempted_where_the_lowest_limits_do_not_suffice(self) -> None:
         world = run_world(
@@ -123,6 +133,50 @@ class TestLimits:
             signals={"cap": signal("cap", 1.0, [500, cap_w])},
         )  # fmt: skip
         assert attempts(world)[1].power_limit_w not in (None, 100.0)
+
+
+class TestJournal:
+    """Each pace that the cap sets is a decision of it, with what the job may draw."""
+
+    def test_a_choice_above_the_share_is_lowered_until_the_cap_rises(self) -> None:
+        def tune(ctx: Context, running: Running) -> Knobs:
+            return Knobs(ctx.signal("s").value)
+
+        config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
+        _, middle_w, high_w = CURVE.average_power_w
+        world = run_world(
+            [job("a")], KNOWN, capped(spec(1, 1), obey="limits"), chosen(tune=config),
+            signals={
+                "cap": signal("cap", 5.0, [500, middle_w, 500]),
+                "s": signal("s", 3.0, [100, 100, 250]),
+            },
+        )  # fmt: skip
+        paces = [(r.time_s, r.point, r.chose) for r in decisions(world) if "limit_w" in r.chose]
+        assert paces[1:] == [
+            (0.0, "tune", "power_limit_w=100.0"),
+            (3.0, "tune", "signal: power_limit_w=100.0"),
+            (6.0, "tune", "signal: power_limit_w=250.0"),
+            (6.0, "cap", f"power_limit_w=150.0 share_w={middle_w}"),
+            (10.0, "cap", f"power_limit_w=250.0 share_w={high_w}"),
+        ]
+
+    def test_clocks_of_pipelines(self) -> None:
+        pipe = job("pipe").replace(workload="pipe", gpus=2)
+        ends = (TASK.clocks_mhz[0], TASK.clocks_mhz[-1])
+        lowest_w, highest_w = (plan_point(TASK, TASK.execute(None, mhz)).power_w for mhz in ends)
+        for share, word in (("common", "clock_mhz="), ("marginal", "plan=")):
+            world = run_world(
+                [pipe], KNOWN, capped(spec(1, 2), obey="limits", share=share),
+                signals={"cap": signal("cap", 1.0, [2000, 0.5 * (highest_w + lowest_w), 2000])},
+            )  # fmt: skip
+            (_, _, lowered), (_, _, raised) = decided(world, "cap")
+            assert lowered.startswith(word)
+            assert raised.endswith(f"share_w={highest_w}")
+
+    @pytest.mark.parametrize("cap", [400.0, math.inf])
+    def test_caps_that_do_not_change_have_no_decisions(self, cap: float) -> None:
+        world = run_world([job("a")], KNOWN, replace(spec(1, 1), power_cap_w=cap))
+        assert not decided(world, "cap")
 
 
 class TestMoment:
@@ -238,7 +292,27 @@ class TestNeverExceeded:
             busy_w = np.nan_to_num(measured_w[int(rows[index].job_id)], nan=250.0)
             power_w = energy_j / (to_s - from_s)
             work[index] += (to_s - from_s) * speed(rows[index], power_w, float(busy_w))
+            if power_w >= 50:
+                limit_w = noted_limit_w(world, rows[index].job_id, from_s)
+                assert power_w == pytest.approx(power_under(rows[index], limit_w, float(busy_w)))
         assert work == pytest.approx([10.0] * len(rows), rel=1e-6)
+
+
+def noted_limit_w(world: World, job_id: str, time_s: float) -> float:
+    """The limit that the journal names last for a job up to a time."""
+    paces = [
+        row.chose for row in decisions(world)
+        if row.job_id == job_id and row.point in ("tune", "cap") and row.time_s <= time_s
+        and "power_limit_w=" in row.chose
+    ]  # fmt: skip
+    return float(paces[-1].partition("power_limit_w=")[2].split()[0])
+
+
+def power_under(row: AttemptRow, limit_w: float, busy_w: float) -> float:
+    """What a job draws under a limit, W."""
+    if row.workload is None:
+        return SquareRoot().under_limit(limit_w, busy_w)[0]
+    return CURVE.average_power_w[CURVE.limits_w.index(limit_w)]
 
 
 def speed(row: AttemptRow, power_w: float, busy_w: float) -> float:
