@@ -24,7 +24,7 @@ class Hold(NamedTuple):
         slots: The GPUs.
         first: Number of its first attempt.
         last: Number of its last attempt.
-        preempted: Whether a preemption ended it.
+        cut: What ended it before the attempt's end: `preempted`, `paused` or, if nothing, empty.
     """
 
     job: str
@@ -33,33 +33,42 @@ class Hold(NamedTuple):
     slots: tuple[Slot, ...]
     first: int
     last: int
-    preempted: bool
+    cut: str
 
 
 def find_holds(
-    decisions: Iterator[tuple[int, str, str, int, str]], ended: dict[str, tuple[int, int]]
+    decisions: Iterator[tuple[int, str, str, int, str]],
+    ended: dict[str, tuple[int, int]],
+    frees_paused: bool,
 ) -> list[Hold]:
-    """The holds between starts and preemptions or ends, in the order of the journal.
+    """The holds between starts and preemptions, pauses or ends, in the order of the journal.
 
     Args:
         decisions: Time (ns), decision point, job, attempt, and choice of each decision.
         ended: End (ns) and number of each job's last attempt.
+        frees_paused: Whether a job that `Tune` pauses gives its GPUs up.
 
     Raises:
         LookupError: If the journal does not belong to these jobs.
     """
     holds: list[Hold | None] = []
     running: dict[str, tuple[int, int, int, tuple[Slot, ...]]] = {}
+    paused: set[str] = set()
     for time, point, job, attempt, chose in decisions:
+        cut = "preempted" if point in ("select", "cap") and chose == "preempt" else ""
         if point == "place":
             running[job] = len(holds), time, attempt, parse_slots(chose)
             holds.append(None)
-        elif point == "select" and chose == "preempt":
+        elif point == "tune" and frees_paused and not chose.endswith(": nothing"):
+            (paused.add if "run=pause" in chose.split() else paused.discard)(job)
+        if job in paused and job in running:
+            cut = "paused"
+        if cut:
             index, begin, first, slots = running.pop(job)
-            holds[index] = Hold(job, begin, time, slots, first, attempt, True)
+            holds[index] = Hold(job, begin, time, slots, first, attempt, cut)
     for job, (index, begin, first, slots) in running.items():
         end, last = ended[job]
-        holds[index] = Hold(job, begin, end, slots, first, last, False)
+        holds[index] = Hold(job, begin, end, slots, first, last, "")
     return [hold for hold in holds if hold is not None]
 
 

@@ -95,7 +95,8 @@ def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCount
         raise InputError(f"{variant} with seed {seed} has no jobs: there is nothing to show")
     zero_s = min(pc.min(table["time_s"]).as_py() for table in (line, decisions) if len(table))
     try:
-        holds = _read_holds(attempts, decisions, zero_s)
+        frees_paused = study.manifest["scenario"].get("pauses") != "hold"
+        holds = _read_holds(attempts, decisions, zero_s, frees_paused)
         lanes = assign_lanes(holds)
         if sum(map(len, lanes)) > MOST_SLICES:
             raise InputError(
@@ -162,12 +163,15 @@ def _us(ns: int) -> str:
     return f"{whole}.{rest:03}" if rest else str(whole)
 
 
-def _read_holds(attempts: pa.Table, decisions: pa.Table, zero_s: float) -> list[Hold]:
+def _read_holds(
+    attempts: pa.Table, decisions: pa.Table, zero_s: float, frees_paused: bool
+) -> list[Hold]:
     columns = (decisions[name].to_pylist() for name in ("point", "job_id", "attempt", "chose"))
     ends = _ns(attempts["finish_time_s"], zero_s)
     names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
     ended = dict(zip(names, zip(ends, numbers, strict=True), strict=True))  # the last one stays
-    holds = find_holds(zip(_ns(decisions["time_s"], zero_s), *columns, strict=True), ended)
+    rows = zip(_ns(decisions["time_s"], zero_s), *columns, strict=True)
+    holds = find_holds(rows, ended, frees_paused)
     unknown = ended.keys() - {hold.job for hold in holds}
     if unknown:
         raise LookupError(min(unknown))
@@ -230,7 +234,7 @@ def _write_slices(
     zero_s: float,
     tids: Mapping[Lane | str, int],
 ) -> int:
-    """Write a slice for each attempt and each GPU that it held, between preemptions."""
+    """Write a slice for each attempt and each GPU that it held, between preemptions and pauses."""
     begins, ends = (_ns(attempts[name], zero_s) for name in ("start_time_s", "finish_time_s"))
     rows = {
         (row[0]["job_id"], row[0]["attempt"]): row
@@ -242,8 +246,7 @@ def _write_slices(
             attempt, begin, end = rows[hold.job, number]
             begin = hold.begin if number == hold.first else begin
             end = hold.end if number == hold.last else end
-            preempted = hold.preempted and number == hold.last
-            arguments = _format_arguments(attempt, preempted=preempted)
+            arguments = _format_arguments(attempt, hold.cut if number == hold.last else "")
             members = (f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
                       f'"name":{_json(hold.job)},"cat":"job","args":{arguments}')  # fmt: skip
             for lane in own:
@@ -252,22 +255,22 @@ def _write_slices(
     return slices
 
 
-def _format_arguments(attempt: Json, *, preempted: bool) -> str:
-    """The arguments of an attempt's slices, as JSON."""
+def _format_arguments(attempt: Json, cut: str) -> str:
+    """The arguments of an attempt's slices, as JSON; `cut`: what ended them before its end."""
     values = {name: attempt[column] for name, column in ARGUMENTS.items()}
-    outcome = ("preempted" if preempted else "done" if attempt["reached_target"]
-               else "stopped early" if attempt["early_stopped"] else "failed")  # fmt: skip
+    outcome = cut or ("done" if attempt["reached_target"]
+                      else "stopped early" if attempt["early_stopped"] else "failed")  # fmt: skip
     return _json({name: v for name, v in values.items() if v is not None} | {"outcome": outcome})
 
 
 def _write_decisions(
     write_event: WriteEvent, decisions: pa.Table, zero_s: float, tids: Mapping[Lane | str, int]
 ) -> None:
-    """Write an instant for each decision; that of `select` has the name of its choice."""
+    """Write an instant for each decision; those of `select` and preemptions name their choice."""
     times = _ns(decisions["time_s"], zero_s)
     columns = (decisions[name].to_pylist() for name in DECISIONS[1:])
     for ns, point, policy, job, attempt, chose in zip(times, *columns, strict=True):
-        name = chose if point == "select" else point
+        name = chose if point == "select" or chose == "preempt" else point
         write_event(
             f'"pid":{CLUSTER},"tid":{tids[point]},"ph":"i","s":"t","ts":{_us(ns)},'
             f'"name":{_json(name)},"cat":"decision","args":{{"job":{_json(job)},'

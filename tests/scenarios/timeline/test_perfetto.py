@@ -12,22 +12,34 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.sim.engine.test_power_cap_signal import capped, signal
 from tests.support.live_runs import REHEARSED, run, scenario
 from tests.support.messages import assert_states
 from tests.support.results import seal
-from tests.support.worlds import Setting, settings_of_worlds
+from tests.support.worlds import (
+    Setting,
+    by_job,
+    chosen,
+    job,
+    run_world,
+    settings_of_worlds,
+    spec,
+    steady,
+    stub,
+)
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.protocols import WHOLE, Context, Knobs, Running
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.timeline import perfetto
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import collect
 
 Event = dict[str, Any]
@@ -153,7 +165,7 @@ def check(study: Study, variant: str, seed: int, path: Path) -> Drawn:
     ends = dict(zip(zip(jobs["job_id"], jobs["attempt"], strict=True), jobs["finish_time_s"],
                     strict=True))  # fmt: skip
     for event in slices:
-        if event["args"]["outcome"] != "preempted":
+        if event["args"]["outcome"] not in ("preempted", "paused"):
             end_s = ends[event["args"]["job"], event["args"]["attempt"]] - float(zero_s)
             assert ns(event["ts"]) + ns(event["dur"]) == pytest.approx(1e9 * end_s, abs=2)
     check_counters(drawn, line)
@@ -169,12 +181,10 @@ def check_counters(drawn: Drawn, line: Any) -> None:
         assert seen == ([] if line[name].isna().any() else changes)
 
 
-def study_of(setting: Setting) -> tuple[ScenarioResult, ClusterSpec]:
-    world = setting.run()
-    spec = world.cluster.spec
-    result = collect("v", 1, world.recorder, world.source, spec, {}, 0)
-    manifest = {"seeds": [1], "scenario": {"name": "random"}}
-    return ScenarioResult([result], {"variants": {"v": {}}}, cast(Manifest, manifest)), spec
+def study_of(world: World, pauses: str = "free") -> ScenarioResult:
+    result = collect("v", 1, world.recorder, world.source, world.cluster.spec, {}, 0)
+    manifest = {"seeds": [1], "scenario": {"name": "random", "pauses": pauses}}
+    return ScenarioResult([result], {"variants": {"v": {}}}, cast(Manifest, manifest))
 
 
 @given(settings_of_worlds(), st.sampled_from(["t.json", "t.json.gz"]))
@@ -182,15 +192,44 @@ def test_timelines_of_random_worlds(
     tmp_path_factory: pytest.TempPathFactory, setting: Setting, name: str
 ) -> None:
     """With preemption, parts of GPUs, gangs over nodes, retries, power caps, and all policies."""
-    study, spec = study_of(setting)
+    world = setting.run()
+    study = study_of(world)
     path = tmp_path_factory.mktemp("trace") / name
     drawn = check(study, "v", 1, path)
     for node, gpus in drawn.gpus().items():
-        assert gpus <= spec.capacity[node], "never more lanes than GPUs"
+        assert gpus <= world.cluster.spec.capacity[node], "never more lanes than GPUs"
     first = path.read_bytes()
     perfetto.write_trace(study, "v", 1, path)
     assert path.read_bytes() == first
     assert list(path.parent.iterdir()) == [path]
+
+
+@settings(max_examples=60)
+@given(
+    caps=st.lists(st.sampled_from([300.0, 420.0, 700.0]), min_size=1, max_size=8),
+    values=st.lists(st.sampled_from([0.0, 100.0, 250.0]), min_size=1, max_size=12),
+    obey=st.sampled_from(["preempt", "limits"]),
+    holds=st.booleans(),
+)
+def test_timelines_of_jobs_that_a_cap_preempts_or_tune_pauses(
+    tmp_path_factory: pytest.TempPathFactory, caps: list[float], values: list[float], obey: Any,
+    holds: bool,
+) -> None:  # fmt: skip
+    def tune(ctx: Context, running: Running) -> Knobs:
+        value = ctx.signal("s").value
+        return Knobs(value or 100.0, run="go" if value else "pause")
+
+    config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
+    world = run_world(
+        [job(str(n), n * 0.7) for n in range(4)], by_job(steady(5.0, 2.0)),
+        capped(spec(1, 3), obey=obey), chosen(tune=config), holds_pauses=holds,
+        signals={"cap": signal("cap", 3.0, [*caps, 700.0]), "s": signal("s", 2.0, [*values, 250])},
+    )  # fmt: skip
+    study = study_of(world, "hold" if holds else "free")
+    drawn = check(study, "v", 1, tmp_path_factory.mktemp("trace") / "t.json")
+    outcomes = {event["args"]["outcome"] for event in drawn.events["X"]}
+    chose = study.decisions["chose"]
+    assert "paused" not in outcomes or (not holds and chose.str.contains("run=pause").any())
 
 
 PREEMPTING = """\
