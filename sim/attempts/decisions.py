@@ -20,7 +20,6 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import (
-    NO_KNOBS,
     Configuration,
     Configure,
     Context,
@@ -265,7 +264,8 @@ class DecisionMaker:
         self._note(self._configure_ctx, "configure", start, saw, chose)
         check_configuration(start, configuration)
         if limit_w is not None:
-            return Tuned(start, configuration, limit_w, False, _configured_knobs(configuration))
+            knobs = Knobs(limit_w, clock_mhz=configuration.clock_mhz or None)
+            return Tuned(start, configuration, limit_w, False, knobs)
         return self._first_limits(start, configuration)
 
     def choose_parent(self, start: Start) -> Configuration:
@@ -371,13 +371,6 @@ class DecisionMaker:
         self, ctx: Context, point: Point, start: Start, saw: tuple[object, ...], chose: str
     ) -> None:
         self._journal.note(ctx.now_s, point, start.job, start.attempt, saw, chose)
-
-
-def _configured_knobs(configuration: Configuration) -> Knobs:
-    """The knobs of a configuration with a power limit; none unless it has a clock, too."""
-    if not configuration.clock_mhz:
-        return NO_KNOBS
-    return Knobs(configuration.power_limit_w, clock_mhz=configuration.clock_mhz)
 
 
 def _format_parent(configuration: Configuration) -> str:

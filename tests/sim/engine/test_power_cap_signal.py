@@ -36,7 +36,7 @@ from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.pipelines import plan_point
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
-from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.protocols import Configuration, Context, Knobs, Running
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
@@ -118,6 +118,16 @@ class TestLimits:
             for time_s, limit_w, share_w in ((4.0, 100.0, low_w), (8.0, 250.0, high_w))
             for name in "ab"
         ]
+
+    def test_limits_rise_up_to_what_configure_chose(self) -> None:
+        config = stub("configure", configure=lambda ctx, start: Configuration(32, 150.0))
+        low_w, middle_w, _ = CURVE.average_power_w
+        world = run_world(
+            [job("a")], KNOWN, capped(spec(1, 1), obey="limits"), chosen(configure=config),
+            signals={"cap": signal("cap", 4.0, [500, low_w, 500])},
+        )  # fmt: skip
+        assert attempts(world)[0].power_limit_w == 150.0
+        assert decided(world, "cap")[1][2] == f"power_limit_w=150.0 share_w={middle_w}"
 
     def test_jobs_are_preempted_where_the_lowest_limits_do_not_suffice(self) -> None:
         world = run_world(
