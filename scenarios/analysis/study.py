@@ -17,7 +17,14 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
-from wattkeeper.sim.results.folder import CHECKED, MODELS, SWEEP, is_sweep, restore_folder
+from wattkeeper.sim.results.folder import (
+    CHECKED,
+    MODELS,
+    SWEEP,
+    fill_optional,
+    is_sweep,
+    restore_folder,
+)
 from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.schema import is_optional
 
@@ -42,7 +49,8 @@ class Study(ABC):
 
         Args:
             name: `jobs`, `decisions`, `timeline`, `metrics`, or, where there is a zoo, `models`.
-            columns: Columns to read, in this order; all if absent.
+            columns: Columns to read, in this order; all that there are if absent. Optional ones
+                that the results lack are null.
 
         Raises:
             InputError: If there is no such table, or it is broken.
@@ -104,13 +112,18 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
     path = folder / f"{name}.parquet"
     try:
         file = pq.ParquetFile(path, pre_buffer=False)
-        _check_columns(file.schema_arrow, name, columns, path)
-        table = file.read(columns, use_threads=False)
+        stored = file.schema_arrow
+        _check_columns(stored, name, columns, path)
+        there = None if columns is None else [each for each in columns if each in stored.names]
+        table = file.read(there, use_threads=False)
     except FileNotFoundError:
         raise InputError(f"is missing; {AGAIN}", path) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"is no valid Parquet file: {error}", path) from None
-    return table if columns is None else table.select(list(columns))
+    if columns is None:
+        return table
+    expected = TABLES.get(name, VALUES)
+    return fill_optional(table, pa.schema([expected.field(column) for column in columns]))
 
 
 def _check_columns(stored: pa.Schema, name: str, columns: Sequence[str] | None, path: Path) -> None:
@@ -118,10 +131,11 @@ def _check_columns(stored: pa.Schema, name: str, columns: Sequence[str] | None, 
     if columns is None:
         columns = [want.name for want in expected
                    if want.name in stored.names or not is_optional(want)]  # fmt: skip
-    absent = sorted(set(columns) - set(stored.names))
+    optional = {want.name for want in expected if is_optional(want)}
+    absent = sorted(set(columns) - set(stored.names) - optional)
     if absent:
         raise InputError(f"has no column {', '.join(absent)}; {AGAIN}", path)
-    for column in columns:
+    for column in (each for each in columns if each in stored.names):
         kind, wanted = stored.field(column).type, expected.field(column).type
         if kind != wanted:
             text = f"column {column} has the type {kind}, not {wanted}; {AGAIN}"

@@ -40,7 +40,12 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.folder import check_folder, write_results
+from wattkeeper.sim.results.folder import (
+    check_folder,
+    fill_optional,
+    present_columns,
+    write_results,
+)
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
 from wattkeeper.sim.results.tables import RunResult
@@ -71,9 +76,10 @@ class ScenarioResult(Study):
         tables = [result.tables[name] for result in self.results if name in result.tables]
         if not tables:
             raise InputError(f"there is no table {name!r}: the scenario has no zoo")
-        names = list(columns or tables[0].column_names)
-        schema = pa.schema([TABLES[name].field(column) for column in names])
-        return pa.concat_tables([table.select(names).cast(schema) for table in tables])
+        schema = present_columns(TABLES[name], tables)
+        if columns is not None:
+            schema = pa.schema([TABLES[name].field(column) for column in columns])
+        return pa.concat_tables([fill_optional(table, schema).cast(schema) for table in tables])
 
     def save(self, folder: str | Path, with_page: bool = True) -> None:
         """Write the results folder; see `wattkeeper.sim.results.folder.write_results`.

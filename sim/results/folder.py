@@ -91,9 +91,8 @@ def write_results(
             tables = [result.tables[name] for result in results if name in result.tables]
             if not tables:
                 continue
-            present = set().union(*(table.column_names for table in tables))
-            schema = pa.schema([want for want in whole if want.name in present])
-            tables = [_fill_optional(table, schema) for table in tables]
+            schema = present_columns(whole, tables)
+            tables = [fill_optional(table, schema) for table in tables]
             stored = _stored_schema(schema, tables)
             with pq.ParquetWriter(
                 fresh / f"{name}.parquet",
@@ -114,9 +113,15 @@ def write_results(
         write_sums(fresh, {path.name for path in fresh.iterdir()} & CHECKED)
 
 
-def _fill_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with nulls in the columns that only other variants have."""
-    if table.num_columns == len(schema):
+def present_columns(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
+    """The columns of a schema that any of the tables has."""
+    present = set().union(*(table.column_names for table in tables))
+    return pa.schema([want for want in schema if want.name in present])
+
+
+def fill_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, with nulls in those that the table lacks, as others have them."""
+    if table.column_names == schema.names:
         return table
     columns = [
         table[want.name] if want.name in table.column_names else pa.nulls(len(table), want.type)

@@ -46,6 +46,21 @@ def test_a_study_is_the_same_in_memory_and_in_a_folder(
     assert saved.manifest["results_digest"] == done.manifest["results_digest"]
 
 
+def test_columns_that_some_variants_have(tmp_path: Path) -> None:
+    few = ["workload.recurrences=2", "workload.workloads=[image]"]
+    done = scenarios.load("carbon-limits", few).run()
+    done.save(tmp_path / "out", with_page=False)
+    saved = scenarios.read(tmp_path / "out")
+    pd.testing.assert_frame_equal(done.jobs, saved.jobs)
+    known = done.jobs["retunes"].notna()
+    assert set(done.jobs.loc[known, "variant"]) == {"chase", "deadline"}
+    for study in (done, saved):
+        table = study.table("jobs", ["clock_mhz", "retunes", "variant"])
+        assert table.column_names == ["clock_mhz", "retunes", "variant"]
+        assert table["clock_mhz"].null_count == len(done.jobs)
+        assert table["retunes"].to_pylist() == study.table("jobs")["retunes"].to_pylist()
+
+
 def test_metrics_are_those_of_the_summary(done: ScenarioResult) -> None:
     whole = done.metrics.query("by == '' and metric == 'energy_j'")
     means = whole.groupby("variant")["value"].mean()
