@@ -18,8 +18,8 @@ SIDES: Final = ("measured", "predicted")
 KEY: Final = ("variant", "seed", "job_id", "attempt")
 """Columns that identify an attempt in both runs."""
 
-CHOSEN: Final = ("batch_size", "power_limit_w")
-"""Decisions on how an attempt runs."""
+CHOSEN: Final = ("batch_size", "power_limit_w", "clock_mhz")
+"""Decisions on how an attempt runs; the last ones, where knobs changed after its start."""
 
 METRICS: Final = {
     "time_s": "training time of an attempt",
@@ -31,7 +31,7 @@ METRICS: Final = {
 """Compared metrics and their meaning."""
 
 _READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "finish_time_s",
-                *CHOSEN, "epochs", "energy_j", "time_s")  # fmt: skip
+                *CHOSEN, "retunes", "epochs", "energy_j", "time_s")  # fmt: skip
 
 
 def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
@@ -43,9 +43,10 @@ def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
         ``attempts``: a row for each common attempt: its key, decisions, and `METRICS`: measured,
         predicted, and the relative error of the prediction; None where a value is absent.
         ``only_measured``, ``only_predicted``: attempts of one run only.
-        ``decisions``: the number of attempts ``compared`` and the rows that ``differ``.
+        ``decisions``: the number of attempts ``compared``, the rows that ``differ``, and how many
+        attempts were ``retuned``: their knobs changed after the start, in one run at least.
         ``errors``: by workload (``all`` for all of them) and metric: statistics of the relative
-        errors of attempts that ran with the same batch size and limit.
+        errors of attempts that ran with the same batch size, limit and clock throughout.
         ``totals``: sums over all common attempts.
         ``absent``: number of attempts without energy, measured and predicted.
 
@@ -68,7 +69,7 @@ def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
             + "\n".join(f"  {r.folder}: scenario {r.manifest['scenario']['name']}, {_list_runs(r)}"
                         for r in (measured, predicted))
         )  # fmt: skip
-    same = [row for row in attempts if not row["differ"]]
+    same = [row for row in attempts if not (row["differ"] or _is_retuned(row))]
     workloads = sorted({row["workload"] or "" for row in same})
     return {
         "measured": _describe(measured),
@@ -79,6 +80,7 @@ def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
         "decisions": {
             "compared": len(attempts),
             "differ": [row for row in attempts if row["differ"]],
+            "retuned": sum(map(_is_retuned, attempts)),
         },
         "errors": {"all": _errors(same)} | {
             "by_workload": {
@@ -134,11 +136,17 @@ def _identify(row: Mapping[str, Any], side: str) -> Json:
 
 def _compare_attempt(row: Mapping[str, Any]) -> Json:
     attempt = _identify(row, "measured")
-    for name in (*CHOSEN, "epochs"):
+    for name in (*CHOSEN, "retunes", "epochs"):
         attempt[name] = {side: row[f"{side}:{name}"] for side in SIDES}
-    attempt["differ"] = [name for name in CHOSEN if len(set(attempt[name].values())) > 1]
+    names = ("batch_size",) if _is_retuned(attempt) else CHOSEN
+    attempt["differ"] = [name for name in names if len(set(attempt[name].values())) > 1]
     measured, predicted = (_values(row, side) for side in SIDES)
     return attempt | {name: _pair(measured[name], predicted[name]) for name in METRICS}
+
+
+def _is_retuned(attempt: Json) -> bool:
+    """Whether knobs of an attempt changed after its start, so that the last ones tell little."""
+    return any(attempt["retunes"].values())
 
 
 def _pair(measured: float | None, predicted: float | None) -> Json:

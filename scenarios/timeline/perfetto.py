@@ -44,12 +44,16 @@ ARGUMENTS: Final = {
     "gpu_milli": "gpu_milli",
     "batch_size": "batch_size",
     "power_limit_w": "power_limit_w",
+    "clock_mhz": "clock_mhz",
     "attempt_energy_j": "energy_j",
 }
 """Arguments of a slice, and their columns of `jobs.parquet`."""
 
+KNOBS: Final = ("power_limit_w", "clock_mhz")
+"""Arguments that are the last ones of an attempt."""
+
 JOBS: Final = (*ARGUMENTS.values(), "gpu_type", "start_time_s", "finish_time_s", "reached_target",
-               "early_stopped")  # fmt: skip
+               "early_stopped", "retunes")  # fmt: skip
 
 DECISIONS: Final = ("time_s", "point", "policy", "job_id", "attempt", "chose")
 
@@ -260,6 +264,8 @@ def _format_arguments(attempt: Json, cut: str) -> str:
     values = {name: attempt[column] for name, column in ARGUMENTS.items()}
     outcome = cut or ("done" if attempt["reached_target"]
                       else "stopped early" if attempt["early_stopped"] else "failed")  # fmt: skip
+    if attempt["retunes"]:
+        values = {f"last_{key}" if key in KNOBS else key: value for key, value in values.items()}
     return _json({name: v for name, v in values.items() if v is not None} | {"outcome": outcome})
 
 

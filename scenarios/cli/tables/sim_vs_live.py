@@ -9,6 +9,8 @@ from rich.table import Table
 from wattkeeper.scenarios.analysis.sim_vs_live import CHOSEN, METRICS
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 
+ABSENT = {"measured": None, "predicted": None}
+
 MOST_ROWS = 20
 """Rows of a list; --json has all."""
 
@@ -23,14 +25,17 @@ def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
         console.print(line, style="bold yellow")
     console.print(_errors(content["errors"]))
     console.print(
-        "Of attempts that ran with the same batch size and limit. mean: with its sign, above 0 "
-        "where too much was predicted. size: without its sign.",
+        "Of attempts that ran with the same batch size, limit and clock throughout. mean: with its "
+        "sign, above 0 where too much was predicted. size: without its sign.",
         style="dim",
     )
     console.print(_totals(content["totals"]))
     decisions = content["decisions"]
     console.print(f"{len(decisions['differ'])} of {decisions['compared']} attempts ran with "
-                  "another batch size or limit than predicted.")  # fmt: skip
+                  "another batch size, limit or clock than predicted.")  # fmt: skip
+    if decisions["retuned"]:
+        console.print(f"Knobs of {count(decisions['retuned'], 'attempt')} changed after the start: "
+                      "their limits and clocks are not compared, nor errors.")  # fmt: skip
     if decisions["differ"]:
         console.print(_decisions(decisions["differ"]))
     console.print(_attempts(content["attempts"]))
@@ -91,14 +96,15 @@ def _totals(totals: Mapping[str, Any]) -> Table:
 
 def _decisions(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title="Decisions that differ", caption=unlisted(len(rows), MOST_ROWS) or None)
-    for title in ("attempt", *CHOSEN):
+    names = [name for name in CHOSEN if any(row[name] != ABSENT for row in rows)]
+    for title in ("attempt", *names):
         table.add_column(title)
     for row in rows[:MOST_ROWS]:
         cells = (
             f"{_value(row[name]['measured'])}, predicted {_value(row[name]['predicted'])}"
             if name in row["differ"]
             else _value(row[name]["measured"])
-            for name in CHOSEN
+            for name in names
         )
         table.add_row(_label(row), *cells)
     return table

@@ -20,7 +20,7 @@ ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time
 """Columns of the jobs table that every chart of jobs needs; columns of texts are slow to read."""
 
 NAMES = ("workload", "gpu_type", "replayed")
-RECURRING = ("group_id", "batch_size", "power_limit_w")
+RECURRING = ("group_id", "batch_size", "power_limit_w", "retunes")
 
 Optima = dict[tuple[str, int, str], float]
 Regrets = dict[tuple[str, int], dict[str, float]]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import (
     Axis,
@@ -19,6 +19,7 @@ from wattkeeper.scenarios.report.charts.chart import (
 )
 from wattkeeper.scenarios.report.charts.columns import RunColumns
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
+from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.metrics import JobOutcomes
 from wattkeeper.traces.arrow import to_floats
 
@@ -115,7 +116,7 @@ def draw_choices(attempts: list[RunColumns], variants: list[str]) -> Iterator[Ch
     first_seed = {run.variant: run for run in reversed(attempts)}
     views: dict[str, list[Panel]] = {}
     groups: dict[str, str] = {}
-    group_count, reduced = 0, False
+    group_count, reduced, left_out = 0, False, 0
     for variant in dict.fromkeys(run.variant for run in attempts):
         run, v = first_seed[variant], variants.index(variant)
         encoded = run.rows["group_id"].dictionary_encode()
@@ -131,8 +132,9 @@ def draw_choices(attempts: list[RunColumns], variants: list[str]) -> Iterator[Ch
             drawn = rows[spaced_indices(len(rows), min(CHOICES, points_per_line(variants)))]
             reduced |= len(drawn) < len(rows)
             panels = views.setdefault(workload, [_panel("batch size"), _panel("power limit, W")])
-            for panel, column in zip(panels, ("batch_size", "power_limit_w"), strict=True):
-                values = to_floats(run.rows[column])[drawn]
+            batch_sizes, limits_w, retuned = _read_choices(run, drawn)
+            left_out += retuned
+            for panel, values in zip(panels, (batch_sizes, limits_w), strict=True):
                 if has_values(values):
                     line: Line = {"v": v, "step": "middle", "x": recurrence[drawn].tolist(),
                                   "y": to_numbers(values)}  # fmt: skip
@@ -148,13 +150,29 @@ def draw_choices(attempts: list[RunColumns], variants: list[str]) -> Iterator[Ch
     largest = " Of several groups of a workload, it is the one with the most jobs." * (
         len(set(groups.values())) < group_count
     )
+    retuned_note = (
+        f" Left out are power limits of {count(left_out, 'attempt')} whose knobs changed after the "
+        "start."
+    )
     yield Chart(
         "choices",
         "Batch sizes and power limits chosen",
         "What each attempt ran with, by recurrence, of the first seed; a failed attempt and its "
-        f"retry share a recurrence.{largest}{' Evenly spaced attempts are drawn.' * reduced}",
+        f"retry share a recurrence.{largest}{' Evenly spaced attempts are drawn.' * reduced}"
+        f"{retuned_note * bool(left_out)}",
         {"views": shown, "zoom": True},
     )
+
+
+def _read_choices(run: RunColumns, drawn: Ints) -> tuple[Floats, Floats, int]:
+    """Batch sizes and power limits of attempts, and how many limits are absent.
+
+    The table has the last limit of an attempt: where knobs changed, it did not run at that.
+    """
+    names = ("batch_size", "power_limit_w", "retunes")
+    batch_sizes, limits_w, retunes = (to_floats(run.rows[name])[drawn] for name in names)
+    retuned = (retunes > 0) & np.isfinite(limits_w)
+    return batch_sizes, np.where(retuned, np.nan, limits_w), int(retuned.sum())
 
 
 def _panel(name: str) -> Panel:

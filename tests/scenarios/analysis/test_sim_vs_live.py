@@ -18,6 +18,7 @@ from tests.support.results import seal
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, compare
 from wattkeeper.scenarios.analysis.study import read
+from wattkeeper.sim.results.schemas import JOBS
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,9 @@ def change_results(sim: Path, live: Path, **columns: Any) -> Path:
     table = pq.read_table(live / "jobs.parquet")
     for name, change in columns.items():
         at = table.schema.get_field_index(name)
+        if at < 0:
+            table = table.append_column(JOBS.field(name), change(table.num_rows))
+            continue
         values = change(table[name])
         table = table.set_column(at, pa.field(name, values.type), values)
     pq.write_table(table, live / "jobs.parquet")
@@ -111,6 +115,37 @@ def test_attempts_with_other_decisions_are_listed_without_errors(
     assert row["differ"] == ["batch_size"]
     assert row["batch_size"]["measured"] == 2 * row["batch_size"]["predicted"]
     assert found["errors"]["all"]["time_s"]["n"] == len(found["attempts"]) - 1
+
+
+def test_attempts_with_another_clock_differ(results: Path, tmp_path: Path) -> None:
+    live = change_results(
+        results / "sim", tmp_path / "live",
+        clock_mhz=lambda rows: pa.array([1200] + [None] * (rows - 1), pa.int32()),
+    )  # fmt: skip
+    found = compare_folders(live, results / "sim")
+    (row,) = found["decisions"]["differ"]
+    assert row["differ"] == ["clock_mhz"]
+    assert found["errors"]["all"]["time_s"]["n"] == len(found["attempts"]) - 1
+
+
+def test_attempts_whose_knobs_changed_have_no_error(
+    results: Path, inside: Command, tmp_path: Path
+) -> None:
+    """Their limit is the last one: they did not run at it."""
+    sim = results / "sim"
+    limits = read(sim).table("jobs")["power_limit_w"].to_pylist()
+    live = change_results(
+        sim, tmp_path / "live",
+        power_limit_w=lambda column: pa.array([limits[0] + 1, *limits[1:]]),
+        retunes=lambda rows: pa.array([2, 1] + [0] * (rows - 2), pa.int32()),
+    )  # fmt: skip
+    found = compare_folders(live, sim)
+    assert found["decisions"]["differ"] == []
+    assert found["decisions"]["retuned"] == 2
+    assert found["errors"]["all"]["time_s"]["n"] == len(found["attempts"]) - 2
+    assert found["totals"]["time_s"]["n"] == len(found["attempts"])
+    shown = inside("compare", live, sim).stdout
+    assert "Knobs of 2 attempts changed after the start" in shown
 
 
 def test_attempts_of_only_one_run_are_named(results: Path, tmp_path: Path) -> None:

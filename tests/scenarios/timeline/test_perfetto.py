@@ -228,6 +228,10 @@ def test_timelines_of_jobs_that_a_cap_preempts_or_tune_pauses(
     study = study_of(world, "hold" if holds else "free")
     drawn = check(study, "v", 1, tmp_path_factory.mktemp("trace") / "t.json")
     outcomes = {event["args"]["outcome"] for event in drawn.events["X"]}
+    retunes = dict(zip(study.jobs["job_id"], study.jobs["retunes"], strict=True))
+    for args in (event["args"] for event in drawn.events["X"]):
+        named = {"power_limit_w", "last_power_limit_w"} & args.keys()
+        assert named == {"last_" * (retunes[args["job"]] > 0) + "power_limit_w"}
     chose = study.decisions["chose"]
     assert "paused" not in outcomes or (not holds and chose.str.contains("run=pause").any())
 
