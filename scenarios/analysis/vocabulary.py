@@ -89,6 +89,21 @@ def has_zoo(summary: Json) -> bool:
     return any("gpu_s_saved" in about["metrics"] for about in summary["variants"].values())
 
 
+def own_baselines(variants: Json) -> dict[str, str]:
+    """What each variant of a summary is compared with, where they have several baselines."""
+    baselines = {name: about["versus"]["baseline"] for name, about in variants.items()}
+    if len(set(baselines.values())) == 1:
+        return {}
+    return {name: baseline for name, baseline in baselines.items() if baseline != name}
+
+
+def label_variants(variants: Json) -> dict[str, str]:
+    """Variants of a summary by name, with what each is compared with if that differs."""
+    baselines = own_baselines(variants)
+    return {name: f"{name} (vs {baselines[name]})" if name in baselines else name
+            for name in variants}  # fmt: skip
+
+
 def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
     """The metrics of time and energy that policies trade off, and their labels."""
     if summary["by"]["workload"]:

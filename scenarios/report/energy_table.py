@@ -16,7 +16,7 @@ from wattkeeper.scenarios.analysis.consumption import (
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
-from wattkeeper.scenarios.report.phrases import typeset_minus, variant_label
+from wattkeeper.scenarios.report.phrases import name_baseline, typeset_minus, variant_label
 
 
 def energy_section(manifest: Manifest, summary: Json) -> Element | None:
@@ -32,7 +32,8 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
     money = currency(manifest)
     shown |= known_rates(manifest, summary)
     rows = [
-        tag("tr", tag("th", variant_label(name, summary), scope="row"),
+        tag("tr",
+            tag("th", variant_label(name, summary), name_baseline(name, summary), scope="row"),
             *_cells(shown, means[name], means[about["versus"]["baseline"]], money),
             tag("td", format_value(means[name]["makespan_s"], "makespan_s"),
                 data_label="makespan"))

@@ -3,6 +3,7 @@
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.vocabulary import own_baselines
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.spec.wording import percent
 
@@ -33,6 +34,15 @@ def variant_label(name: str, summary: Json) -> Element:
     """The name of a variant with its colour."""
     index = list(summary["variants"]).index(name)
     return tag("span", swatch(index), name, class_="variant", data_variant=index)
+
+
+def name_baseline(name: str, summary: Json) -> Element | None:
+    """Says that a variant is the baseline, or its own one where variants have several."""
+    variants = summary["variants"]
+    if variants[name]["versus"]["baseline"] == name:
+        return tag("small", "baseline") if len(variants) > 1 else None
+    baseline = own_baselines(variants).get(name)
+    return tag("small", f"against {baseline}") if baseline else None
 
 
 def swatch(index: int) -> Element:

@@ -18,7 +18,7 @@ from wattkeeper.scenarios.report import about, headline, markup
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
-from wattkeeper.scenarios.report.phrases import variant_label
+from wattkeeper.scenarios.report.phrases import name_baseline, variant_label
 from wattkeeper.scenarios.report.points import PointRow, all_shown_metrics, read_points
 from wattkeeper.scenarios.report.sweep_headline import write_sentences
 from wattkeeper.scenarios.report.tables import explain_verdicts, value_cell
@@ -112,7 +112,8 @@ def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[st
             *(tag("td", axis_text(point.values.get(path)), data_label=title)
               for path, title in zip(sweep["axes"], titles, strict=True)),
             *(tag("td", f"{point.cautions.jobs:,}", data_label=title) for title in jobs),
-            tag("td", variant_label(name, names), class_="who", data_label="variant"),
+            tag("td", variant_label(name, names), name_baseline(name, point.summary), class_="who",
+                data_label="variant"),
             *(value_cell(name, about_variant, metric, title) for metric, title in metrics.items()))
         for point, name, about_variant in islice(every, MOST_ROWS)
     ]  # fmt: skip

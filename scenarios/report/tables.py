@@ -13,7 +13,13 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 )
 from wattkeeper.scenarios.report import zoo_savings
 from wattkeeper.scenarios.report.markup import build_table, tag
-from wattkeeper.scenarios.report.phrases import WORDS, signed_change, typeset_minus, variant_label
+from wattkeeper.scenarios.report.phrases import (
+    WORDS,
+    name_baseline,
+    signed_change,
+    typeset_minus,
+    variant_label,
+)
 
 PARTS = {"workload": "workload", "gpu_type": "GPU type"}
 """Breakdowns of which the page shows one, and their titles."""
@@ -69,21 +75,11 @@ def variant_table(summary: Json) -> Element:
         heads["regret"] = "regret"
     rows = []
     for name, about in summary["variants"].items():
-        baseline = _name_baseline(name, about, summary)
-        cells = [tag("th", variant_label(name, summary), baseline, scope="row")]
+        cells = [tag("th", variant_label(name, summary), name_baseline(name, summary), scope="row")]
         cells += [value_cell(name, about, metric, title, spans.get(metric, 0.0))
                   for metric, title in heads.items()]  # fmt: skip
         rows.append(tag("tr", *cells))
     return build_table(("variant", *heads.values()), rows, class_="cards")
-
-
-def _name_baseline(name: str, about: Json, summary: Json) -> Element | None:
-    """Says which variant is the baseline, or a variant's own one where there are several."""
-    baseline = about["versus"]["baseline"]
-    if baseline == name:
-        return tag("small", "baseline") if len(summary["variants"]) > 1 else None
-    several = len({other["versus"]["baseline"] for other in summary["variants"].values()}) > 1
-    return tag("small", f"against {baseline}") if several else None
 
 
 def value_cell(
@@ -173,7 +169,8 @@ def parts_table(summary: Json, window: LearningWindow) -> tuple[str, Element] | 
         head = [tag("th", part, rowspan=len(others), scope="rowgroup")]
         for name, about in others.items():
             cells = [_part_cell(about, metric, label) for metric, label in shown.items()]
-            row_head = tag("th", variant_label(name, summary), scope="row")
+            row_head = tag("th", variant_label(name, summary), name_baseline(name, summary),
+                           scope="row")  # fmt: skip
             rows.append(tag("tr", *head, row_head, *cells))
             head = []
     if not rows:

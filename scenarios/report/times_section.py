@@ -7,10 +7,10 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.times.job_times import JobTimes, Loser, RunTimes, TimesPart
-from wattkeeper.scenarios.analysis.vocabulary import format_value
+from wattkeeper.scenarios.analysis.vocabulary import format_value, own_baselines
 from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import build_table, tag
-from wattkeeper.scenarios.report.phrases import typeset_minus, variant_label
+from wattkeeper.scenarios.report.phrases import name_baseline, typeset_minus, variant_label
 from wattkeeper.scenarios.spec.case_names import base_of, case_name
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.describe.waits import label_part
@@ -64,9 +64,11 @@ def times_section(manifest: Manifest, summary: Json) -> Element | None:
     more = [_build_parts(queues, baseline, variants, summary)] * bool(queues)
     more += _build_losers(times, variants, summary)
     title = " and ".join(["queue"] * bool(queues) + [times["owner"]] * bool(times["owner"]))
+    has_own = bool(own_baselines(summary["variants"]))
+    usual = "their baselines" if has_own else variant_label(baseline, summary)
     return tag(
         "section",
-        tag("h2", "Who pays with time, against ", variant_label(baseline, summary)),
+        tag("h2", "Who pays with time, against ", usual),
         _build_parts(sizes, baseline, variants, summary),
         *markup.notes([TIMES_NOTE]),
         tag("details", tag("summary", f"By {title}"), *more) if more else None,
@@ -87,7 +89,8 @@ def _build_parts(
     for name in variants:
         cells = [_build_cell(part["runs"], name, title)
                  for part, title in zip(parts, titles, strict=True)]  # fmt: skip
-        rows.append(tag("tr", tag("th", variant_label(name, summary), scope="row"), *cells))
+        rows.append(tag("tr", tag("th", variant_label(name, summary), name_baseline(name, summary),
+                              scope="row"), *cells))  # fmt: skip
     table = build_table(("jobs (number)", *titles), rows, class_="cards")
     return tag("div", table, class_="scroll")
 
@@ -121,7 +124,8 @@ def _build_losers(times: JobTimes, variants: Sequence[str], summary: Json) -> It
     for name in variants:
         losers = times["losers"].get(name, [])
         text = ", ".join(map(_describe_loser, losers)) or "none"
-        rows.append(tag("tr", tag("th", variant_label(name, summary), scope="row"),
+        rows.append(tag("tr", tag("th", variant_label(name, summary), name_baseline(name, summary),
+                              scope="row"),
                         tag("td", text, class_="who", data_label=times["owner"])))  # fmt: skip
     if times["owner"]:
         title = f"{times['owner']}s who lose most, over all their jobs"

@@ -12,6 +12,7 @@ from wattkeeper.scenarios.analysis.consumption import (
     known_rates,
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.vocabulary import label_variants
 
 
 def print_electricity(console: Console, manifest: Manifest, summary: Json) -> None:
@@ -26,6 +27,7 @@ def print_electricity(console: Console, manifest: Manifest, summary: Json) -> No
     for label in shown.values():
         table.add_column(label, justify="right", no_wrap=True)
     money = currency(manifest)
+    labels = label_variants(summary["variants"])
     means = {name: {metric: about["metrics"][metric]["mean"] for metric in shown}
              for name, about in summary["variants"].items()}  # fmt: skip
     for name, about in summary["variants"].items():
@@ -36,5 +38,5 @@ def print_electricity(console: Console, manifest: Manifest, summary: Json) -> No
             if abs(value - usual) > UNCHANGED * abs(usual):
                 change = f" ({format_amount(value - usual, metric, money, '+')})"
             cells.append(format_amount(value, metric, money) + change)
-        table.add_row(name, *cells)
+        table.add_row(labels[name], *cells)
     console.print(table)

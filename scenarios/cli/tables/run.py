@@ -8,6 +8,7 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.analysis.learning_window import read_learning_window
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
@@ -23,7 +24,9 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     describe_profiles,
     format_value,
     knows_energy,
+    label_variants,
     notes,
+    own_baselines,
     shown_metrics,
 )
 from wattkeeper.scenarios.cli.tables.electricity import print_electricity
@@ -64,18 +67,17 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
             console.print(note, style="dim")
     for note in notes(done.manifest, done.summary):
         console.print(note, style="dim")
-    workloads = done.summary["by"]["workload"]
-    if not workloads:
+    if not done.summary["by"]["workload"]:
         return
     measured = knows_energy(done.summary)
     what, metric = ("Energy", "energy_j") if measured else ("Training time", "time_s")
     title = f"{what} of all jobs, learning included"
-    console.print(_by_workload(scenario, workloads, metric, title))
+    console.print(_by_workload(done.summary, metric, title))
     window = read_learning_window(done)
     if not window.longer:
         return
     title = f"{what} of one job after learning: {window.describe()} of each group"
-    console.print(_by_workload(scenario, workloads, f"last5_{metric}", title))
+    console.print(_by_workload(done.summary, f"last5_{metric}", title))
 
 
 def print_heading(console: Console, name: str, question: str) -> None:
@@ -94,43 +96,42 @@ def print_inputs(console: Console, inputs: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def make_title(seeds: int, variants: int, baseline: str) -> str:
-    """Title of a table of all jobs."""
+def make_title(seeds: int, variants: Json, baseline: str) -> str:
+    """Title of a table of all jobs; `variants` are those of a summary."""
     title = f"All jobs, mean of {seeds} seeds" if seeds > 1 else "All jobs"
-    if variants > 1:
-        title += f", against {baseline}" + " [95 % interval]" * (seeds > 1)
+    if len(variants) > 1:
+        has_own = bool(own_baselines(variants))
+        title += ", each variant against its baseline" if has_own else f", against {baseline}"
+        title += " [95 % interval]" * (seeds > 1)
     return title
 
 
 def _overall(scenario: Scenario, done: ScenarioResult, shown: Mapping[str, str]) -> Table:
-    seeds, variants = len(scenario.all_seeds), len(scenario.variants)
-    table = Table(title=make_title(seeds, variants, scenario.baseline))
+    variants = done.summary["variants"]
+    table = Table(title=make_title(len(scenario.all_seeds), variants, scenario.baseline))
     table.add_column("variant")
     for title in (*shown.values(), *(("regret", "gave up") if "cost" in shown else ())):
         table.add_column(title, justify="right", no_wrap=True)
-    for name, variant in done.summary["variants"].items():
+    labels = label_variants(variants)
+    for name, variant in variants.items():
         metrics = variant["metrics"]
-        baseline = variant["versus"]["baseline"]
-        label = name if baseline in (name, scenario.baseline) else f"{name} (vs {baseline})"
         cells = [format_comparison(variant, name, metric) for metric in shown]
         if "cost" in shown:
             cells.append(format_value(metrics["regret"]["mean"], "regret"))
             cells.append(f"{metrics['gave_up']['mean']:g} of {metrics['jobs']['mean']:g}")
-        table.add_row(label, *cells)
+        table.add_row(labels[name], *cells)
     return table
 
 
-def _by_workload(
-    scenario: Scenario, workloads: Mapping[str, Any], metric: str, title: str
-) -> Table:
+def _by_workload(summary: Json, metric: str, title: str) -> Table:
+    labels = label_variants(summary["variants"])
     table = Table(title=title)
     table.add_column("workload", no_wrap=True)
-    for name in scenario.variants:
-        table.add_column(name, justify="right")
-    for workload, variants in workloads.items():
+    for label in labels.values():
+        table.add_column(label, justify="right")
+    for workload, variants in summary["by"]["workload"].items():
         cells = [
-            format_comparison(variants[name], name, metric, with_value=False)
-            for name in scenario.variants
+            format_comparison(variants[name], name, metric, with_value=False) for name in labels
         ]
         table.add_row(workload, *cells)
     return table

@@ -15,7 +15,7 @@ from wattkeeper.scenarios.analysis.sweep_cautions import (
     merge_cautions,
     read_cautions,
 )
-from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
+from wattkeeper.scenarios.analysis.vocabulary import label_variants, shown_metrics
 from wattkeeper.scenarios.cli.tables.run import (
     format_comparison,
     make_title,
@@ -62,7 +62,8 @@ def print_sweep(console: Console, folder: Path) -> None:
 def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Table:
     """A table of points, given the values and the summary of each."""
     metrics = shown_metrics(points[0][1])
-    table = Table(title=make_title(len(about["seeds"]), len(about["variants"]), about["baseline"]))
+    variants = points[0][1]["variants"]
+    table = Table(title=make_title(len(about["seeds"]), variants, about["baseline"]))
     for name in short_keys(about["axes"]).values():
         table.add_column(name.replace(".", ".\n"), overflow="fold")
     if with_jobs:
@@ -75,10 +76,11 @@ def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Tab
         if with_jobs:
             first = next(iter(summary["variants"].values()))
             cells.append(f"{first['metrics']['jobs']['mean']:,.0f}")
+        labels = label_variants(summary["variants"])
         for name, variant in summary["variants"].items():
             table.add_row(
                 *cells,
-                name,
+                labels[name],
                 *(format_comparison(variant, name, metric) for metric in metrics),
             )
             cells = [""] * len(cells)

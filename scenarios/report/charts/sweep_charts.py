@@ -14,6 +14,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     choose_unit,
     knows_energy,
     metric_units,
+    own_baselines,
     tradeoff_metrics,
 )
 from wattkeeper.scenarios.report.charts.chart import (
@@ -61,11 +62,13 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
         " Costs under different eta are not compared: cost is shown as its change against "
         "the baseline at the same point."
     ) * relative
+    has_own = any(own_baselines(point.summary["variants"]) for point in points)
+    baseline = "its baseline" if has_own else sweep["baseline"]
     names = short_keys(sweep["axes"])
     for number, path in enumerate(sweep["axes"]):
         others, left_out = _select_others(path, points)
         views = _metric_views(path, others, points, variants, metrics,
-                              sweep["baseline"], relative)  # fmt: skip
+                              baseline, relative)  # fmt: skip
         if views:
             keys = [f"{d}: {label_point(other, sweep['axes'])}"
                     for d, other in zip(DASHES, others, strict=False)]  # fmt: skip
