@@ -214,9 +214,10 @@ def _define_profiled(manifest: Manifest) -> Iterator[str]:
     etas = {variant.get("objective", {}).get("eta") for variant in variants} - {None}
     eta = scenario["objective"]["eta"]
     yield (
-        f"energy and time: sums over all jobs. cost: eta * energy + (1 - eta) * largest power limit"
-        f" * time (J), eta {eta:g}. regret: cost above the expected cost of the best configuration;"
-        " by chance it can be negative. job completion: mean, from submission to end."
+        f"energy and time: sums over all jobs of a run. cost: eta * energy + (1 - eta) * largest "
+        f"power limit * time (J), eta {eta:g}. regret: cost of all jobs of a run above the least "
+        "expected cost of each, in the best configuration of its profile, whatever the variant; "
+        "by chance it can be negative. job completion: mean, from submission to end."
     )
     if etas - {eta}:
         yield "Costs under different eta are not compared."

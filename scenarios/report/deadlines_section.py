@@ -18,6 +18,9 @@ def deadlines_section(summary: Json) -> Element | None:
     """The section; None where no job has a deadline, or what jobs use is unknown."""
     if "deadlines" not in summary:
         return None
-    rows = [(name, *map(typeset_minus, cells)) for name, *cells in deadline_rows(summary)]
+    rows = [
+        (name, late, typeset_minus(saved), than, *map(typeset_minus, others))
+        for name, late, saved, than, *others in deadline_rows(summary)
+    ]
     return tag("section", tag("h2", deadline_title(summary)), build_labelled_table(HEADS, rows),
                *markup.notes(list(deadline_notes(summary))), id="deadlines")  # fmt: skip

@@ -122,7 +122,8 @@ def _write_values(
         [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric))]
         for metric in metrics if (mean := figures[metric]["mean"]) is not None
     ]  # fmt: skip
-    words = [*used, "; " if used and values else None, *join_list(values)]
+    between = "; in the run, " if bill.factors else "; "  # amounts of a year before
+    words = [*used, between if used and values else None, *join_list(values)]
     role = ", the baseline: " if is_baseline else ": "
     return tag("li", variant_label(name, summary), role,
                *(words if any(words) else ["no figure is known"]), ".")  # fmt: skip
@@ -151,7 +152,8 @@ def _write_sentence(
         clauses.append(["no difference beyond noise in ", *join_list(unclear)])
     saved = about["metrics"].get("gpu_s_saved", {}).get("mean")
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
-        clauses.append([f"{format_value(saved, 'gpu_s_saved')} of GPU time saved by warm starts"])
+        warm = f"{format_value(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
+        clauses.append([f"{warm} in the run" if bill.factors else warm])
     clauses += _change_after_learning(versus, clear, window)
     clauses += [[facts.hardest_hit]] * bool(facts.hardest_hit)
     if not clauses:

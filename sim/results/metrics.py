@@ -38,7 +38,9 @@ METRICS: dict[str, Metric] = {
         "all attempts",
     ),
     "regret": Metric(
-        "J", "cost less the expected cost of the best configuration, of profiled jobs"
+        "J",
+        "cost of the profiled jobs of the run less the least expected cost of each, in the best "
+        "configuration of its profile",
     ),
     "last5_energy_j": Metric("J", "energy of a job, mean over the last five of each group"),
     "last5_time_s": Metric("s", "training time of a job, mean over the last five of each group"),

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
 
-NUMBER: Final = re.compile(r"((< )?-?[\d.,]+( ([%hds]|min))?|-)?")
+NUMBER: Final = re.compile(r"((< )?[+-]?[\d.,]+( ([%hds]|min|of [\d,]+))?|-)?")
 
 
 def head(report: Json, console: Console) -> None:

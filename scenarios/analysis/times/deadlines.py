@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.accounting import CARBON, COST
 from wattkeeper.sim.results.metrics import ROUNDING
 from wattkeeper.sim.results.tables import RunResult
@@ -137,7 +138,8 @@ def _amounts(result: RunResult, column: str) -> Iterator[tuple[tuple[int, str], 
         yield (result.seed, job), known, end_s > due_s + ROUNDING * abs(due_s)
 
 
-HEADS: Final = ("variant", "late", "saved", "against", "more", "jobs that lose", "worst")
+HEADS: Final = ("variant", "late", "saved", "against", "saves more (points)", "jobs that lose",
+                "loses at most (points)")  # fmt: skip
 """Titles of the columns of `deadline_rows`."""
 
 
@@ -151,35 +153,39 @@ def deadline_title(summary: Json) -> str:
 def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
     """The cells of each variant, and of the bound."""
     compared: DeadlineSavings = summary["deadlines"]
+    jobs = compared["jobs"]
     for name, own in compared["variants"].items():
-        cells = (name, f"{own['late']}", f"{100 * own['saved']:.1f} %")
+        cells = (name, f"{own['late']}", f"{100 * own['saved']:z.1f} %")
         if "than" in own:
-            worst = f"{-100 * own['worst']:.1f}" if own["losing"] else "-"
-            yield (*cells, own["than"], f"{100 * own['more']:+.2f}",
-                   f"{100 * own['losing']:.0f} %", worst)  # fmt: skip
+            losing = round(own["losing"] * jobs)
+            worst = f"{100 * own['worst']:.1f}" if losing else "-"
+            yield (*cells, own["than"], f"{100 * own['more']:+z.2f}", f"{losing:,} of {jobs:,}",
+                   worst)  # fmt: skip
         else:
             yield (*cells, "-", "-", "-", "-")
     if "bound" in compared:
-        yield ("the least possible", "-", f"{100 * compared['bound']['saved']:.1f} %",
+        yield ("the least possible", "-", f"{100 * compared['bound']['saved']:z.1f} %",
                "-", "-", "-", "-")  # fmt: skip
 
 
 def deadline_notes(summary: Json) -> Iterator[str]:
     """The meaning of the columns."""
     compared: DeadlineSavings = summary["deadlines"]
+    baseline, jobs = compared["baseline"], compared["jobs"]
     yield (
-        f"saved: share of what each of the {compared['jobs']} jobs uses under "
-        f"{compared['baseline']}, mean over jobs and seeds. more, worst: difference of that share "
-        "to the variant beside it, in points of percent; worst: of the job that loses most."
+        f"late: jobs that ended after their deadline. saved: share of what a job uses under "
+        f"{baseline}, mean over {count(jobs, 'job')} of all seeds. saves more: that share less "
+        "that of the variant beside it, mean over these jobs; loses at most: the largest loss of "
+        "a job against that variant; both in points of percent."
     )
     if compared["left_out"]:
         yield (
-            f"Not compared: {compared['left_out']} jobs with deadlines, whose "
-            f"{WORDS[compared['of']]} is not known, or not above 0 under {compared['baseline']}."
+            f"Not compared: {count(compared['left_out'], 'job')} without known "
+            f"{WORDS[compared['of']]} above 0 under {baseline}."
         )
     if "bound" in compared:
         known = int(compared["bound"]["jobs"])
-        about = "" if known == compared["jobs"] else f" It is known of {known} of these jobs."
+        about = "" if known == jobs else f" It is known of {known:,} of these {jobs:,}."
         yield (
             "the least possible: each job alone between its submission and its deadline, with the "
             "future known, at any power limit or locked clock and the batch sizes of these runs, "

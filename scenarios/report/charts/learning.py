@@ -30,7 +30,8 @@ GROUPS = 24
 """Workloads whose choices the reader can select, at most."""
 
 MEANINGS = {
-    "regret": "Regret: cost less the expected cost of the best configuration, of profiled jobs",
+    "regret": "Regret: cost of profiled jobs less the least expected cost of each, in the best "
+    "configuration of its profile",
     "cost": "Cost of jobs; no best configuration is known",
 }
 

@@ -85,6 +85,7 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
         f"{rounded(saved * factor * 0.4):,.0f} kg CO2",
         "0.2 % longer job completion time.",
     )  # fmt: skip
+    assert_states(answer, "a year; in the run, job completion time")
     lines = page.read_text()
     assert_states(lines, "extrapolated", f"(times {factor:.4g})", "0.3 EUR/kWh", "400 g/kWh")
     table = lines[lines.index('id="energy"') :].partition("</section>")[0]
@@ -116,6 +117,7 @@ def test_a_short_window_is_not_extrapolated(inside: Command, owner: Path, tmp_pa
     answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
     kwh = figures(tmp_path / "out")["fifo"]["cluster_energy_j"] / 3.6e6
     assert f"{kwh:,.0f} kWh" in answer
+    assert "in the run" not in answer
 
 
 def test_amounts_are_rounded_and_not_padded() -> None:

@@ -14,6 +14,9 @@ from scipy.optimize import linprog
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from wattkeeper.scenarios.analysis.times.deadlines import deadline_notes, deadline_rows
+from wattkeeper.scenarios.report.deadlines_section import deadlines_section
+from wattkeeper.scenarios.report.markup import tag, to_html
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.profiles import load_profiles
 
@@ -91,6 +94,33 @@ def test_foresight_reaches_the_least_possible(inside: Command) -> None:
     reached, bound = compared["variants"]["history"]["saved"], compared["bound"]["saved"]
     assert bound - 5e-4 <= reached <= bound + 1e-9
     assert compared["variants"]["day-ahead"]["saved"] < reached
+
+
+def test_losses_have_no_sign_and_jobs_their_number() -> None:
+    variants: dict[str, Any] = {
+        "full": {"late": 0, "saved": -1e-12},
+        "static": {"late": 0, "saved": 0.1, "than": "full", "more": -1e-9, "losing": 1.0,
+                   "worst": 1e-6},
+        "plan": {"late": 1, "saved": -0.2, "than": "static", "more": -0.3, "losing": 1.0,
+                 "worst": 0.248},
+        "other": {"late": 0, "saved": 0.1, "than": "full", "more": 0.0, "losing": 0.0,
+                  "worst": 0.0},
+    }  # fmt: skip
+    compared: Summary = {"deadlines": {"of": "carbon", "baseline": "full", "jobs": 1,
+                                       "left_out": 1, "variants": variants}}  # fmt: skip
+    assert list(deadline_rows(compared)) == [
+        ("full", "0", "0.0 %", "-", "-", "-", "-"),
+        ("static", "0", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
+        ("plan", "1", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
+        ("other", "0", "10.0 %", "full", "+0.00", "0 of 1", "-"),
+    ]
+    notes = " ".join(deadline_notes(compared))
+    assert_states(notes, "mean over 1 job of", "1 job without known emissions above 0 under full")
+    assert "1 jobs" not in notes
+    variants["day-ahead"] = variants.pop("static")
+    variants["plan"]["than"] = "day-ahead"
+    page = to_html(deadlines_section(compared) or tag("p"))
+    assert_states(page, ">day-ahead</td>", "−30.00", "loses at most (points)")
 
 
 def _solve(points: Points, slots: pd.DataFrame, work: float) -> float:
