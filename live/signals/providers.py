@@ -188,7 +188,10 @@ class GrowingFile:
                 self._read()
                 self._seen = seen
         except OSError as error:
-            raise EnvironmentLacks(f"{self._path}: {error.strerror}") from None
+            raise EnvironmentLacks(
+                f"{self._path}: {error.strerror}; a live run needs the file from its start on, "
+                "with two values or more"
+            ) from None
         return self._readings
 
     def latest(self) -> list[SlotValue]:

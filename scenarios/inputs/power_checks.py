@@ -140,17 +140,26 @@ class PowerCapCheck:
         )
 
 
-def explain_kinds(cluster: ClusterSpec, profiles: Profiles, jobs: pa.Table | None) -> str:
-    """Which jobs can never start below the cluster's cap, and why; empty if all can.
+def explain_first_excess(
+    cluster: ClusterSpec, profiles: Profiles, jobs: pa.Table | None, recurring: Iterable[Kind]
+) -> str:
+    """Which job can never start below the cluster's cap, and the sum; empty if all can.
 
-    `jobs` are those of a trace; None: jobs of all profiles recur.
+    Args:
+        cluster: With its cap.
+        profiles: That the jobs need.
+        jobs: Of a trace; None: `recurring` are checked.
+        recurring: What the power of recurring jobs depends on.
     """
-    kinds = [Kind(name, gpus) for name, gpus, _ in profiles] if jobs is None else _kinds(jobs)
-    check = PowerCapCheck(cluster, profiles)
-    for kind in dict.fromkeys(kinds):
-        if excess := check.explain_excess(kind):
-            of = "" if kind.workload is None else f" of workload {kind.workload!r}"
-            return f"a job{of} with {count(kind.gpus, 'GPU')} can never start: {excess}"
+    cap = PowerCapCheck(cluster, profiles)
+    if jobs is None:
+        named = {kind: f"workload {kind.workload!r}" for kind in recurring}
+    else:
+        rows = zip(_kinds(jobs), jobs["job_id"].to_pylist(), strict=True)
+        named = {kind: f"job {job_id!r}" for kind, job_id in rows}
+    for kind, name in named.items():
+        if excess := cap.explain_excess(kind):
+            return f"{name} needs {excess}"
     return ""
 
 

@@ -15,7 +15,7 @@ from wattkeeper.live.signals.providers import GrowingFile
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
-from wattkeeper.scenarios.inputs.power_checks import explain_kinds
+from wattkeeper.scenarios.inputs.power_checks import Kind, explain_first_excess
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs, SignalInput
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
@@ -40,6 +40,8 @@ RATES: Final[dict[str, Quantity]] = {"price": "price", "carbon": "carbon"}
 """Signals that `electricity` states, too, and whose files are read as its own."""
 
 UNITS: Final = {"price": "/kWh", "carbon": "g/kWh"}
+WATTS: Final = {"W": 1.0, "kW": 1e3, "MW": 1e6}
+"""Watts in one of each unit of a power cap."""
 
 
 def read_signals(
@@ -86,8 +88,9 @@ def read_signals(
                     series = _of_rate(loaded, variant, name, inputs.runs[variant].tariff)
                 if section.forecast is not None:
                     section.forecast.check(name, series.slot_s, series.before)
-            if cap is not None and cap.name == name:
-                _check_cap(loaded, inputs.runs[variant], series)
+                if cap is not None and cap.name == name:
+                    series = _convert_to_watts(series)
+                    _check_cap(inputs.runs[variant], series)
             signals[variant][name] = SignalInput(series, section.forecast)
     unread = set(scenario.signals).difference(*signals.values())
     if unread:
@@ -112,24 +115,41 @@ def _check_growing_file(name: str, source: GrowingFileSource, beside: Path) -> N
         GrowingFile(path, RATES.get(name, "value"), series_options(source)).history()
 
 
-def _check_cap(loaded: LoadedScenario, run: RunInputs, series: SignalSeries) -> None:
-    """Refuse a power cap of another unit, and one below which GPUs cannot idle, or a job start."""
-    least_w, most_w = float(series.value.min()), float(series.value.max())
-    cluster, wrong = run.cluster, ""
-    excess = explain_kinds(replace(cluster, power_cap_w=most_w), run.profiles, run.jobs)
-    if series.unit not in ("", "W"):
-        wrong = f"is in {series.unit}; a power cap is in W"
-    elif least_w < cluster.idle_power_w:
-        wrong = (
-            f"falls to {least_w:g} W, and all GPUs draw {cluster.idle_power_w:g} W while they idle"
+def _convert_to_watts(series: SignalSeries) -> SignalSeries:
+    """The values of a power cap in W."""
+    unit = series.unit or "W"
+    if unit not in WATTS:
+        raise InputError(
+            f"power_cap_w: the signal {series.name!r} is in {unit}; allowed: {', '.join(WATTS)}"
         )
-    elif excess:
-        wrong = f"is {most_w:g} W at most, below which {excess}"
-    if wrong:
-        raise ScenarioError(
-            f"power_cap_w: the signal {series.name!r} {wrong}",
-            loaded.document.where(("signals", series.name)),
+    return series if unit == "W" else replace(series, value=WATTS[unit] * series.value, unit="W")
+
+
+def _check_cap(run: RunInputs, series: SignalSeries) -> None:
+    """Refuse a power cap below which the GPUs cannot even idle, or a job can never start."""
+    cluster, first = run.cluster, series.slot(0.0) if series.period_s is None else 0
+    values, starts_s = series.value[first:], series.start_s[first:]
+    named = f"power_cap_w: the signal {series.name!r}"
+    least_w, idle_w = float(values.min()), cluster.idle_power_w
+    if least_w < idle_w:
+        raise InputError(
+            f"{named} falls to {least_w:g} W{_since(float(starts_s[values.argmin()]))}, and all "
+            f"GPUs draw {idle_w:g} W while they idle"
         )
+    most_w = float(values.max())
+    recurring = (Kind(name, run.gpus) for name in run.recurrences)
+    if excess := explain_first_excess(
+        replace(cluster, power_cap_w=most_w), run.profiles, run.jobs, recurring
+    ):
+        raise InputError(
+            f"{named} is at most {most_w:g} W{_since(float(starts_s[values.argmax()]))}, and "
+            f"{excess}"
+        )
+
+
+def _since(time_s: float) -> str:
+    """When a value begins, for messages; empty at the start of the run or before."""
+    return f" (at {time_s:g} s of the run)" if time_s > 0 else ""
 
 
 def _names_read(loaded: LoadedScenario, variant: str, cap: CapSignal | None) -> dict[str, None]:

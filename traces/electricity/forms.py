@@ -194,7 +194,10 @@ def settle(
         must = ", ".join(GRAMS) if carbon else "a currency by kWh or MWh, as EUR/MWh"
         wrong.append(f"{state} a unit: `unit` must be {must}")
     if carbon and kind not in ("average", "marginal"):
-        wrong.append("does not state which: `kind` must be average or marginal")
+        wrong.append(
+            "does not state whether the carbon intensity is average or marginal: `kind` must be "
+            "average or marginal"
+        )
     if kind and not carbon:
         wrong.append(f"a {quantity} has no `kind`, such as {kind!r}")
     fixed = "UTC" if form.zone == "UTC" else ""

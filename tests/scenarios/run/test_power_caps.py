@@ -73,10 +73,22 @@ def test_shares_by_marginal_gain_are_faster(
     [
         ("signals={}", ("power_cap_w", "'cap'", "signals.cap")),
         ("signals.cap.series.steps=[[0, 100]]", ("power_cap_w", "'cap'", "100 W", "160 W")),
-        ("signals.cap.unit=kW", ("power_cap_w", "'cap'", "kW", "is in W")),
-        ("signals.cap.series.steps=[[0, 170]]", ("power_cap_w", "170 W", "1 GPU", "354.833 W")),
         ("cluster.power_cap_w.obey=shed", ("obey", "preempt", "limits", "shed")),
         ("signals.other={series: 1}", ("'other'",)),
+        ("signals.cap.unit=EUR", ("power_cap_w", "'cap'", "EUR", "W, kW, MW")),
+        (
+            "signals.cap.series.steps=[[0, 200], [600, 300]]",
+            (
+                "power_cap_w",
+                "'cap'",
+                "300 W",
+                "600 s",
+                "'dense'",
+                "1 GPU at up to",
+                "idle at 120 W",
+            ),
+        ),
+        ("signals.cap.series.steps=[[-9, 300], [0, 200]]", ("200 W", "'dense'")),
     ],
 )
 def test_what_cannot_be_obeyed_is_refused(
@@ -84,6 +96,22 @@ def test_what_cannot_be_obeyed_is_refused(
 ) -> None:
     done = inside("validate", scenario, "--set", setting, code=2)
     assert_states(done.stderr, *facts)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("kW", 1e-3), ("MW", 1e-6)])
+def test_a_cap_may_be_in_other_units_of_power(
+    inside: Command, scenario: Path, tmp_path: Path, unit: str, factor: float
+) -> None:
+    steps = [[time_s, cap_w * factor] for time_s, cap_w in CAPS_W]
+    inside("run", scenario, "--out", tmp_path / "w")
+    inside("run", scenario, "--out", tmp_path / "other", "--set", f"signals.cap.unit={unit}",
+           "--set", f"signals.cap.series.steps={steps}")  # fmt: skip
+    ours, others = (pd.read_parquet(tmp_path / name / "jobs.parquet") for name in ("w", "other"))
+    pd.testing.assert_frame_equal(ours, others)
+
+
+def test_a_cap_before_the_run_does_not_count(inside: Command, scenario: Path) -> None:
+    inside("validate", scenario, "--set", "signals.cap.series.steps=[[-9, 10], [0, 1000]]")
 
 
 def test_live_runs_refuse_a_cap_that_changes(inside: Command, scenario: Path) -> None:
