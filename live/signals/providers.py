@@ -162,15 +162,18 @@ class GrowingFile:
         path: The file.
         quantity: What the values are.
         options: What the file does not state.
+        slot_s: Length of its slots, s; NaN: that which is usual when it is first read.
     """
 
     is_cached = False
 
-    def __init__(self, path: Path, quantity: Quantity, options: SeriesOptions) -> None:
+    def __init__(
+        self, path: Path, quantity: Quantity, options: SeriesOptions, slot_s: float = math.nan
+    ) -> None:
         self.identity = f"file {path.name}"
         self.unit = options.unit
         self._path, self._quantity, self._options = path, quantity, options
-        self._slot_s = math.nan
+        self._slot_s = slot_s
         self._seen: tuple[int, int] | None = None
         self._readings: list[SlotValue] = []
 

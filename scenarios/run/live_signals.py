@@ -94,12 +94,10 @@ def open_live_signals(
         known = json.loads(log.get(f"signal {name}") or "null") if log.has_begun else None
         if not again:
             fallback = signal.source.fallback
-            provider = _provider(name, signal)
+            provider = _provider(name, signal, math.nan if known is None else known["slot_s"])
             feeds[name] = SignalFeed(provider, None if fallback == "last" else fallback)
-            readings: list[SlotValue] = []
-            if known is None or not provider.is_cached:
-                readings = _ask_first(name, feeds[name])
             if known is None:
+                readings = _ask_first(name, feeds[name])
                 known = _first_values(feeds[name], readings, env)
                 if lack := _describe_lack(feeds[name], readings):
                     _naming(name, tell)(f"{lack}; {feeds[name].describe_fallback()}")
@@ -117,7 +115,8 @@ def _ask_first(name: str, feed: SignalFeed) -> list[SlotValue]:
         raise EnvironmentLacks(f"signals.{name}.live: {error}") from None
 
 
-def _provider(name: str, signal: SignalInput) -> Provider:
+def _provider(name: str, signal: SignalInput, slot_s: float) -> Provider:
+    """Where values come from; `slot_s`: length of a file's slots, s, if the run knows it."""
     source = signal.source
     if isinstance(source, ElectricityMapsSource):
         return ElectricityMaps(source.zone, source.address)
@@ -125,7 +124,7 @@ def _provider(name: str, signal: SignalInput) -> Provider:
         return WattTime(source.region, source.address)
     assert isinstance(source, GrowingFileSource)
     path, quantity = signal.beside / source.file, RATES.get(name, "value")
-    return GrowingFile(path, quantity, series_options(source))
+    return GrowingFile(path, quantity, series_options(source), slot_s)
 
 
 def _first_values(
