@@ -1,19 +1,34 @@
 """The virtual time of rehearsals: it passes only while all processes sleep."""
 
+import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.sim.engine.event_loop import Callback, ScheduledEvent
 
 
+class _ClockState(NamedTuple):
+    """What a virtual clock shows; replaced as a whole, since other threads read it.
+
+    Attributes:
+        stopped_s: The time at which it stands or stood last, s.
+        since_s: Since when it passes, s of the host; None: it stands.
+        until_s: How far it passes, s.
+    """
+
+    stopped_s: float
+    since_s: float | None = None
+    until_s: float = math.inf
+
+
 class VirtualWallClock(WallClock):
     """A clock that can be stopped; it passes faster than the host's.
 
     Starting a process or replying to a message takes no virtual time, so that a rehearsal gives
-    the same results on any host.
+    the same results on any host. Any thread may read it.
 
     Args:
         speed: Seconds of the run that pass in one of the host.
@@ -22,28 +37,32 @@ class VirtualWallClock(WallClock):
 
     def __init__(self, speed: float, now_s: float = 0.0) -> None:
         super().__init__(speed)
-        self._stopped_s = now_s
-        self._since_s: float | None = None
+        self._state = _ClockState(now_s)
 
     def now_s(self) -> float:
         """Seconds of the run."""
-        since_s = self._since_s
+        stopped_s, since_s, until_s = self._state
         if since_s is None:
-            return self._stopped_s
-        return self._stopped_s + (time.monotonic() - since_s) * self.speed
+            return stopped_s
+        return min(stopped_s + (time.monotonic() - since_s) * self.speed, until_s)
 
     def stop(self, now_s: float) -> None:
         """Stop at a time of the run, s."""
-        self._stopped_s, self._since_s = now_s, None
+        self._state = _ClockState(now_s)
 
-    def go(self) -> None:
-        """Let the time pass."""
-        if self._since_s is None:
-            self._since_s = time.monotonic()
+    def go(self, until_s: float) -> None:
+        """Let the time pass, up to a time of the run, s, which may be infinite."""
+        stopped_s, since_s, _ = self._state
+        self._state = _ClockState(
+            stopped_s, time.monotonic() if since_s is None else since_s, until_s
+        )
 
 
 class VirtualTime:
     """Runs a `VirtualWallClock`: it passes while all processes sleep. No effect on other clocks.
+
+    It never passes the next event that is due, which may wake a process: a message that comes when
+    the controller is late would else carry a later time, and the process would find that time gone.
 
     Args:
         env: The environment of the run.
@@ -97,5 +116,5 @@ class VirtualTime:
     def _is_stopped(self) -> bool:
         if self._wall is None or self._awake:
             return bool(self._awake)
-        self._wall.go()
+        self._wall.go(self._env.peek())
         return False

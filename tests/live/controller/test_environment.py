@@ -16,7 +16,7 @@ from tests.support.clocks import ManualTime
 from wattkeeper.live.controller import virtual_time
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
-from wattkeeper.live.controller.virtual_time import VirtualWallClock
+from wattkeeper.live.controller.virtual_time import VirtualTime, VirtualWallClock
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.sim.engine.event_loop import Callback
@@ -64,11 +64,38 @@ def test_a_virtual_clock_passes_only_while_it_runs(monkeypatch: pytest.MonkeyPat
     wall = VirtualWallClock(1000.0, 7.0)
     host.sleep(0.01)
     assert wall.now_s() == 7.0
-    wall.go()
+    wall.go(math.inf)
     host.sleep(0.01)
     assert wall.now_s() == pytest.approx(17.0)
+    wall.go(18.0)
+    assert wall.now_s() == pytest.approx(17.0)
+    host.sleep(0.01)
+    assert wall.now_s() == 18.0
     wall.stop(12.0)
     assert wall.now_s() == 12.0
+
+
+def test_a_message_that_comes_late_lets_no_time_pass_while_a_process_works(
+    monkeypatch: pytest.MonkeyPatch, log: EventLog
+) -> None:
+    host = ManualTime().govern(monkeypatch, virtual_time)
+    wall = VirtualWallClock(1.0)
+    env = environment_on(wall, log)
+    woken = []
+    virtual = VirtualTime(env, lambda run_id, _: woken.append((run_id, env.now)))
+    for run_id, until_s in (("a", 10.0), ("b", 20.0)):
+        virtual.note_work(run_id)
+        virtual.sleep(run_id, until_s, None)
+    assert not env.is_stopped()
+    host.sleep(100)
+    env.post(event(wall.now_s(), "asked"))
+    env.step()
+    assert woken == [("a", 10.0)]
+    assert env.is_stopped()
+    assert wall.now_s() == 10.0
+    virtual.sleep("a", 12.0, None)
+    env.step()
+    assert woken == [("a", 10.0), ("a", 12.0)]
 
 
 @given(
