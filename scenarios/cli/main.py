@@ -131,8 +131,13 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
         _validate_sweep(loaded)
         return
     simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
-    inputs = read_inputs(loaded, live=loaded.scenario.live is not None and not simulated)
+    live = None if simulated else loaded.scenario.live
+    inputs = read_inputs(loaded, live=live is not None)
     check_policies(loaded, inputs)
+    if live is not None:
+        from wattkeeper.scenarios.run.live_equipment import check_live
+
+        check_live(loaded, inputs.runs, live)
     dropped = describe_dropped(inputs.dropped, inputs.dropped_for)
     profiled = () if inputs.profiled is None else describe_counted(inputs.profiled)
     measured = () if inputs.measured is None else describe_measured(inputs.measured)

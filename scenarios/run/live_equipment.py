@@ -91,13 +91,7 @@ def equip(
     section = loaded.scenario.live or LiveSection()
     if ray is not None:
         section = section.model_copy(update={"runner": "ray"})
-    for variant, inputs in runs.items():
-        _check_workload(loaded, inputs, section)
-        _check_variant(loaded, variant)
-        if section.workloads:
-            _check_forecasts(loaded, variant, inputs)
-        if section.workloads and zoo_of(loaded.scenario, variant) is not None:
-            _check_zoo(loaded, variant, inputs, section)
+    check_live(loaded, runs, section)
     if section.runner == "torchrun":
         check_torchrun()
     elif section.runner == "ray":
@@ -138,6 +132,22 @@ def equip(
     return Equipment(
         section, folder, trainings, devices.types, limits, devices.how != "absent", devices
     )
+
+
+def check_live(loaded: LoadedScenario, runs: InputsByVariant, section: LiveSection) -> None:
+    """Refuse what no live run can do, whatever devices there are.
+
+    Raises:
+        InputError: If its workload, or the setting of a variant, is for the simulator alone.
+        PolicyError: If a policy is.
+    """
+    for variant, inputs in runs.items():
+        _check_workload(loaded, inputs, section)
+        _check_variant(loaded, variant)
+        if section.workloads:
+            _check_forecasts(loaded, variant, inputs)
+        if section.workloads and zoo_of(loaded.scenario, variant) is not None:
+            _check_zoo(loaded, variant, inputs, section)
 
 
 def _trained_jobs(inputs: RunInputs) -> list[tuple[str, int]]:

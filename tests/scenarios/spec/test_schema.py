@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from tests.conftest import Command
@@ -279,3 +280,21 @@ def test_validate_through_the_command(inside: Command, path: Path) -> None:
     assert lines[0].startswith("--set seeds=none: seeds: found the text 'none'")
     assert lines[-2].startswith("mine.yaml:5:9: gpus: found the text 'four'")
     assert lines[-1].startswith("mine.yaml:12:18: eta: found 7")
+
+
+def test_validate_refuses_policies_that_no_live_run_can_ask(
+    inside: Command, tmp_path: Path
+) -> None:
+    training = {"command": ["python", "train.py"], "batch_sizes": [32], "default_batch_size": 32,
+                "max_epochs": 3}  # fmt: skip
+    scenario = {
+        "name": "live-only",
+        "cluster": {"gpu": "V100", "gpus": 1, "idle_power_w": 40},
+        "workload": {"kind": "recurring", "recurrences": 2},
+        "live": {"workloads": {"cnn": training}},
+        "variants": {"known": {"policies": {"configure": "oracle"}}},
+        "baseline": "known",
+    }
+    (tmp_path / "live.yaml").write_text(yaml.safe_dump(scenario), encoding="utf-8")
+    assert_states(inside("validate", "live.yaml", code=2).stderr, "'known'", "know the future")
+    inside("validate", "live.yaml", "--set", "variants.known.policies.configure=zeus")
