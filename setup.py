@@ -49,6 +49,7 @@ CORE = (
     "sim/replay/pipelined.py",
     "sim/replay/replayed.py",
     "sim/replay/retuned.py",
+    "sim/replay/sliced.py",
     "sim/engine/retuner.py",
     "sim/engine/sources.py",
     "sim/engine/stragglers.py",

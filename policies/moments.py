@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Moment = Literal["start", "profiled", "epoch", "signal", "straggler", "cap", "wake"]
+Moment = Literal["start", "profiled", "epoch", "signal", "straggler", "cap", "wake", "reached"]
 """Why `Tune` is asked.
 
-`start`: the attempt is about to start. `profiled`: power limits were measured. `epoch`: an epoch
-ended. `signal`: a signal of the policy has a new value. `straggler`: the pace that others impose
-changed. `cap`: the share of the cluster's power cap changed. `wake`: the time that it asked for.
+`start`: the attempt is about to start. `profiled`: power limits, or a slice, were measured.
+`epoch`: an epoch ended. `signal`: a signal of the policy has a new value. `straggler`: the pace
+that others impose changed. `cap`: the share of the cluster's power cap changed. `wake`: the time
+that it asked for. `reached`: the target was reached, and slices of other batch sizes may follow.
 """
 
 FIRST: tuple[Moment, ...] = ("start", "profiled")

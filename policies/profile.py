@@ -100,6 +100,7 @@ class Profile(NamedTuple):
         curves: By batch size, ascending.
         measured: Whether power was measured; otherwise energy is unknown.
         pipeline: Its instructions, if it is pipeline-parallel; an epoch is an iteration then.
+        samples_per_epoch: Samples of an epoch; NaN if not known.
     """
 
     workload: str
@@ -112,6 +113,7 @@ class Profile(NamedTuple):
     curves: Mapping[int, Curve]
     measured: bool = True
     pipeline: PipelineTask | None = None
+    samples_per_epoch: float = math.nan
 
     @property
     def limited(self) -> bool:

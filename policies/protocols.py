@@ -169,6 +169,7 @@ class Options(NamedTuple):
             it is none. An epoch of it is an iteration.
         clocks_mhz: For each batch size, the profiled locked clocks in MHz, ascending; empty if
             none was profiled at any.
+        samples_per_epoch: Samples of an epoch; NaN if not known, and no slice can be asked for.
     """
 
     key: str
@@ -182,6 +183,7 @@ class Options(NamedTuple):
     fixed_epochs: int | None = None
     pipeline: PipelineTask | None = None
     clocks_mhz: tuple[tuple[int, ...], ...] = ()
+    samples_per_epoch: float = math.nan
 
     def clocks(self, batch_size: int) -> tuple[int, ...]:
         """Locked clocks of a batch size in MHz, ascending; at the highest power limit."""
@@ -242,13 +244,13 @@ class Start(NamedTuple):
 
 
 def _format_fields(
-    name: str, fields: tuple[str, ...], values: tuple[object, ...], hides_last: bool
+    name: str, fields: tuple[str, ...], values: tuple[object, ...], hidden: int
 ) -> str:
-    """A named tuple in words; its last field, which came later, may be left out.
+    """A named tuple in words; its last fields, which came later, may be left out.
 
-    Journals have a digest of these words: they stay what they were where the field is not used.
+    Journals have a digest of these words: they stay what they were where the fields are not used.
     """
-    number = len(fields) - hides_last
+    number = len(fields) - hidden
     pairs = zip(fields[:number], values[:number], strict=True)
     return f"{name}({', '.join([f'{field}={value!r}' for field, value in pairs])})"
 
@@ -276,6 +278,37 @@ class Configuration(NamedTuple):
         return _format_fields(type(self).__name__, self._fields, self, not self.clock_mhz)
 
 
+class Slice(NamedTuple):
+    """A short training that measures what an epoch costs at a batch size and a power limit.
+
+    Attributes:
+        power_limit_w: Power limit of each GPU, W.
+        batch_size: None: that of the attempt, which keeps the progress of the slice. Another one
+            once the attempt reached its target; what the slice learnt is thrown away then.
+        warm_steps: So many steps are not measured, first.
+        steps: Least number of steps that are.
+        least_s: Least time of these, s.
+    """
+
+    power_limit_w: float
+    batch_size: int | None = None
+    warm_steps: int = 5
+    steps: int = 20
+    least_s: float = 2.0
+
+    def epochs(self, epoch_s: float, samples: float, batch_size: int) -> float:
+        """The part of an epoch that it trains, at most all of it.
+
+        Args:
+            epoch_s: Time of an epoch at its batch size and power limit, s.
+            samples: Samples of an epoch.
+            batch_size: Its batch size.
+        """
+        steps = samples / batch_size
+        taken = self.warm_steps + max(float(self.steps), self.least_s / epoch_s * steps)
+        return min(1.0, taken / steps)
+
+
 class Measurement(NamedTuple):
     """Profile of one power limit, or of one locked clock.
 
@@ -284,15 +317,22 @@ class Measurement(NamedTuple):
         time_per_epoch_s: Seconds per epoch.
         average_power_w: Mean power of all GPUs together in W.
         clock_mhz: The locked clock of each GPU in MHz; 0: free clocks.
+        batch_size: Of a slice; 0: it was no slice, but a part of an attempt's first epoch.
+        spent_s: Time of the slice as profiled (without the job's own `time_scale`), s.
+        spent_j: Energy of the slice as profiled, J.
     """
 
     power_limit_w: float
     time_per_epoch_s: float
     average_power_w: float
     clock_mhz: int = 0
+    batch_size: int = 0
+    spent_s: float = 0.0
+    spent_j: float = 0.0
 
     def __repr__(self) -> str:
-        return _format_fields(type(self).__name__, self._fields, self, not self.clock_mhz)
+        hidden = 0 if self.batch_size else 3 + (not self.clock_mhz)
+        return _format_fields(type(self).__name__, self._fields, self, hidden)
 
 
 class Knobs(NamedTuple):
@@ -310,6 +350,8 @@ class Knobs(NamedTuple):
         run: Whether it trains from now on, pauses, or ends without having reached its target.
         wake_s: When to ask again, s; infinite for never. It replaces the time of an earlier answer.
         profile_mhz: Locked clocks to profile, after the power limits of `profile_w`.
+        slice: A slice to train now; then `Tune` is asked again. At the start and after other
+            slices, instead of a power limit; and once the target was reached.
     """
 
     power_limit_w: float | None = None
@@ -319,9 +361,11 @@ class Knobs(NamedTuple):
     run: Literal["go", "pause", "stop"] = "go"
     wake_s: float = math.inf
     profile_mhz: tuple[int, ...] = ()
+    slice: Slice | None = None
 
     def __repr__(self) -> str:
-        return _format_fields(type(self).__name__, self._fields, self, not self.profile_mhz)
+        hidden = 0 if self.slice is not None else 1 + (not self.profile_mhz)
+        return _format_fields(type(self).__name__, self._fields, self, hidden)
 
 
 NO_KNOBS: Final = Knobs()
@@ -333,7 +377,8 @@ class Running(NamedTuple):
     Attributes:
         start: The attempt.
         configuration: The choice of `Configure`.
-        measured: One measurement for each profiled power limit; empty before the profile is done.
+        measured: One measurement for each profiled power limit, or for each slice so far; empty
+            before the profile is done.
         moment: Why `Tune` is asked.
         progress: What the attempt has done so far.
         knobs: What is in force.
@@ -364,6 +409,8 @@ class Outcome(NamedTuple):
         energy_j: Training energy as profiled, J.
         cost: The objective's cost of time and energy, J.
         reached: Whether it reached the target.
+
+    Time, energy and cost include its slices.
     """
 
     start: Start

@@ -54,6 +54,14 @@ class PolicyConfig(Part):
     moments: ClassVar[tuple[Moment, ...]] = FIRST
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 
+    tunes: ClassVar[bool] = False
+    """Whether a `Configure` policy is a `Tune` policy, too: one object stands at both points."""
+
+    @property
+    def slices(self) -> bool:
+        """Whether it asks for slices as a `Tune` policy."""
+        return False
+
     @property
     def signals(self) -> tuple[str, ...]:
         """The signals that it reads.

@@ -148,6 +148,8 @@ WORKLOADS: Final = table_schema("workloads", ["workload"], [
     field("higher_is_better", pa.bool_(), "", "whether the metric rises as training goes on"),
     field("max_epochs", _whole, "epochs", "a run is given up after so many", "> 0"),
     field("default_batch_size", _whole, "samples", "used if nobody chooses", "> 0"),
+    field("samples_per_epoch", _whole, "samples", "of the training set; null: not known", "> 0",
+          optional=True),
 ])  # fmt: skip
 
 KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {

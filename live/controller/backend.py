@@ -438,7 +438,9 @@ class LiveBackend(Backend):
         if decision.profile_w == limits[-1:] and outcome.epochs and outcome.energy_j is not None:
             epoch_s, power_w = outcome.time_s / outcome.epochs, outcome.energy_j / outcome.time_s
             report = run.normalise([[limits[-1], epoch_s, power_w]])
-            return self.listener.measured(decision, report)
+            tuned = self.listener.measured(decision, report)
+            assert isinstance(tuned, Tuned)
+            return tuned
         return decision.at_highest_limit()
 
     def _handle_loss(self, run: LiveAttempt, payload: Mapping[str, Any]) -> None:

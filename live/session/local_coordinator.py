@@ -215,7 +215,9 @@ class LocalCoordinator:
             host = PolicyHost(self._store, db, job, self._plan, row)
             untuned = host.restore(row)
             assert isinstance(untuned, Untuned)
-            limit_w = host.maker.tune(untuned, report).power_limit_w
+            tuned = host.maker.tune(untuned, report)
+            assert isinstance(tuned, Tuned)
+            limit_w = tuned.power_limit_w
             host.save()
             db.execute(sa.update(attempts).where(own).values(power_limit_w=limit_w))
             return limit_w

@@ -1,15 +1,18 @@
 """Zeus's power limit optimizer: just-in-time profiling, once for each batch size."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Tune
+from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Slice, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class ZeusJit(Tune):
     """See `ZeusJitConfig`."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: ZeusJitConfig) -> None:
+        self._config = config
         self._limits: dict[str, float] = {}
         self._clocks: dict[str, int] = {}
 
@@ -17,6 +20,10 @@ class ZeusJit(Tune):
         """The known limit or clock; else the best measured one; else a profile of all."""
         batch_size = running.configuration.batch_size
         key = f"{running.start.learning_key}/{batch_size}"
+        options = running.start.options
+        limits, clocks = options.limits(batch_size)[::-1], options.clocks(batch_size)
+        if self._config.slices and key not in self._limits and len(running.measured) < len(limits):
+            return Knobs(slice=Slice(limits[len(running.measured)]))
         if running.measured and key not in self._limits:
             best = _cheapest(ctx.objective.eta, running)
             self._limits[key] = best.power_limit_w
@@ -24,9 +31,7 @@ class ZeusJit(Tune):
                 self._clocks[key] = best.clock_mhz
         if key in self._limits:
             return Knobs(self._limits[key], clock_mhz=self._clocks.get(key))
-        options = running.start.options
-        limits, clocks = options.limits(batch_size), options.clocks(batch_size)
-        return Knobs(profile_w=limits[::-1], profile_mhz=clocks[::-1])
+        return Knobs(profile_w=limits, profile_mhz=clocks[::-1])
 
     def state_dict(self) -> dict[str, Any]:
         """Chosen limits in W, and chosen clocks in MHz, if there are any."""
@@ -51,6 +56,14 @@ class ZeusJitConfig(PolicyConfig):
     point: ClassVar[Point] = "tune"
     kind: Literal["zeus-jit"] = "zeus-jit"
     policy = ZeusJit
+    profile: Literal["epoch", "slices"] = "epoch"
+    """Whether the limits share the first epoch, as published, or are measured in slices of at least
+    20 steps and 2 s each, which is no part of the paper: locked clocks are left out then."""
+
+    @property
+    def slices(self) -> bool:
+        """Whether limits are measured in slices."""
+        return self.profile == "slices"
 
 
 def _cheapest(eta: float, running: Running) -> Measurement:

@@ -113,7 +113,12 @@ def zoo_of(scenario: Scenario, variant: str) -> ZooSection | None:
 
 
 def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
-    """The variant's policy of a decision point, or the scenario's, or the default."""
+    """The variant's policy of a decision point, or the scenario's, or the default.
+
+    A policy that stands at both `configure` and `tune` is stated as the former.
+    """
+    if point == "tune" and (configure := policy_of(scenario, variant, "configure")).tunes:
+        return configure
     for chosen in (scenario.variants[variant].policies, scenario.policies):
         config: PolicyConfig | None = getattr(chosen, point)
         if config is not None:

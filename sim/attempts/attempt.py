@@ -19,8 +19,10 @@ from wattkeeper.policies.protocols import (
     Configuration,
     Job,
     Knobs,
+    Measurement,
     Outcome,
     Placement,
+    Slice,
     Start,
 )
 
@@ -28,16 +30,47 @@ if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
 
 
+class SliceTotals(NamedTuple):
+    """The totals of an attempt's slices, as profiled (without the job's own `time_scale`).
+
+    Attributes:
+        slices: Their number.
+        time_s: Their time, s.
+        energy_j: Their energy, J.
+        discarded_s: Time of those of other batch sizes, whose weights were thrown away, s.
+        discarded_j: Energy of these, J.
+    """
+
+    slices: int = 0
+    time_s: float = 0.0
+    energy_j: float = 0.0
+    discarded_s: float = 0.0
+    discarded_j: float = 0.0
+
+    def add(self, time_s: float, energy_j: float, discarded: bool) -> SliceTotals:
+        """These and another slice."""
+        discarded_s = self.discarded_s + discarded * time_s
+        discarded_j = self.discarded_j + discarded * energy_j
+        return SliceTotals(
+            self.slices + 1, self.time_s + time_s, self.energy_j + energy_j, discarded_s,
+            discarded_j,
+        )  # fmt: skip
+
+
+NO_SLICES: Final = SliceTotals()
+
+
 class AttemptTotals(NamedTuple):
     """The totals of an attempt's training, as profiled (without the job's own `time_scale`).
 
     Attributes:
         epochs: Completed epochs.
-        time_s: Seconds of training.
-        energy_j: Energy of training, J.
+        time_s: Seconds of training, slices included.
+        energy_j: Energy of training, slices included, J.
         reached: Whether it reached the target.
         saved_s: Time that its parent saved, with the `time_scale`, s; NaN if not known.
         accuracy: Accuracy that its model reached; None: it is modelled.
+        slices: Its slices.
     """
 
     epochs: int
@@ -46,6 +79,7 @@ class AttemptTotals(NamedTuple):
     reached: bool
     saved_s: float = 0.0
     accuracy: float | None = None
+    slices: SliceTotals = NO_SLICES
 
 
 class Decided:
@@ -80,6 +114,8 @@ class Untuned(Decided):
     Attributes:
         profile_w: The power limits to be measured, W, in this order.
         profile_mhz: The locked clocks to be measured then, MHz, in this order.
+        slice: The slice to be trained instead of these.
+        measured: Its slices so far.
     """
 
     def __init__(
@@ -88,10 +124,14 @@ class Untuned(Decided):
         configuration: Configuration,
         profile_w: tuple[float, ...],
         profile_mhz: tuple[int, ...] = (),
+        slice: Slice | None = None,
+        measured: tuple[Measurement, ...] = (),
     ) -> None:
         super().__init__(start, configuration)
         self.profile_w = profile_w
         self.profile_mhz = profile_mhz
+        self.slice = slice
+        self.measured = measured
 
     def at_highest_limit(self) -> Tuned:
         """The attempt without profiling: GPUs run at their highest limit unless another is set."""

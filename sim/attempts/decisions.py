@@ -1,10 +1,10 @@
 """Asks policies about an attempt: the one path of simulated runs, live runs and sessions.
 
 `DecisionMaker.decide` asks `Configure`, and `Tune` where the configuration leaves the power limit
-open; the answer is `Tuned`, or `Untuned` if `Tune` wants power limits measured first. Then
-`DecisionMaker.tune` passes on what was measured. Once the attempt ended, `Tuned.outcome` makes the
-`Outcome` for `DecisionMaker.observe`. The decided attempts are immutable values, so that a caller
-may keep them in memory or restore them from a store.
+open; the answer is `Tuned`, or `Untuned` if `Tune` wants power limits measured first, or a slice.
+Then `DecisionMaker.tune` passes on what was measured. Once the attempt ended, `Tuned.outcome` makes
+the `Outcome` for `DecisionMaker.observe`. The decided attempts are immutable values, so that a
+caller may keep them in memory or restore them from a store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -114,6 +114,11 @@ class PolicyContext:
         self._sources = signals or {}
         self._signals: dict[str, SignalView] = {}
         self._streams: dict[str, np.random.Generator] = {}
+
+    @property
+    def slices(self) -> bool:
+        """Whether the policy may ask for slices."""
+        return self._config.slices
 
     @property
     def policy(self) -> str:
@@ -266,7 +271,7 @@ class DecisionMaker:
         if limit_w is not None:
             knobs = Knobs(limit_w, clock_mhz=configuration.clock_mhz or None)
             return Tuned(start, configuration, limit_w, False, knobs)
-        return self._first_limits(start, configuration)
+        return self._choose_first(Running(start, configuration))
 
     def choose_parent(self, start: Start) -> Configuration:
         """Ask for the parent of a job without a workload: there is nothing else to choose.
@@ -280,16 +285,18 @@ class DecisionMaker:
         check_query(start.job, configuration.query_s)
         return configuration
 
-    def tune(self, attempt: Untuned, report: tuple[Measurement, ...]) -> Tuned:
-        """Ask `Tune` for the power limit, given what was measured at each.
+    def tune(self, attempt: Untuned, report: tuple[Measurement, ...]) -> Decision:
+        """Ask `Tune` for the power limit, given what was measured now.
+
+        After a slice, it may ask for another one instead.
 
         Raises:
             PolicyError: If it chose what is not allowed; the message says what is.
         """
-        start, configuration = attempt.start, attempt.configuration
-        running = Running(start, configuration, report, "profiled")
-        knobs = self._ask_first(running)
-        return Tuned(start, configuration, cast("float", knobs.power_limit_w), True, knobs)
+        measured = attempt.measured + report
+        return self._choose_first(
+            Running(attempt.start, attempt.configuration, measured, "profiled")
+        )
 
     def choose_limit(self, start: Start) -> Knobs:
         """Ask `Tune` for the knobs of a job without a workload, with a power limit.
@@ -312,7 +319,7 @@ class DecisionMaker:
         saw = (start.options.key, *running[1:])
         self._note(self._tune_ctx, "tune", start, saw, f"{running.moment}: {chose}")
         if knobs is not None:
-            check_later_knobs(running, knobs, self._tune_ctx.now_s)
+            check_later_knobs(running, knobs, self._tune_ctx.slices, self._tune_ctx.now_s)
         return knobs
 
     def repeat(self, lost: Decision) -> Decision:
@@ -326,7 +333,7 @@ class DecisionMaker:
         start = lost.start._replace(attempt=lost.start.attempt + 1)
         if isinstance(lost, Tuned):
             return Tuned(start, lost.configuration, lost.power_limit_w, lost.profiled, lost.knobs)
-        return self._first_limits(start, lost.configuration)
+        return self._choose_first(Running(start, lost.configuration))
 
     def _ask_configure(self, start: Start) -> Configuration:
         try:
@@ -338,23 +345,29 @@ class DecisionMaker:
             raise self._configure_ctx.explain_failure(error, method, about) from None
         return configuration
 
-    def _first_limits(self, start: Start, configuration: Configuration) -> Decision:
-        knobs = self._ask_first(Running(start, configuration))
+    def _choose_first(self, running: Running) -> Decision:
+        start, configuration, measured = running[:3]
+        knobs = self._ask_first(running)
         if knobs.power_limit_w is not None:
-            return Tuned(start, configuration, knobs.power_limit_w, False, knobs)
-        return Untuned(start, configuration, knobs.profile_w, knobs.profile_mhz)
+            return Tuned(start, configuration, knobs.power_limit_w, bool(measured), knobs)
+        return Untuned(
+            start, configuration, knobs.profile_w, knobs.profile_mhz, knobs.slice, measured
+        )
 
     def _ask_first(self, running: Running, *, final: bool = False) -> Knobs:
-        start, report = running.start, running.measured
+        start, measured = running.start, running.measured
         batch_size = running.configuration.batch_size
         knobs = self._ask_tune(running)
         if knobs is None:
             raise PolicyError(
                 f"{start.job.job_id}: Tune answers with knobs at the start, found None", "tune"
             )
-        saw = (start.options.key, batch_size, report)
+        saw = (start.options.key, batch_size, measured)
         self._note(self._tune_ctx, "tune", start, saw, _format_knobs(knobs))
-        check_knobs(start, batch_size, knobs, final or bool(report), self._tune_ctx.now_s)
+        may_slice = self._tune_ctx.slices and (not measured or measured[-1].batch_size > 0)
+        may_profile = not (final or measured)
+        now_s = self._tune_ctx.now_s
+        check_knobs(start, batch_size, knobs, may_profile, may_slice and not final, now_s)
         return knobs
 
     def _ask_tune(self, running: Running) -> Knobs | None:
@@ -393,6 +406,10 @@ def format_pace(knobs: Knobs) -> str:
 def _format_knobs(knobs: Knobs) -> str:
     """Knobs as the journal has them, likewise."""
     parts = []
+    if knobs.slice is not None:
+        size = knobs.slice.batch_size
+        parts.append(f"slice_w={knobs.slice.power_limit_w}")
+        parts += [] if size is None else [f"slice_batch_size={size}"]
     if knobs.profile_w:
         limits = [limit_w for limit_w in knobs.profile_w if limit_w != UNLIMITED_W]
         parts.append(f"profile_w={limits}")

@@ -15,6 +15,7 @@ from wattkeeper.policies.protocols import (
     Options,
     Running,
     Selection,
+    Slice,
     Start,
 )
 from wattkeeper.policies.registry import Point
@@ -61,21 +62,40 @@ def check_query(job: Job, query_s: float) -> None:
         )
 
 
-def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool, now_s: float) -> None:
-    """Refuse power limits without a profile, and an answer that is neither limit nor profile.
+def check_knobs(
+    start: Start, batch_size: int, knobs: Knobs, may_profile: bool, may_slice: bool, now_s: float
+) -> None:
+    """Refuse an answer that is not one of limit, profile and slice, and limits without a profile.
 
-    `final`: whether no profile can be asked for, since it was measured, or the job cannot be.
+    Args:
+        start: The attempt.
+        batch_size: Its batch size.
+        knobs: The answer.
+        may_profile: Whether a profile can be asked for.
+        may_slice: Whether a slice can be asked for.
+        now_s: The time, s.
 
     Raises:
         PolicyError: The message says what is allowed.
     """
-    profile = knobs.profile_w or knobs.profile_mhz
-    if (knobs.power_limit_w is None) == (not profile) or (final and profile):
+    profile, piece = knobs.profile_w or knobs.profile_mhz, knobs.slice
+    given = (knobs.power_limit_w is not None) + bool(profile) + (piece is not None)
+    if given != 1 or (profile and not may_profile) or (piece is not None and not may_slice):
         raise PolicyError(
             f"{start.job.job_id}: Tune answers either a power limit or, before profiling, a "
-            f"profile; found {knobs}",
+            "profile, or, if its config says that it does (`slices`), a slice before or after "
+            f"other slices; found {knobs}",
             "tune",
         )
+    if piece is not None:
+        if piece.batch_size not in (None, batch_size):
+            raise PolicyError(
+                f"{start.job.job_id}: at the start, slices are of the attempt's batch size, "
+                f"{batch_size}; found {piece.batch_size}",
+                "tune",
+            )
+        _check_slice(start, batch_size, knobs)
+        return
     for limit_w in knobs.profile_w if profile else (knobs.power_limit_w,):
         _check_limit(start.options, batch_size, cast("float", limit_w), "tune")
     for clock_mhz in knobs.profile_mhz:
@@ -91,13 +111,31 @@ def check_knobs(start: Start, batch_size: int, knobs: Knobs, final: bool, now_s:
         )
 
 
-def check_later_knobs(running: Running, knobs: Knobs, now_s: float) -> None:
+def check_later_knobs(running: Running, knobs: Knobs, may_slice: bool, now_s: float) -> None:
     """Refuse what cannot be changed after the start, and power limits without a profile.
+
+    `may_slice`: whether the policy may ask for slices.
 
     Raises:
         PolicyError: The message says what is allowed.
     """
-    start = running.start
+    start, piece = running.start, knobs.slice
+    if running.moment == "reached" or piece is not None:
+        if running.moment != "reached" or piece is None or piece.batch_size is None:
+            raise PolicyError(
+                f"{start.job.job_id}: once the target was reached, and then alone, Tune answers "
+                f"a slice with its batch size, or None; found {knobs} at {running.moment}",
+                "tune",
+            )
+        if not may_slice:
+            raise PolicyError(
+                f"{start.job.job_id}: a slice was asked for; the policy's config does not say "
+                "that it does so (`slices`)",
+                "tune",
+            )
+        start.options.check_batch_size(piece.batch_size, start.job.job_id)
+        _check_slice(start, piece.batch_size, knobs)
+        return
     if knobs.profile_w or knobs.profile_mhz:
         raise PolicyError(
             f"{start.job.job_id}: power limits are profiled at the start, not at {running.moment}; "
@@ -109,6 +147,28 @@ def check_later_knobs(running: Running, knobs: Knobs, now_s: float) -> None:
         _check_limit(start.options, batch_size, knobs.power_limit_w, "tune")
     _check_clocks(start, batch_size, knobs)
     _check_run(start, knobs, now_s)
+
+
+def _check_slice(start: Start, batch_size: int, knobs: Knobs) -> None:
+    """Refuse a slice with other knobs, without a profile, or of no length."""
+    piece, options = cast("Slice", knobs.slice), start.options
+    if knobs != Knobs(slice=piece):
+        raise PolicyError(
+            f"{start.job.job_id}: other knobs cannot be chosen with a slice; found {knobs}", "tune"
+        )
+    _check_limit(options, batch_size, piece.power_limit_w, "tune")
+    if not (piece.warm_steps >= 0 and piece.steps >= 1 and 0 <= piece.least_s < math.inf):
+        raise PolicyError(
+            f"{start.job.job_id}: a slice has at least 0 warm_steps, 1 step, and a finite least_s "
+            f"of at least 0; found {piece}",
+            "tune",
+        )
+    if not options.samples_per_epoch > 0:
+        raise PolicyError(
+            f"{start.job.job_id}: a slice was asked for; the profile of {options.key} does not say "
+            "how many samples an epoch has (samples_per_epoch)",
+            "tune",
+        )
 
 
 def _check_clocks(start: Start, batch_size: int, knobs: Knobs) -> None:
@@ -221,6 +281,18 @@ def check_types_of_knobs(answer: Any) -> None:
                 _check_type(clock_mhz, int, "int", "plan")
     _check_type(answer.run, str, "str", "run")
     _check_type(answer.wake_s, (int, float), "float", "wake_s")
+    if answer.slice is not None:
+        _check_types_of_slice(answer.slice)
+
+
+def _check_types_of_slice(answer: Any) -> None:
+    _check_type(answer, Slice, "Slice", "slice")
+    _check_type(answer.power_limit_w, (int, float), "float", "power_limit_w")
+    if answer.batch_size is not None:
+        _check_type(answer.batch_size, int, "int", "batch_size")
+    _check_type(answer.warm_steps, int, "int", "warm_steps")
+    _check_type(answer.steps, int, "int", "steps")
+    _check_type(answer.least_s, (int, float), "float", "least_s")
 
 
 def check_types_of_selection(answer: Any) -> None:

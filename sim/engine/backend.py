@@ -8,7 +8,7 @@ from typing import Protocol
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Measurement, Options, Start, ZooView
+from wattkeeper.policies.protocols import Job, Measurement, Options, Slice, Start, ZooView
 from wattkeeper.policies.retaining import Retention
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
@@ -113,10 +113,12 @@ class Listener(Driven):
     Attributes:
         retunes: Whether knobs of running attempts may change.
         wants_epochs: Whether it is told of the end of each epoch.
+        wants_slices: Whether it is asked for slices once a target is reached.
     """
 
     retunes: bool
     wants_epochs: bool
+    wants_slices: bool
 
     @abstractmethod
     def epoch_ended(self, attempt: Attempt) -> None:
@@ -149,8 +151,28 @@ class Listener(Driven):
         """
 
     @abstractmethod
-    def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
-        """Called when power limits were measured; the returned power limit holds from now on."""
+    def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Decision:
+        """Called when power limits, or a slice, were measured.
+
+        The returned power limit holds from now on, or the returned slice is to be trained.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def reached(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Slice | None:
+        """Called when an attempt reached its target, if `wants_slices`, and after each slice then.
+
+        Args:
+            attempt: The attempt.
+            report: The slice that was measured; empty at first.
+
+        Returns:
+            A slice of another batch size to be trained before the attempt ends; None: it ends.
+        """
+
+    @abstractmethod
+    def allows(self, attempt: Attempt, power_w: float) -> bool:
+        """Whether a power cap allows an attempt to draw so much, W."""
         raise NotImplementedError
 
     @abstractmethod

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
+from wattkeeper.sim.attempts.attempt import SliceTotals
 from wattkeeper.sim.attempts.decisions import DecisionJournal
 from wattkeeper.sim.native import (
     BytesWriter,
@@ -79,6 +80,10 @@ _DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
 
 _RETUNED = {"row": "i8", "retunes": "i4", "tune_paused_s": "f8"}
 """Columns of attempts that `Tune` is asked about after their start."""
+
+_SLICED = {"row": "i8", "slices": "i4", "slice_time_s": "f8", "slice_energy_j": "f8",
+           "discarded_time_s": "f8", "discarded_energy_j": "f8"}  # fmt: skip
+"""Columns of attempts with slices."""
 
 _DRAWN = {"row": "i8", "from_s": "f8", "to_s": "f8", "energy_j": "f8"}
 """Columns of the energy of these attempts over time."""
@@ -303,6 +308,7 @@ class Recorder:
         self._locked = _Rows(_LOCKED)
         self._delayed = _Rows(_DELAYED)
         self._retuned = _Rows(_RETUNED)
+        self._sliced = _Rows(_SLICED)
         self._drawn = _Rows(_DRAWN)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
@@ -377,6 +383,23 @@ class Recorder:
         """Whether an attempt ended with locked clocks."""
         return bool(len(self._locked))
 
+    def add_slices(self, totals: SliceTotals, scale: float) -> None:
+        """Add the slices of the last added attempt; their times and energies are scaled."""
+        slices, time_s, energy_j, discarded_s, discarded_j = totals
+        row = self._sliced.writer
+        write_i64_le(row, self.attempts - 1)
+        write_i32_le(row, slices)
+        write_f64_le(row, time_s * scale)
+        write_f64_le(row, energy_j * scale)
+        write_f64_le(row, discarded_s * scale)
+        write_f64_le(row, discarded_j * scale)
+        self._sliced.end_row()
+
+    @property
+    def has_slices(self) -> bool:
+        """Whether an attempt had slices."""
+        return bool(len(self._sliced))
+
     def add_delay(self, overhead_s: float, preemptions: int) -> None:
         """Add seconds without training, and preemptions, of the last added attempt."""
         row = self._delayed.writer
@@ -443,9 +466,8 @@ class Recorder:
         """A column of the attempts, shape (attempts,); defaults where nothing was added."""
         if name in self._ended:
             return self._ended.column(name)
-        rows = next(
-            r for r in (self._trained, self._locked, self._delayed, self._retuned) if name in r
-        )
+        groups = self._trained, self._locked, self._delayed, self._retuned, self._sliced
+        rows = next(rows for rows in groups if name in rows)
         values = rows.column(name)
         full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)
         full[rows.column("row")] = values

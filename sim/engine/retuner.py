@@ -14,6 +14,7 @@ from wattkeeper.policies.protocols import (
     Knobs,
     Measurement,
     Running,
+    Slice,
     Start,
 )
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
@@ -21,6 +22,8 @@ from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.event_loop import Callback, EventLoop, schedule_at
 
 WAKES: Final = 1_000_000
+MOST_SLICES: Final = 10_000
+"""In an attempt."""
 SHORTEST_WAKE_S: Final = 1e-3
 """The least time from wake to wake, s, as the mean of so many wakes."""
 
@@ -85,6 +88,14 @@ class Tuning:
         if knobs.clock_mhz is not None or knobs.plan is not None:
             before = before._replace(clock_mhz=knobs.clock_mhz, plan=knobs.plan)
         return before
+
+
+def _running(tuning: Tuning, moment: Moment) -> Running:
+    """What `Tune` is shown of an attempt."""
+    return Running(
+        tuning.start, tuning.configuration, tuning.measured, moment, tuning.execution.progress(),
+        tuning.knobs, tuning.slowdown, tuning.share_w,
+    )  # fmt: skip
 
 
 class Retuner:
@@ -212,6 +223,25 @@ class Retuner:
         tuning = self._tunings[attempt.job.number]
         self._ask_now(tuning, "epoch")
 
+    def reached(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Slice | None:
+        """Ask about an attempt that reached its target; returns the slice to train before it ends.
+
+        `report`: the slice that was measured since it was asked last; empty at first.
+
+        Raises:
+            PolicyError: If there are too many slices.
+        """
+        tuning = self._tunings[attempt.job.number]
+        tuning.measured += report
+        if len(tuning.measured) > MOST_SLICES:
+            raise PolicyError(
+                f"job {attempt.job.job_id}: Tune asked for more than {MOST_SLICES:,} slices in an "
+                "attempt",
+                "tune",
+            )
+        knobs = self._decisions.retune(_running(tuning, "reached"))
+        return None if knobs is None else knobs.slice
+
     def slow_down(self, number: int, factor: float) -> None:
         """Slow the attempt of a job down by a factor, and ask about it."""
         tuning = self._tunings[number]
@@ -237,11 +267,7 @@ class Retuner:
             tuning.missed = moment
 
     def _ask_now(self, tuning: Tuning, moment: Moment) -> None:
-        running = Running(
-            tuning.start, tuning.configuration, tuning.measured, moment,
-            tuning.execution.progress(), tuning.knobs, tuning.slowdown, tuning.share_w,
-        )  # fmt: skip
-        knobs = self._decisions.retune(running)
+        knobs = self._decisions.retune(_running(tuning, moment))
         if knobs is not None:
             self._carry_out(tuning, knobs)
 

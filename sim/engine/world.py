@@ -25,6 +25,7 @@ from wattkeeper.policies.protocols import (
     Placement,
     Select,
     Selection,
+    Slice,
     Start,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
@@ -127,6 +128,8 @@ class World(Listener):
         place = self._engage("place", policies.place)
         configure = self._engage("configure", policies.configure)
         tune = self._engage("tune", policies.tune)
+        if policies.tune is policies.configure:
+            tune = tune._replace(policy=configure.policy)
         sets_parent = zoo is not None and policies.configure.sets_parent
         self._decisions = DecisionMaker(
             configure, tune, self._journal, (select, place), sets_parent
@@ -153,7 +156,8 @@ class World(Listener):
         moments = policies.tune.moments
         cap = cluster.spec.cap
         self._shares_cap = cap is not None and cap.obey == "limits"
-        if stragglers or self._shares_cap or set(moments) - set(FIRST):
+        wants_more = bool(set(moments) - set(FIRST)) or policies.tune.slices
+        if stragglers or self._shares_cap or wants_more:
             self._retuner = Retuner(
                 env, self._decisions, moments, self._pause, self._go_on, self._stop, self._allowed
             )
@@ -163,6 +167,7 @@ class World(Listener):
             self._stragglers = StragglerEvents(env, streams, stragglers, slow_down)
         self.retunes = self._retuner is not None
         self.wants_epochs = "epoch" in moments
+        self.wants_slices = policies.tune.slices
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None
@@ -709,12 +714,23 @@ class World(Listener):
         elif self._wake is not None and not self._running:
             self._wake_at(NEVER)
 
-    def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
+    def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Decision:
         """See `wattkeeper.sim.engine.backend.Listener`."""
-        tuned = self._decisions.tune(untuned, report)
-        if self._retuner is not None:
-            self._retuner.settle(untuned.start.job.number, tuned.knobs, report)
-        return tuned
+        decision = self._decisions.tune(untuned, report)
+        if self._retuner is not None and isinstance(decision, Tuned):
+            measured = untuned.measured + report
+            self._retuner.settle(untuned.start.job.number, decision.knobs, measured)
+        return decision
+
+    def reached(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Slice | None:
+        """See `wattkeeper.sim.engine.backend.Listener`."""
+        if self._retuner is None or not self._retuner.wants("reached"):
+            return None
+        return self._retuner.reached(attempt, report)
+
+    def allows(self, attempt: Attempt, power_w: float) -> bool:
+        """See `wattkeeper.sim.engine.backend.Listener`."""
+        return not self._capped or self._budget.allows_change(attempt.job, power_w)
 
     def epoch_ended(self, attempt: Attempt) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
@@ -806,6 +822,8 @@ class World(Listener):
         self.recorder.add_training(
             attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
         )
+        if totals.slices.slices:
+            self.recorder.add_slices(totals.slices, scale)
         if isinstance(decided, Tuned) and decided.clock_mhz and not decided.start.options.pipeline:
             self.recorder.add_clock(decided.clock_mhz)
         return cost

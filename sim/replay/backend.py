@@ -15,6 +15,7 @@ from wattkeeper.sim.replay.latencies import NO_LATENCIES, AllLatencies
 from wattkeeper.sim.replay.pipelined import PipelineTraining
 from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
 from wattkeeper.sim.replay.retuned import RetunedRun, RetunedTraining
+from wattkeeper.sim.replay.sliced import SlicedTraining
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 Occupancy = Literal["simulated", "recorded"]
@@ -108,6 +109,8 @@ class Replay(Backend):
         task = known.profile.pipeline
         if task is not None:
             return PipelineTraining(self, self._rules, attempt, inheritance, decision, known, task)
+        if self.listener.wants_slices:
+            return SlicedTraining(self, self._rules, attempt, inheritance, decision, known)
         if self.listener.retunes:
             return RetunedTraining(self, self._rules, attempt, inheritance, decision, known)
         return Trained(self, self._rules, attempt, inheritance, decision, known)
@@ -127,6 +130,7 @@ def options_of(profile: Profile) -> Options:
         fixed_epochs=profile.fixed_epochs,
         pipeline=profile.pipeline,
         clocks_mhz=_clocks(profile) if profile.has_clocks else (),
+        samples_per_epoch=profile.samples_per_epoch,
     )
 
 

@@ -266,7 +266,14 @@ class Trained(Replayed):
         then()
 
     def stop_work(self, left_s: float) -> None:
-        """Save the remaining time (s) of training; if it only held its GPUs, `next` was set."""
+        """Save the remaining time (s) of training."""
+        self.save_phase(left_s)
+
+    def save_phase(self, left_s: float) -> None:
+        """Go on with the present phase later, for the time that is left, s.
+
+        If it only held its GPUs, `next` was set.
+        """
         if not self.attempt.is_idle:
             self.next = partial(self.train, left_s, self.power_w, self.settled, self.then)
 
@@ -292,7 +299,7 @@ class Trained(Replayed):
         """
         decision, latencies = self.decision, self.latencies
         limits = 1
-        if isinstance(decision, Untuned):
+        if isinstance(decision, Untuned) and decision.slice is None:
             limits = len(decision.profile_w) + len(decision.profile_mhz)
         self.wait(latencies.start_s + latencies.settle_s * limits, self.begin, self.launch)
 
@@ -306,23 +313,33 @@ class Trained(Replayed):
         if isinstance(decision, Tuned):
             self.train_to_end(decision, target, saved_epochs, None)
             return
-        untuned = decision
+        self.measure(decision, target, saved_epochs)
+
+    def measure(self, untuned: Untuned, target: float, saved_epochs: float) -> None:
+        """Train for the epoch in which power limits are measured, then to the end."""
+        attempt, rules, curve = self.attempt, self.rules, self.curve
+        job = attempt.job
         report = tuple([Measurement(*point) for point in _points(curve, untuned.profile_w)])
         if untuned.profile_mhz:
             report += _locked_points(curve, untuned.profile_mhz)
         first = _profiling_epoch(report)
         if rules.foreknown:
-            tuned = self.backend.listener.measured(untuned, report)
-            self.train_to_end(tuned, target, saved_epochs, first)
+            self.train_to_end(self.measured(untuned, report), target, saved_epochs, first)
             return
 
         def end_profiling() -> None:
-            tuned = self.backend.listener.measured(untuned, report)
+            tuned = self.measured(untuned, report)
             follow = partial(self.train_to_end, tuned, target, saved_epochs, first)
             self.wait(self.latencies.settle_s, follow, follow)
 
         time_s, energy_j = first
         self.train(time_s * job.time_scale, energy_j / time_s, False, end_profiling)
+
+    def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
+        """Report what was measured; returns the choice, which can only be a power limit."""
+        decision = self.backend.listener.measured(untuned, report)
+        assert isinstance(decision, Tuned)
+        return decision
 
     def train_to_end(
         self, tuned: Tuned, target: float, saved_epochs: float, first: tuple[float, float] | None

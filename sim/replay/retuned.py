@@ -258,32 +258,40 @@ class RetunedTraining(Trained):
         self.epochs = self.piece_end
         self.trains = False
         if self.epochs >= self.end_epochs:
-            self._end(self.target <= self.end_epochs)
+            self.end(self.target <= self.end_epochs)
             return
         self.next = self._train_on
         phases = self.phases
         self.backend.listener.epoch_ended(self.attempt)
         if self.phases == phases:  # neither paused nor stopped
             if self.epochs >= self.end_epochs:
-                self._end(self.target <= self.end_epochs)
+                self.end(self.target <= self.end_epochs)
             else:
                 self._train_on()
 
-    def _end(self, reached: bool) -> None:
-        tuned, job = self._chosen(), self.attempt.job
+    def end(self, reached: bool) -> None:
+        """End the attempt."""
+        self.finish(reached)
+
+    def finish(self, reached: bool) -> None:
+        """Report the totals, after the delays of the end."""
+        self.leave(self._chosen(), self.totals(reached))
+
+    def totals(self, reached: bool) -> AttemptTotals:
+        """The totals at the end."""
         whole = math.floor(self.epochs + ROUNDING)
         totals = AttemptTotals(whole, self.time_s, self.energy_j, reached)
         if self.saved_epochs and reached:
-            epoch_s = self.epoch()[0]
-            totals = totals._replace(saved_s=self.saved_epochs * epoch_s * job.time_scale)
-        self.leave(tuned, totals)
+            saved_s = self.saved_epochs * self.epoch()[0] * self.attempt.job.time_scale
+            totals = totals._replace(saved_s=saved_s)
+        return totals
 
     def stop(self) -> None:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
         self._count()
         self.phases += 1
         self.trains = False
-        self._end(False)
+        self.finish(False)
 
     def _chosen(self) -> Tuned:
         tuned = self.tuned

@@ -87,6 +87,23 @@ JOBS = pa.schema(
             optional=True,
         ),
         field(
+            "slices",
+            pa.int32(),
+            "",
+            "short trainings that measured power limits and batch sizes; where Tune asks for some",
+            optional=True,
+        ),
+        field("slice_time_s", pa.float64(), "s", "time of these, in time_s", optional=True),
+        field("slice_energy_j", pa.float64(), "J", "energy of these, in energy_j", optional=True),
+        field(
+            "discarded_time_s",
+            pa.float64(),
+            "s",
+            "time of slices of other batch sizes, after the target, whose weights were thrown away",
+            optional=True,
+        ),
+        field("discarded_energy_j", pa.float64(), "J", "energy of these", optional=True),
+        field(
             "electricity_cost",
             pa.float64(),
             "currency",

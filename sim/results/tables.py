@@ -265,6 +265,8 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
     nodes, types = _nodes_of_choices(recorder), _types_of_choices(recorder, cluster)
     replayed = ((flags & REPLAYED) > 0).astype(np.int8)
     retunes = {name: pa.array(column(name)) for name in ("retunes", "tune_paused_s")}
+    sliced = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s", "discarded_energy_j")
+    slices = {name: pa.array(column(name)) for name in sliced} if recorder.has_slices else {}
     clocks: dict[str, pa.Array] = {}
     if recorder.has_clocks:
         clock_mhz = column("clock_mhz")
@@ -293,6 +295,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         "parent_model": parents,
         "preemptions": pa.array(column("preemptions")),
         **(retunes if recorder.has_retunes else {}),
+        **slices,
         **clocks,
     }
 

@@ -148,4 +148,5 @@ def _workload_row(workload: WorkloadSpec) -> dict[str, Any]:
         "higher_is_better": True,
         "max_epochs": workload.max_epochs,
         "default_batch_size": workload.default_batch_size,
+        "samples_per_epoch": workload.samples_per_epoch,
     }

@@ -1,0 +1,153 @@
+"""Attempts that train slices: of their own batch size at first, of others after their target."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.sim.attempts.attempt import (
+    NO_SLICES,
+    Attempt,
+    AttemptTotals,
+    Decision,
+    Inheritance,
+    Tuned,
+    Untuned,
+)
+from wattkeeper.sim.engine.backend import Backend
+from wattkeeper.sim.replay.replayed import RecordedWorkload, ReplayRules
+from wattkeeper.sim.replay.retuned import ROUNDING, RetunedTraining
+
+SETUP_S: Final = 2.0
+"""What it takes to set another batch size up for a slice, s, at the power of the slice: assumed."""
+
+
+class SlicedTraining(RetunedTraining):
+    """An attempt of a job with a workload, whose `Tune` policy asks for slices.
+
+    A slice of its own batch size is a part of the training, at the limit of the slice. Those of
+    other batch sizes follow once the target is reached: they take time and energy, and nothing is
+    kept of them.
+
+    Attributes:
+        profile: The profile of the workload.
+        slices: What slices took so far.
+        discards: Whether it trains a slice of another batch size.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        rules: ReplayRules,
+        attempt: Attempt,
+        inheritance: Inheritance,
+        decision: Decision,
+        known: RecordedWorkload,
+    ) -> None:
+        super().__init__(backend, rules, attempt, inheritance, decision, known)
+        self.profile = known.profile
+        self.slices = NO_SLICES
+        self.discards = False
+
+    def measure(self, untuned: Untuned, target: float, saved_epochs: float) -> None:
+        """Train a slice, or the epoch in which power limits are measured."""
+        if untuned.slice is None:
+            super().measure(untuned, target, saved_epochs)
+            return
+        self.target, self.saved_epochs = target, saved_epochs
+        self._train_slice(untuned, untuned.slice)
+
+    def _train_slice(self, untuned: Untuned, piece: Slice) -> None:
+        epoch_s, epoch_j = self.curve.epoch(piece.power_limit_w)
+        part = piece.epochs(epoch_s, self.profile.samples_per_epoch, untuned.batch_size)
+        part = min(part, self._last_epoch() - self.epochs)
+        left_s = part * epoch_s * self.attempt.job.time_scale
+        then = partial(self._end_slice, untuned, piece, part)
+        self.train(left_s, epoch_j / epoch_s, False, then)
+
+    def _end_slice(self, untuned: Untuned, piece: Slice, part: float) -> None:
+        """Ask what follows, unless the training ended within the slice."""
+        epoch_s, epoch_j = self.curve.epoch(piece.power_limit_w)
+        self.epochs += part
+        measured = self._count_slice(
+            piece, untuned.batch_size, epoch_s, epoch_j, part * epoch_s, part * epoch_j
+        )
+        last = self._last_epoch()
+        if self.epochs >= last - ROUNDING:
+            self.epochs = last
+            self.tuned = Tuned(untuned.start, untuned.configuration, piece.power_limit_w, True)
+            self.end(self.target <= last)
+            return
+        decision = self.backend.listener.measured(untuned, (measured,))
+        self.decision = decision
+        if isinstance(decision, Tuned):
+            train = partial(self.train_to_end, decision, self.target, self.saved_epochs, None)
+        else:
+            assert decision.slice is not None, "no profile follows a slice"
+            train = partial(self._train_slice, decision, decision.slice)
+        self.wait(self.latencies.settle_s, train, train)
+
+    def _last_epoch(self) -> float:
+        """Epochs at which it ends without a cost bound."""
+        return min(self.target, float(self.profile.max_epochs))
+
+    def _count_slice(
+        self,
+        piece: Slice,
+        size: int,
+        epoch_s: float,
+        epoch_j: float,
+        spent_s: float,
+        spent_j: float,
+    ) -> Measurement:
+        """Count time and energy of a slice that ended; returns what it measured."""
+        self.time_s += spent_s
+        self.energy_j += spent_j
+        self.slices = self.slices.add(spent_s, spent_j, self.discards)
+        return Measurement(
+            piece.power_limit_w, epoch_s, epoch_j / epoch_s, 0, size, spent_s, spent_j
+        )
+
+    def end(self, reached: bool) -> None:
+        """End the attempt, after slices of other batch sizes if it reached its target."""
+        if reached and self.backend.listener.wants_slices:
+            self._ask_for_slice(())
+        else:
+            self.finish(reached)
+
+    def _ask_for_slice(self, report: tuple[Measurement, ...]) -> None:
+        listener, attempt = self.backend.listener, self.attempt
+        piece = listener.reached(attempt, report)
+        self.discards = piece is not None
+        if piece is None or piece.batch_size is None:
+            self.finish(True)
+            return
+        epoch_s, epoch_j = self.profile.curves[piece.batch_size].epoch(piece.power_limit_w)
+        if not listener.allows(attempt, epoch_j / epoch_s):
+            self.discards = False
+            self.finish(True)
+            return
+        part = piece.epochs(epoch_s, self.profile.samples_per_epoch, piece.batch_size)
+        spent_s = part * epoch_s + SETUP_S
+        then = partial(self._end_other, piece, piece.batch_size, epoch_s, epoch_j, spent_s)
+        self.train(spent_s * attempt.job.time_scale, epoch_j / epoch_s, True, then)
+
+    def _end_other(
+        self, piece: Slice, size: int, epoch_s: float, epoch_j: float, spent_s: float
+    ) -> None:
+        spent_j = spent_s * epoch_j / epoch_s
+        self._ask_for_slice((
+            self._count_slice(piece, size, epoch_s, epoch_j, spent_s, spent_j),
+        ))  # fmt: skip
+
+    def stop_work(self, left_s: float) -> None:
+        """Go on with a slice later, too."""
+        if self.discards:
+            self.save_phase(left_s)
+        else:
+            super().stop_work(left_s)
+
+    def totals(self, reached: bool) -> AttemptTotals:
+        """The totals, with its slices."""
+        return super().totals(reached)._replace(slices=self.slices)
