@@ -592,6 +592,13 @@ class Configure(Policy):
         """Choose batch size, cost bound, parent, and power limit if the config has `sets_power`."""
         raise NotImplementedError
 
+    def tuner(self) -> Tune:
+        """The `Tune` policy that shares the state of this one, if the config says `tunes`.
+
+        This one saves the state of both.
+        """
+        raise NotImplementedError
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Tune(Policy):

@@ -55,7 +55,7 @@ class PolicyConfig(Part):
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 
     tunes: ClassVar[bool] = False
-    """Whether a `Configure` policy is a `Tune` policy, too: one object stands at both points."""
+    """Whether a `Configure` policy decides at `Tune`, too, with the same state (`tuner`)."""
 
     @property
     def slices(self) -> bool:

@@ -23,6 +23,9 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         if configure.sets_power and own.policies.tune is not None:
             what = f"configure: {configure.kind} sets the power limit itself; leave tune out"
             raise locate_error(loaded, variant, PolicyError(what, "tune"))
+        if configure.tunes and own.policies.tune is not None:
+            what = f"configure: {configure.kind} is the tune policy, too; leave tune out"
+            raise locate_error(loaded, variant, PolicyError(what, "tune"))
         if run.search is not None:
             _check_search(loaded, variant, configure)
         _check_zoo(loaded, run, variant, configure)
@@ -76,7 +79,7 @@ def _check_moments(loaded: LoadedScenario, variant: str) -> None:
     """Refuse a `Tune` policy that decides over time where nothing can change then."""
     scenario = loaded.scenario
     tune = policy_of(scenario, variant, "tune")
-    if set(tune.moments) <= set(FIRST):
+    if set(tune.moments) <= set(FIRST) and not tune.slices:
         return
     profiling = scenario.variants[variant].profiling or scenario.profiling
     if occupancy_of(scenario, variant) == "recorded":

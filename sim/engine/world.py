@@ -23,6 +23,7 @@ from wattkeeper.policies.protocols import (
     Measurement,
     Options,
     Placement,
+    Policy,
     Select,
     Selection,
     Slice,
@@ -127,9 +128,8 @@ class World(Listener):
         select = self._engage("select", policies.select)
         place = self._engage("place", policies.place)
         configure = self._engage("configure", policies.configure)
-        tune = self._engage("tune", policies.tune)
-        if policies.tune is policies.configure:
-            tune = tune._replace(policy=configure.policy)
+        shared = configure.policy.tuner() if policies.configure.tunes else None
+        tune = self._engage("tune", policies.tune, shared)
         sets_parent = zoo is not None and policies.configure.sets_parent
         self._decisions = DecisionMaker(
             configure, tune, self._journal, (select, place), sets_parent
@@ -189,14 +189,14 @@ class World(Listener):
         self._arrived = 0
         env.driven = self
 
-    def _engage(self, point: Point, config: PolicyConfig) -> Engaged:
+    def _engage(self, point: Point, config: PolicyConfig, policy: Policy | None = None) -> Engaged:
         self._journal.add_maker(point, config.kind)
         ctx = PolicyContext(
             point, config, self.env, self.rules.objective,
             EmptyZoo() if self.zoo is None else self.zoo,
             self.streams.policy, self.backend.foresight, self._signals,
         )  # fmt: skip
-        return Engaged(build_policy(config), ctx)
+        return Engaged(build_policy(config) if policy is None else policy, ctx)
 
     def run(self) -> None:
         """Run until nothing is left to happen.

@@ -1,0 +1,278 @@
+"""What a group has learnt of the epochs that it needs at each batch size.
+
+ln(epochs) at batch size b is f(b) plus noise. f is a Gaussian process over x = log2(b/b0), where b0
+is the default batch size: smooth, nearly linear, of unknown level. Runs that reached their target
+are regression points; runs that were stopped say that ln(epochs) is above a bound, or that the
+batch size never reaches the target. Epochs depend on neither GPU type nor power limit, so all GPU
+types share one belief.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.configure._normal import ROOT_2, hazard
+
+LEVEL: Final = math.log(10.0)
+LEVEL_SD: Final = 2.0
+SLOPE: Final = 0.10
+SLOPE_SD: Final = 0.15
+BEND_SD: Final = 0.35
+BEND_OCTAVES: Final = 2.0
+"""The prior: mean and deviation of f at b0 and of its slope an octave; deviation and length of what
+is smooth besides."""
+NOISE_SD: Final = 0.10
+NOISE_RUNS: Final = 4.0
+"""Deviation of ln(epochs) from run to run, and how many degrees of freedom that guess counts."""
+MOST_DEGREES: Final = 10.0
+"""Degrees of freedom that one batch size counts at most in the noise."""
+NEVER: Final = 0.10
+MOST_NEVER: Final = 0.97
+"""Probability that a batch size never reaches the target, before it ran; and the largest one."""
+STOPS: Final = 5
+"""Stopped runs that are kept of a batch size."""
+DRIFT: Final = 0.75
+ALARM: Final = 6.0
+LARGEST_Z: Final = 4.0
+ROUGH_SD: Final = 0.15
+KEPT_RUNS: Final = 0.5
+"""A change is noticed by two cumulative sums of standardised results, less `DRIFT` each, above
+`ALARM`: then each batch size keeps `KEPT_RUNS` run, and deviates from its neighbours by
+`ROUGH_SD`."""
+
+
+class Stop(NamedTuple):
+    """A run that did not reach its target.
+
+    Attributes:
+        epochs: How far it came.
+        weight: Probability that its batch size never reaches the target, as believed then.
+    """
+
+    epochs: int
+    weight: float
+
+
+class Arm:
+    """The runs of a batch size.
+
+    Attributes:
+        runs: How many reached the target; a fraction after a change.
+        total: Sum of their ln(epochs).
+        squares: Sum of the squares of these.
+        stops: The last runs that did not.
+        stopped: Sum of the weights of all of these.
+        never: Probability that it never reaches the target, while no run did.
+    """
+
+    def __init__(self) -> None:
+        self.runs = self.total = self.squares = 0.0
+        self.stops: list[Stop] = []
+        self.stopped = 0.0
+        self.never = NEVER
+
+    @property
+    def mean(self) -> float:
+        """Mean of ln(epochs) of runs that reached the target."""
+        return self.total / self.runs
+
+    @property
+    def scatter(self) -> float:
+        """Sum of squared deviations from the mean."""
+        return max(0.0, self.squares - self.total * self.mean)
+
+    @property
+    def misses(self) -> float:
+        """Probability that the next run never reaches the target."""
+        if not self.runs:
+            return self.never
+        return self.stopped / (self.runs + self.stopped + 1)
+
+    def add(self, log_epochs: float) -> None:
+        """Add a run that reached the target."""
+        self.runs += 1
+        self.total += log_epochs
+        self.squares += log_epochs**2
+
+    def forget(self) -> None:
+        """Keep a part of a run, after a change."""
+        if self.runs > KEPT_RUNS:
+            mean = self.mean
+            self.runs = KEPT_RUNS
+            self.total, self.squares = KEPT_RUNS * mean, KEPT_RUNS * mean**2
+        self.stops, self.stopped, self.never = [], 0.0, NEVER
+
+    def state_dict(self) -> list[Any]:
+        """The runs as JSON values."""
+        stops = [list(stop) for stop in self.stops]
+        return [self.runs, self.total, self.squares, stops, self.stopped, self.never]
+
+    @classmethod
+    def from_state(cls, state: Sequence[Any]) -> Arm:
+        """The runs that `state_dict` returned."""
+        arm = cls()
+        arm.runs, arm.total, arm.squares, stops, arm.stopped, arm.never = state
+        arm.stops = [Stop(*stop) for stop in stops]
+        return arm
+
+
+class Posterior(NamedTuple):
+    """The belief on ln(epochs) at some batch sizes.
+
+    Attributes:
+        x: Octaves above the default batch size, shape (batch sizes,).
+        mean: Of f, same shape.
+        covariance: Of f, shape (batch sizes, batch sizes).
+        noise: Variance of a run, same shape as `x`.
+        misses: Probability that a run never reaches the target, same shape.
+        reached: Whether a run ever did, same shape.
+    """
+
+    x: Floats
+    mean: Floats
+    covariance: Floats
+    noise: Floats
+    misses: Floats
+    reached: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+    def expect(self, index: int) -> Posterior:
+        """The belief while a run at a batch size is under way, whose result will come."""
+        column = self.covariance[:, index]
+        variance = self.covariance[index, index] + self.noise[index]
+        return self._replace(covariance=self.covariance - np.outer(column, column) / variance)
+
+
+class EpochBelief:
+    """What a group has learnt of epochs.
+
+    Args:
+        default: The batch size b0.
+    """
+
+    def __init__(self, default: int) -> None:
+        self._default = default
+        self._arms: dict[int, Arm] = {}
+        self._up = self._down = 0.0
+        self._is_rough = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run was seen."""
+        return not self._arms
+
+    def add(self, batch_size: int, epochs: int, reached: bool) -> None:
+        """Learn from a run that reached its target after so many epochs, or did not within them."""
+        if not epochs:
+            return
+        arm = self._arms.get(batch_size)
+        if reached:
+            self._watch(batch_size, math.log(epochs))
+            self._arms.setdefault(batch_size, Arm()).add(math.log(epochs))
+            return
+        found = self.posterior((batch_size,))
+        s = math.sqrt(found.covariance[0, 0] + found.noise[0])
+        later = 0.5 * math.erfc((math.log(epochs + 0.5) - found.mean[0]) / s / ROOT_2)
+        arm = self._arms.setdefault(batch_size, Arm())
+        misses = arm.misses
+        weight = misses / (misses + (1 - misses) * later)
+        arm.stops = [*arm.stops, Stop(epochs, weight)][-STOPS:]
+        arm.stopped += weight
+        arm.never = min(MOST_NEVER, max(arm.never, weight))
+
+    def _watch(self, batch_size: int, log_epochs: float) -> None:
+        """Notice a change of epochs over time (cumulative sums; Page, Biometrika 1954)."""
+        arm = self._arms.get(batch_size)
+        if arm is None or arm.runs < 2:
+            return
+        found = self.posterior((batch_size,))
+        s = math.sqrt(found.covariance[0, 0] + found.noise[0])
+        z = float(log_epochs - found.mean[0]) / s
+        self._up = max(0.0, self._up + min(z, LARGEST_Z) - DRIFT)
+        self._down = max(0.0, self._down + min(-z, LARGEST_Z) - DRIFT)
+        if max(self._up, self._down) > ALARM:
+            self._up = self._down = 0.0
+            self._is_rough = True
+            for each in self._arms.values():
+                each.forget()
+
+    def posterior(self, batch_sizes: Sequence[int]) -> Posterior:
+        """The belief at some batch sizes, those without a run included."""
+        sizes = list(dict.fromkeys((*batch_sizes, *self._arms)))
+        arms = [self._arms.get(size) or Arm() for size in sizes]
+        x = np.array([math.log2(size / self._default) for size in sizes])
+        mean, covariance = self._prior(x)
+        noise = self._noise()
+        seen = [index for index, arm in enumerate(arms) if arm.runs]
+        rounding = np.zeros(len(sizes))
+        if seen:
+            found = np.array([arms[index].mean for index in seen])
+            rounding[seen] = np.exp(-2 * found) / 12
+            runs = np.array([arms[index].runs for index in seen])
+            cross = covariance[:, seen]
+            inner = covariance[np.ix_(seen, seen)] + np.diag((noise + rounding[seen]) / runs)
+            gain = np.linalg.solve(inner, cross.T).T
+            mean = mean + gain @ (found - mean[seen])
+            covariance = covariance - gain @ cross.T
+        unseen = [index for index, arm in enumerate(arms) if not arm.runs]
+        rounding[unseen] = np.exp(-2 * mean[unseen]) / 12
+        total = noise + rounding
+        for index, arm in enumerate(arms):
+            for stop in arm.stops:
+                mean, covariance = _stop(mean, covariance, total[index], index, stop)
+        count = len(batch_sizes)
+        return Posterior(
+            x[:count], mean[:count], covariance[:count, :count], total[:count],
+            np.array([arm.misses for arm in arms[:count]]),
+            np.array([arm.runs > 0 for arm in arms[:count]]),
+        )  # fmt: skip
+
+    def _prior(self, x: Floats) -> tuple[Floats, Floats]:
+        apart = (x[:, None] - x[None, :]) / BEND_OCTAVES
+        covariance = LEVEL_SD**2 + SLOPE_SD**2 * np.outer(x, x)
+        covariance = covariance + BEND_SD**2 * np.exp(-0.5 * apart**2)
+        if self._is_rough:
+            covariance = covariance + ROUGH_SD**2 * np.eye(len(x))
+        return LEVEL + SLOPE * x, covariance
+
+    def _noise(self) -> float:
+        """Variance of ln(epochs) from run to run."""
+        scatter, degrees = NOISE_RUNS * NOISE_SD**2, NOISE_RUNS
+        for arm in self._arms.values():
+            if arm.runs > 1:
+                share = min(1.0, MOST_DEGREES / (arm.runs - 1))
+                scatter += share * arm.scatter
+                degrees += share * (arm.runs - 1)
+        return scatter / degrees
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was learnt, as JSON values."""
+        arms = {str(size): arm.state_dict() for size, arm in self._arms.items()}
+        return {"default": self._default, "arms": arms, "up": self._up, "down": self._down,
+                "rough": self._is_rough}  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> EpochBelief:
+        """What `state_dict` returned."""
+        belief = cls(state["default"])
+        belief._arms = {int(size): Arm.from_state(arm) for size, arm in state["arms"].items()}
+        belief._up, belief._down = state["up"], state["down"]
+        belief._is_rough = state["rough"]
+        return belief
+
+
+def _stop(
+    mean: Floats, covariance: Floats, noise: float, index: int, stop: Stop
+) -> tuple[Floats, Floats]:
+    """The moments once a run at a batch size is known to take longer, unless it never ends."""
+    variance = float(covariance[index, index]) + noise
+    s = math.sqrt(variance)
+    z = (math.log(stop.epochs + 0.5) - float(mean[index])) / s
+    rate, share = hazard(z), 1 - stop.weight
+    gain = covariance[:, index] / variance
+    shrunk = share * variance * rate * (rate - z)
+    return mean + share * s * rate * gain, covariance - shrunk * np.outer(gain, gain)

@@ -1,0 +1,115 @@
+"""Which batch size to run next: what trying one costs, against what knowing it is worth.
+
+One step ahead: a run of batch size b that is stopped after k epochs costs an excess over the
+incumbent, the batch size that is believed cheapest of those that ever reached the target. Its
+result changes the belief on all batch sizes, and the recurrences to come take the one that is
+cheapest then. Costs are in J, epochs costs and epochs lognormal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.configure._epoch_belief import Posterior
+from wattkeeper.policies.configure._normal import normal_cdf
+
+REACH: Final = 1.6
+"""Octaves from a batch size that reached the target within which others are tried."""
+SHARPER: Final = 4.0
+"""One result stands for so many, since more would follow."""
+
+
+class Trial(NamedTuple):
+    """A run of a batch size that is stopped after some epochs.
+
+    Attributes:
+        choice: Index of the batch size.
+        epochs: Epochs after which it is stopped.
+        excess: What it costs beyond a run of the incumbent, in expectation, J.
+        score: Excess less the worth of what it teaches, J.
+    """
+
+    choice: int
+    epochs: int
+    excess: float
+    score: float
+
+
+class Lookahead:
+    """The beliefs at a decision.
+
+    Args:
+        belief: On epochs, what is under way included.
+        log_costs: ln(cost of an epoch, J) by batch size.
+        variances: Variance of these.
+        max_epochs: A run ends after so many.
+
+    Attributes:
+        epoch_costs: Cost of an epoch by batch size, J.
+        costs: Expected cost of reaching the target by batch size, J.
+        incumbent: Index of the cheapest batch size that ever reached it; None if none did.
+    """
+
+    def __init__(
+        self, belief: Posterior, log_costs: Floats, variances: Floats, max_epochs: int
+    ) -> None:
+        self._belief, self._log_costs = belief, log_costs
+        self.epoch_costs = np.exp(log_costs)
+        self._joint = belief.covariance + np.diag(variances)
+        spread = np.diag(self._joint)
+        self.costs = np.exp(log_costs + belief.mean + spread / 2) / (1 - belief.misses)
+        reached = np.flatnonzero(belief.reached)
+        self.incumbent: int | None = None
+        if reached.size:
+            self.incumbent = int(reached[np.argmin(self.costs[reached])])
+        self._epochs = np.arange(1, max_epochs + 1, dtype=np.float64)
+
+    def candidates(self) -> list[int]:
+        """The batch sizes near to those that reached the target, and not the incumbent."""
+        belief = self._belief
+        near = np.abs(belief.x[:, None] - belief.x[belief.reached][None, :]) <= REACH
+        return [int(i) for i in np.flatnonzero(near.any(axis=1)) if i != self.incumbent]
+
+    def exploit(self, horizon: float) -> Trial:
+        """A run of the incumbent to its end."""
+        assert self.incumbent is not None
+        gain = float(self._gains(self.incumbent)[-1])
+        return Trial(self.incumbent, len(self._epochs), 0.0, -horizon * gain)
+
+    def explore(self, index: int, horizon: float) -> Trial:
+        """The best run of a batch size; `horizon`: recurrences that profit from what it teaches."""
+        assert self.incumbent is not None
+        reached = self._reached_by(index, self._belief.noise[index])
+        parts = np.diff(reached, prepend=0.0)
+        epochs = np.cumsum(self._epochs * parts) + self._epochs * (1 - reached)
+        spare = self.costs[self.incumbent]
+        excess = self.epoch_costs[index] * epochs + (1 - reached) * spare - spare
+        scores = excess - horizon * self._gains(index)
+        best = int(np.argmin(scores))
+        return Trial(index, best + 1, float(excess[best]), float(scores[best]))
+
+    def _reached_by(self, index: int, noise: float) -> Floats:
+        """Probability of having reached the target after each number of epochs."""
+        belief = self._belief
+        spread = math.sqrt(self._joint[index, index] + noise)
+        z = (np.log(self._epochs + 0.5) - belief.mean[index]) / spread
+        return (1 - float(belief.misses[index])) * normal_cdf(z)
+
+    def _gains(self, index: int) -> Floats:
+        """What each recurrence saves in expectation once a run's result is known, by its bound."""
+        belief, joint = self._belief, self._joint
+        noise = float(belief.noise[index]) / SHARPER
+        parts = np.diff(self._reached_by(index, noise), prepend=0.0)
+        column = joint[:, index]
+        share = column / (joint[index, index] + noise)
+        after = self._log_costs + belief.mean + (np.diag(joint) - share * column) / 2
+        moved = share[:, None] * (np.log(self._epochs) - belief.mean[index])[None, :]
+        misses = belief.misses.copy()
+        misses[index] = 0.0
+        costs = np.exp(after[:, None] + moved) / (1 - misses)[:, None]
+        now = int(np.argmin(self.costs))
+        return np.cumsum(parts * (costs[now] - costs.min(axis=0)))
