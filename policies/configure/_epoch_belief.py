@@ -24,8 +24,9 @@ SLOPE: Final = 0.10
 SLOPE_SD: Final = 0.15
 BEND_SD: Final = 0.35
 BEND_OCTAVES: Final = 2.0
+UNEVEN_SD: Final = 0.03
 """The prior: mean and deviation of f at b0 and of its slope an octave; deviation and length of what
-is smooth besides."""
+is smooth besides; deviation of each batch size from its neighbours."""
 NOISE_SD: Final = 0.10
 NOISE_RUNS: Final = 4.0
 """Deviation of ln(epochs) from run to run, and how many degrees of freedom that guess counts."""
@@ -235,8 +236,8 @@ class EpochBelief:
         apart = (x[:, None] - x[None, :]) / BEND_OCTAVES
         covariance = LEVEL_SD**2 + SLOPE_SD**2 * np.outer(x, x)
         covariance = covariance + BEND_SD**2 * np.exp(-0.5 * apart**2)
-        if self._is_rough:
-            covariance = covariance + ROUGH_SD**2 * np.eye(len(x))
+        uneven_sd = ROUGH_SD if self._is_rough else UNEVEN_SD
+        covariance = covariance + uneven_sd**2 * np.eye(len(x))
         return LEVEL + SLOPE * x, covariance
 
     def _noise(self) -> float:

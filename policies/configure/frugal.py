@@ -10,7 +10,6 @@ from pydantic import PositiveInt
 from wattkeeper.policies.configure._epoch_belief import EpochBelief
 from wattkeeper.policies.configure._epoch_costs import SHARE, EpochCosts
 from wattkeeper.policies.configure._lookahead import Lookahead, Trial
-from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.moments import Moment
 from wattkeeper.policies.protocols import (
     Configuration,
@@ -260,12 +259,3 @@ class FrugalConfig(PolicyConfig):
     def slices(self) -> bool:
         """Always."""
         return True
-
-    def check(self, options: Options) -> None:
-        """Check that slices have a length."""
-        if not options.samples_per_epoch > 0:
-            raise PolicyError(
-                f"{self.kind} trains slices of some steps: {options.key} needs samples_per_epoch "
-                "in the table of workloads",
-                self.point,
-            )

@@ -31,6 +31,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         _check_zoo(loaded, run, variant, configure)
         _check_touched(loaded, inputs, variant)
         _check_moments(loaded, variant)
+        _check_slices(loaded, run, variant)
         _check_energy(loaded, run, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
@@ -90,6 +91,18 @@ def _check_moments(loaded: LoadedScenario, variant: str) -> None:
         return
     what = f"tune: {tune.kind} decides while jobs run, but {why}"
     raise locate_error(loaded, variant, PolicyError(what, "tune"))
+
+
+def _check_slices(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> None:
+    """Refuse a policy that asks for slices where nobody knows how long these are."""
+    tune = policy_of(loaded.scenario, variant, "tune")
+    for profile in inputs.profiles.values():
+        if tune.slices and not profile.samples_per_epoch > 0:
+            what = (
+                f"{tune.point}: {tune.kind} trains slices of some steps, but the profiles do not "
+                f"say how many samples an epoch of {profile.workload} has (samples_per_epoch)"
+            )
+            raise locate_error(loaded, variant, PolicyError(what, tune.point))
 
 
 def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:
