@@ -104,7 +104,7 @@ def test_other_batch_sizes_are_measured_after_the_target(
     assert discarding["reached_target"].all()
     assert (discarding["discarded_energy_j"] < 0.04 * discarding["energy_j"]).all()
     assert (jobs["discarded_time_s"] <= jobs["slice_time_s"]).all()
-    assert (jobs["slice_energy_j"] < jobs["energy_j"]).all()
+    assert (jobs["slice_energy_j"] <= (1 + 1e-12) * jobs["energy_j"]).all()
     decisions = read(tmp_path / "out", "decisions", "frugal")
     chose = decisions["chose"]
     size, limit_w = (
