@@ -32,7 +32,7 @@ SECTIONS = {
                 "validation", "promises"),
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
               "electricity", "signals", "power-caps", "forecasts", "chase",
-              "carbon-queue", "perseus", "record"),
+              "carbon-queue", "perseus", "frugal", "record"),
     "Live": ("live", "session", "live-pipeline", "devices", "zoo"),
     "Extend": ("policy",),
     "Reference": ("reference/scenario", "reference/policies", "reference/files",

@@ -121,6 +121,10 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
         raise PolicyError(
             f"the {point} policy {config.kind!r} must know how all choices turn out before any is "
             "tried, which only a simulation can: choose another one", point)  # fmt: skip
+    if config.slices:
+        raise PolicyError(
+            f"the {point} policy {config.kind!r} asks for slices, which simulations can carry out: "
+            "choose another one, or other settings of it", point)  # fmt: skip
     if not set(config.moments) <= set(FIRST):
         raise PolicyError(
             f"the {point} policy {config.kind!r} decides while a job runs "

@@ -196,6 +196,11 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
                 f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
             ))  # fmt: skip
+        if config.slices:
+            raise locate_error(loaded, variant, PolicyError(
+                f"{point}: {config.kind} asks for slices, which simulated runs alone carry out: "
+                "choose another policy or other settings, or leave out the variant", point
+            ))  # fmt: skip
         refused = [moment for moment in config.moments if moment not in MOMENTS]
         if refused:
             raise locate_error(loaded, variant, PolicyError(
