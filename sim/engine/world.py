@@ -128,8 +128,9 @@ class World(Listener):
         select = self._engage("select", policies.select)
         place = self._engage("place", policies.place)
         configure = self._engage("configure", policies.configure)
-        shared = configure.policy.tuner() if policies.configure.tunes else None
-        tune = self._engage("tune", policies.tune, shared)
+        tunes = policies.configure.tunes
+        tuning = policies.configure if tunes else policies.tune
+        tune = self._engage("tune", tuning, configure.policy.tuner() if tunes else None)
         sets_parent = zoo is not None and policies.configure.sets_parent
         self._decisions = DecisionMaker(
             configure, tune, self._journal, (select, place), sets_parent
@@ -149,14 +150,14 @@ class World(Listener):
         self._wakes = 0
         self._wakes_since_s = 0.0
         self._preempts = self._journal.index_choice("preempt")
-        self._limits_unprofiled = policies.tune.limits_unprofiled
-        self._followed = policies.tune.signals
+        self._limits_unprofiled = tuning.limits_unprofiled
+        self._followed = tuning.signals
         self._suspended: dict[int, Paused] = {}
         self._retuner: Retuner | None = None
-        moments = policies.tune.moments
+        moments = tuning.moments
         cap = cluster.spec.cap
         self._shares_cap = cap is not None and cap.obey == "limits"
-        wants_more = bool(set(moments) - set(FIRST)) or policies.tune.slices
+        wants_more = bool(set(moments) - set(FIRST)) or tuning.slices
         if stragglers or self._shares_cap or wants_more:
             self._retuner = Retuner(
                 env, self._decisions, moments, self._pause, self._go_on, self._stop, self._allowed
@@ -167,7 +168,7 @@ class World(Listener):
             self._stragglers = StragglerEvents(env, streams, stragglers, slow_down)
         self.retunes = self._retuner is not None
         self.wants_epochs = "epoch" in moments
-        self.wants_slices = policies.tune.slices
+        self.wants_slices = tuning.slices
         self._nodes = NodeStates(cluster, self.recorder)
         self._budget = PowerBudget(cluster.spec, backend)
         self._capped = cluster.spec.power_cap_w is not None

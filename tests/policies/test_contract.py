@@ -30,7 +30,8 @@ from tests.support.worlds import (
     scripted_signal,
     spec,
 )
-from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.moments import FIRST, Progress
+from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
     NEW,
     CapacityView,
@@ -46,6 +47,7 @@ from wattkeeper.policies.protocols import (
     Running,
     Select,
     Selection,
+    Slice,
     Start,
     Tune,
 )
@@ -71,6 +73,7 @@ GROUPS = 3
 NODES, GPUS_PER_NODE = 3, 2
 CAPACITY_BYTES = 100
 MAX_ATTEMPTS = 3
+MOST_SLICES = 50
 SIZES = {
     16: (3.0, NEVER, 4.0),
     32: (3.0, 2.0, NEVER),
@@ -174,6 +177,7 @@ class Flight:
         self.start, self.placement = start, placement
         self.configuration = Configuration(32)
         self.limit_w = 0.0
+        self.measured: tuple[Measurement, ...] = ()
 
 
 class ScriptedCapacity(CapacityView):
@@ -340,15 +344,23 @@ class Rehearsal:
             check_configuration(flight.start.options, flight.configuration)
         limits = flight.start.options.limits(flight.configuration.batch_size)
         flight.limit_w = flight.configuration.power_limit_w or limits[-1]
-        if self.config.point == "tune":
+        if self.config.point == "tune" or self.config.tunes:
             flight.limit_w = self._tune(flight, limits)
         self.flights.append(flight)
 
     def _tune(self, flight: Flight, limits: tuple[float, ...]) -> float:
         knobs = self._ask("tune", Running(flight.start, flight.configuration))
         check_knobs(limits, knobs, reported=False)
+        curve = self.ctx.known.curves[flight.configuration.batch_size]
+        while knobs.slice is not None:
+            assert self.config.slices
+            assert len(flight.measured) < MOST_SLICES
+            flight.measured += (measure(self.ctx.known, curve.batch_size, knobs.slice),)
+            knobs = self._ask(
+                "tune", Running(flight.start, flight.configuration, flight.measured, "profiled")
+            )
+            check_knobs(limits, knobs, reported=True)
         if knobs.profile_w:
-            curve = self.ctx.known.curves[flight.configuration.batch_size]
             points = dict(
                 zip(
                     curve.limits_w,
@@ -365,6 +377,8 @@ class Rehearsal:
     def _end(self, index: int) -> None:
         flight = self.flights.pop(index)
         outcome = self.ctx.outcome(flight.start, flight.configuration, flight.limit_w)
+        if outcome.reached and "reached" in self.config.moments:
+            self._measure_others(flight, outcome)
         self._ask("observe", outcome)
         if not outcome.reached and flight.start.attempt < MAX_ATTEMPTS:
             self._start(flight.start.job, flight.start.attempt + 1, flight.placement)
@@ -372,6 +386,21 @@ class Rehearsal:
             self._ask("on_end", flight.start.job)
         elif flight.placement:
             self.cluster.release(flight.start.job, flight.placement)
+
+    def _measure_others(self, flight: Flight, outcome: Outcome) -> None:
+        """Train slices of other batch sizes, as long as the policy asks for some."""
+        done = Progress(float(outcome.epochs), outcome.time_s, outcome.time_s, outcome.energy_j)
+        while True:
+            knobs = self._ask("tune", Running(
+                flight.start, flight.configuration, flight.measured, "reached", done
+            ))  # fmt: skip
+            if knobs is None:
+                return
+            assert knobs == Knobs(slice=knobs.slice)
+            assert knobs.slice.batch_size in flight.start.options.batch_sizes
+            assert knobs.slice.power_limit_w in flight.start.options.limits(knobs.slice.batch_size)
+            assert len(flight.measured) < MOST_SLICES
+            flight.measured += (measure(self.ctx.known, knobs.slice.batch_size, knobs.slice),)
 
     def _finish(self, kind: int) -> None:
         """A model is offered to a store with room for about five."""
@@ -424,11 +453,22 @@ def check_configuration(options: Options, decision: Configuration) -> None:
 
 def check_knobs(limits: tuple[float, ...], decision: Knobs, *, reported: bool) -> None:
     assert isinstance(decision, Knobs)
-    assert (decision.power_limit_w is None) == bool(decision.profile_w)
+    piece = decision.slice
+    given = (decision.power_limit_w is not None) + bool(decision.profile_w) + (piece is not None)
+    assert given == 1
     assert not (reported and decision.profile_w)
-    for limit_w in decision.profile_w or (decision.power_limit_w,):
+    asked = (decision.power_limit_w,) if piece is None else (piece.power_limit_w,)
+    for limit_w in decision.profile_w or asked:
         assert is_plain(limit_w)
         assert limit_w in limits
+
+
+def measure(known: Profile, batch_size: int, piece: Slice) -> Measurement:
+    """What a slice measures."""
+    time_s, energy_j = known.curves[batch_size].epoch(piece.power_limit_w)
+    part = piece.epochs(time_s, known.samples_per_epoch, batch_size)
+    return Measurement(piece.power_limit_w, time_s, energy_j / time_s, 0, batch_size,
+                       part * time_s, part * energy_j)  # fmt: skip
 
 
 def check_selection(
@@ -542,7 +582,7 @@ def test_outcomes_of_an_unknown_group_change_nothing(config: PolicyConfig) -> No
 @pytest.mark.parametrize("profiling", ["measured", "foreknown"])
 def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str) -> None:
     at_start = occupancy == "recorded" or profiling == "foreknown"
-    if at_start and not set(config.moments) <= set(FIRST):
+    if at_start and (config.slices or not set(config.moments) <= set(FIRST)):
         pytest.skip("a policy that decides over time has nothing to decide on there")
     known = by_job(*(profile(runs=SIZES, max_epochs=5, gpus=gpus) for gpus in (1, 3)))
     signals = {name: scripted_signal(name) for name in config.signals}

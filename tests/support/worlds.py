@@ -46,6 +46,8 @@ from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.schema import JOBS, jobs_table
 
 GPU = "V100"
+SAMPLES = 20_000.0
+"""Of an epoch."""
 OTHER_GPU = "A40"
 LIMITS_W = (100.0, 150.0, 250.0)
 """150 W is the example of `fixed-power`."""
@@ -110,7 +112,8 @@ def profile(
         )
         for batch_size in sorted(runs)
     }
-    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, limits_w[-1], curves)
+    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, limits_w[-1], curves,
+                   samples_per_epoch=SAMPLES)  # fmt: skip
 
 
 def steady(
@@ -389,7 +392,8 @@ class ScriptedContext:
         sizes = tuple(self.known.curves)
         limits = tuple(curve.limits_w for curve in self.known.curves.values())
         default, most_w = self.known.default_batch_size, self.known.max_power_w
-        return Options("cnn@V100x1", GPU, 1, sizes, limits, default, most_w, self.known.max_epochs)
+        return Options("cnn@V100x1", GPU, 1, sizes, limits, default, most_w, self.known.max_epochs,
+                       samples_per_epoch=SAMPLES)  # fmt: skip
 
     def outcome(self, start: Start, decided: Configuration, limit_w: float) -> Outcome:
         """What becomes of an attempt: one of the recorded runs, cut at the bound."""
@@ -451,7 +455,8 @@ def profiles(draw: st.DrawFn, workload: str = "cnn", gpus: int = 1, gpu_type: st
     sizes = sorted(draw(st.sets(batch_sizes, min_size=1, max_size=5)))
     default = draw(st.sampled_from(sizes))
     found = {b: draw(curves(b, max_epochs, reaches=b == default)) for b in sizes}
-    return Profile(workload, gpu_type, gpus, 0.9, max_epochs, default, 250.0, found)
+    return Profile(workload, gpu_type, gpus, 0.9, max_epochs, default, 250.0, found,
+                   samples_per_epoch=SAMPLES)  # fmt: skip
 
 
 class Asked(NamedTuple):
