@@ -100,7 +100,7 @@ class Profile(NamedTuple):
         curves: By batch size, ascending.
         measured: Whether power was measured; otherwise energy is unknown.
         pipeline: Its instructions, if it is pipeline-parallel; an epoch is an iteration then.
-        samples_per_epoch: Samples of an epoch; NaN if not known.
+        samples_per_epoch: Samples of an epoch; 0 if not known.
     """
 
     workload: str
@@ -113,7 +113,7 @@ class Profile(NamedTuple):
     curves: Mapping[int, Curve]
     measured: bool = True
     pipeline: PipelineTask | None = None
-    samples_per_epoch: float = math.nan
+    samples_per_epoch: float = 0.0
 
     @property
     def limited(self) -> bool:

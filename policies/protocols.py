@@ -169,7 +169,7 @@ class Options(NamedTuple):
             it is none. An epoch of it is an iteration.
         clocks_mhz: For each batch size, the profiled locked clocks in MHz, ascending; empty if
             none was profiled at any.
-        samples_per_epoch: Samples of an epoch; NaN if not known, and no slice can be asked for.
+        samples_per_epoch: Samples of an epoch; 0 if not known, and no slice can be asked for.
     """
 
     key: str
@@ -183,7 +183,7 @@ class Options(NamedTuple):
     fixed_epochs: int | None = None
     pipeline: PipelineTask | None = None
     clocks_mhz: tuple[tuple[int, ...], ...] = ()
-    samples_per_epoch: float = math.nan
+    samples_per_epoch: float = 0.0
 
     def clocks(self, batch_size: int) -> tuple[int, ...]:
         """Locked clocks of a batch size in MHz, ascending; at the highest power limit."""

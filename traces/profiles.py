@@ -116,7 +116,7 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
             max_epochs=rows[name]["max_epochs"],
             default_batch_size=default,
             max_power_w=max_power_w,
-            samples_per_epoch=rows[name].get("samples_per_epoch") or math.nan,
+            samples_per_epoch=rows[name].get("samples_per_epoch") or 0.0,
             curves={
                 b: _curve(b, curve, runs[name][b], clocks.get((name, b), []))
                 for b, curve in by_batch.items()

@@ -11,8 +11,8 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 class ZeusJit(Tune):
     """See `ZeusJitConfig`."""
 
-    def __init__(self, config: ZeusJitConfig) -> None:
-        self._config = config
+    def __init__(self, slices: bool = False) -> None:
+        self._slices = slices
         self._limits: dict[str, float] = {}
         self._clocks: dict[str, int] = {}
 
@@ -22,7 +22,7 @@ class ZeusJit(Tune):
         key = f"{running.start.learning_key}/{batch_size}"
         options = running.start.options
         limits, clocks = options.limits(batch_size)[::-1], options.clocks(batch_size)
-        if self._config.slices and key not in self._limits and len(running.measured) < len(limits):
+        if self._slices and key not in self._limits and len(running.measured) < len(limits):
             return Knobs(slice=Slice(limits[len(running.measured)]))
         if running.measured and key not in self._limits:
             best = _cheapest(ctx.objective.eta, running)
@@ -64,6 +64,10 @@ class ZeusJitConfig(PolicyConfig):
     def slices(self) -> bool:
         """Whether limits are measured in slices."""
         return self.profile == "slices"
+
+    def build(self) -> ZeusJit:
+        """Build the policy."""
+        return ZeusJit(self.slices)
 
 
 def _cheapest(eta: float, running: Running) -> Measurement:

@@ -25,7 +25,7 @@ def tables(
     """Tables of workloads a and b with target 0.5 and at most 10 epochs."""
     points = [(w, g, n, b, limit, 100 / limit, limit * 0.9, None) for w, g, n, b, limit in power]
     trained = [(w, b, at, target, e) for at, (w, b, target, e) in enumerate(runs)]
-    named = [(w, "d", "n", "o", 0.5, True, 10, default) for w in "ab"]
+    named = [(w, "d", "n", "o", 0.5, True, 10, default, None) for w in "ab"]
     return {
         name: pa.Table.from_pylist(
             [dict(zip(schema.names, row, strict=True)) for row in rows], schema

@@ -197,7 +197,7 @@ def test_a_trace_needs_its_tables_and_known_workloads() -> None:
     about = {"format": "f", "origin": "recorded", "source": "s", "licence": "l"}
     with pytest.raises(TraceError, match=r"none.*jobs trace"):
         Trace("t", "jobs", {}, **about)  # type: ignore[arg-type]
-    workload = dict(zip(WORKLOADS.names, ["w", "d", "n", "o", 1.0, True, 9, 8], strict=True))
+    workload = dict(zip(WORKLOADS.names, ["w", "d", "n", "o", 1.0, True, 9, 8, None], strict=True))
     tables = {
         "profiles": pa.table(
             [["other"], ["G"], [1], [8], [9.0], [1.0], [1.0], [None]], schema=PROFILES

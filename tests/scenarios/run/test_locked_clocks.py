@@ -55,7 +55,7 @@ ROWS = [
 
 
 def made_up(rows: list[dict[str, Any]], name: str = "made-up") -> Trace:
-    workload = ("w", "none", "none", "none", 1.0, True, 10, 32)
+    workload = ("w", "none", "none", "none", 1.0, True, 10, 32, None)
     convergence = ("w", 32, 1, 1.0, 6)
     tables: Mapping[str, pa.Table] = {
         "profiles": pa.Table.from_pylist(rows, PROFILES),
