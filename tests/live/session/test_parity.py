@@ -30,7 +30,7 @@ from wattkeeper.policies.tune.zeus_jit import ZeusJit, ZeusJitConfig
 
 
 def write(point, start, saw, chose):
-    options = start.options._replace(key="")
+    options = start.options._replace(key="", samples_per_epoch=0.0)  # sessions do not know it
     row = [point, start.job.group_id, start.job.recurrence, start.attempt, start.group_in_flight,
            options, saw, chose]
     with open(os.environ["WITNESSED"], "a") as file:
