@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._normal import ROOT_2, hazard
+from wattkeeper.policies.configure._normal import hazard, mean_of_largest, survival
 
 LEVEL: Final = math.log(10.0)
 LEVEL_SD: Final = 2.0
@@ -35,28 +35,19 @@ MOST_DEGREES: Final = 10.0
 NEVER: Final = 0.10
 MOST_NEVER: Final = 0.97
 """Probability that a batch size never reaches the target, before it ran; and the largest one."""
+RARELY: Final = 0.005
+"""Misses that count beforehand for a batch size that reached the target, in addition to those seen:
+without any, the first miss could not be told from a long run."""
 STOPS: Final = 5
 """Stopped runs that are kept of a batch size."""
 DRIFT: Final = 0.75
 ALARM: Final = 6.0
 LARGEST_Z: Final = 4.0
 ROUGH_SD: Final = 0.15
-KEPT_RUNS: Final = 0.5
+CHANGE_SD: Final = 1.0
 """A change is noticed by two cumulative sums of standardised results, less `DRIFT` each, above
-`ALARM`: then each batch size keeps `KEPT_RUNS` run, and deviates from its neighbours by
-`ROUGH_SD`."""
-
-
-class Stop(NamedTuple):
-    """A run that did not reach its target.
-
-    Attributes:
-        epochs: How far it came.
-        weight: Probability that its batch size never reaches the target, as believed then.
-    """
-
-    epochs: int
-    weight: float
+`ALARM`: then what is known of a batch size counts as one measurement of deviation `CHANGE_SD`, and
+batch sizes deviate from their neighbours by `ROUGH_SD`."""
 
 
 class Arm:
@@ -66,14 +57,15 @@ class Arm:
         runs: How many reached the target; a fraction after a change.
         total: Sum of their ln(epochs).
         squares: Sum of the squares of these.
-        stops: The last runs that did not.
-        stopped: Sum of the weights of all of these.
-        never: Probability that it never reaches the target, while no run did.
+        stops: How far the last runs came that did not, epochs.
+        stopped: How many earlier ones are thought to have been without hope.
+        never: Probability that it never reaches the target, before its first run that does and
+            without the runs of `stops`.
     """
 
     def __init__(self) -> None:
         self.runs = self.total = self.squares = 0.0
-        self.stops: list[Stop] = []
+        self.stops: list[int] = []
         self.stopped = 0.0
         self.never = NEVER
 
@@ -87,12 +79,9 @@ class Arm:
         """Sum of squared deviations from the mean."""
         return max(0.0, self.squares - self.total * self.mean)
 
-    @property
-    def misses(self) -> float:
-        """Probability that the next run never reaches the target."""
-        if not self.runs:
-            return self.never
-        return self.stopped / (self.runs + self.stopped + 1)
+    def misses(self, stopped: float) -> float:
+        """Probability that a run never reaches the target; `stopped`: so many did not yet."""
+        return (stopped + RARELY) / (self.runs + stopped + 1)
 
     def add(self, log_epochs: float) -> None:
         """Add a run that reached the target."""
@@ -100,25 +89,37 @@ class Arm:
         self.total += log_epochs
         self.squares += log_epochs**2
 
-    def forget(self) -> None:
-        """Keep a part of a run, after a change."""
-        if self.runs > KEPT_RUNS:
+    def stop(self, epochs: int, misses: float, later: float) -> None:
+        """Add a run that did not.
+
+        The earliest one gives way, once there are `STOPS`: it was without hope with a probability
+        that follows from `misses`, and from how probable it was of a run that reaches the target
+        (`later`).
+        """
+        if len(self.stops) == STOPS:
+            weight = _hopeless(misses, later)
+            self.stopped += weight
+            self.never = max(self.never, weight)
+            self.stops = self.stops[1:]
+        self.stops = [*self.stops, epochs]
+
+    def forget(self, kept: float) -> None:
+        """Keep so many runs at most, after a change."""
+        if self.runs > kept:
             mean = self.mean
-            self.runs = KEPT_RUNS
-            self.total, self.squares = KEPT_RUNS * mean, KEPT_RUNS * mean**2
+            self.runs, self.total, self.squares = kept, kept * mean, kept * mean**2
         self.stops, self.stopped, self.never = [], 0.0, NEVER
 
     def state_dict(self) -> list[Any]:
         """The runs as JSON values."""
-        stops = [list(stop) for stop in self.stops]
-        return [self.runs, self.total, self.squares, stops, self.stopped, self.never]
+        return [self.runs, self.total, self.squares, self.stops, self.stopped, self.never]
 
     @classmethod
     def from_state(cls, state: Sequence[Any]) -> Arm:
         """The runs that `state_dict` returned."""
         arm = cls()
         arm.runs, arm.total, arm.squares, stops, arm.stopped, arm.never = state
-        arm.stops = [Stop(*stop) for stop in stops]
+        arm.stops = list(stops)
         return arm
 
 
@@ -170,36 +171,42 @@ class EpochBelief:
         """Learn from a run that reached its target after so many epochs, or did not within them."""
         if not epochs:
             return
-        arm = self._arms.get(batch_size)
         if reached:
-            self._watch(batch_size, math.log(epochs))
+            self._watch(batch_size, epochs, True)
             self._arms.setdefault(batch_size, Arm()).add(math.log(epochs))
             return
-        found = self.posterior((batch_size,))
-        s = math.sqrt(found.covariance[0, 0] + found.noise[0])
-        later = 0.5 * math.erfc((math.log(epochs + 0.5) - found.mean[0]) / s / ROOT_2)
+        self._watch(batch_size, epochs, False)
         arm = self._arms.setdefault(batch_size, Arm())
-        misses = arm.misses
-        weight = misses / (misses + (1 - misses) * later)
-        arm.stops = [*arm.stops, Stop(epochs, weight)][-STOPS:]
-        arm.stopped += weight
-        arm.never = min(MOST_NEVER, max(arm.never, weight))
+        oldest = self._expect(batch_size, math.log((arm.stops or [epochs])[0] + 0.5))
+        arm.stop(epochs, oldest.misses, survival(oldest.z))
 
-    def _watch(self, batch_size: int, log_epochs: float) -> None:
-        """Notice a change of epochs over time (cumulative sums; Page, Biometrika 1954)."""
+    def _expect(self, batch_size: int, log_epochs: float) -> _Expected:
+        """What is expected of a run, against what it was."""
+        found = self.posterior((batch_size,))
+        spread = math.sqrt(found.covariance[0, 0] + found.noise[0])
+        return _Expected((log_epochs - float(found.mean[0])) / spread, float(found.misses[0]))
+
+    def _watch(self, batch_size: int, epochs: int, reached: bool) -> None:
+        """Notice a change of epochs over time (cumulative sums; Page, Biometrika 1954).
+
+        A stop as unlikely as p counts as the mean of the p largest deviations.
+        """
         arm = self._arms.get(batch_size)
         if arm is None or arm.runs < 2:
             return
-        found = self.posterior((batch_size,))
-        s = math.sqrt(found.covariance[0, 0] + found.noise[0])
-        z = float(log_epochs - found.mean[0]) / s
+        if reached:
+            z = self._expect(batch_size, math.log(epochs)).z
+            self._down = max(0.0, self._down + min(-z, LARGEST_Z) - DRIFT)
+        else:
+            expected = self._expect(batch_size, math.log(epochs + 0.5))
+            z = mean_of_largest(expected.misses + (1 - expected.misses) * survival(expected.z))
         self._up = max(0.0, self._up + min(z, LARGEST_Z) - DRIFT)
-        self._down = max(0.0, self._down + min(-z, LARGEST_Z) - DRIFT)
         if max(self._up, self._down) > ALARM:
             self._up = self._down = 0.0
             self._is_rough = True
+            kept = self._noise() / CHANGE_SD**2
             for each in self._arms.values():
-                each.forget()
+                each.forget(kept)
 
     def posterior(self, batch_sizes: Sequence[int]) -> Posterior:
         """The belief at some batch sizes, those without a run included."""
@@ -222,13 +229,13 @@ class EpochBelief:
         unseen = [index for index, arm in enumerate(arms) if not arm.runs]
         rounding[unseen] = np.exp(-2 * mean[unseen]) / 12
         total = noise + rounding
+        misses = np.array([arm.misses(arm.stopped) if arm.runs else arm.never for arm in arms])
         for index, arm in enumerate(arms):
-            for stop in arm.stops:
-                mean, covariance = _stop(mean, covariance, total[index], index, stop)
+            if arm.stops:
+                mean, covariance, misses[index] = _stop(mean, covariance, total[index], index, arm)
         count = len(batch_sizes)
         return Posterior(
-            x[:count], mean[:count], covariance[:count, :count], total[:count],
-            np.array([arm.misses for arm in arms[:count]]),
+            x[:count], mean[:count], covariance[:count, :count], total[:count], misses[:count],
             np.array([arm.runs > 0 for arm in arms[:count]]),
         )  # fmt: skip
 
@@ -266,14 +273,43 @@ class EpochBelief:
         return belief
 
 
+class _Expected(NamedTuple):
+    """A run against what is expected of it.
+
+    Attributes:
+        z: By how many deviations it differs.
+        misses: How probable it was that it never reaches its target.
+    """
+
+    z: float
+    misses: float
+
+
+def _hopeless(misses: float, later: float) -> float:
+    """Probability that a stopped run would never have reached the target.
+
+    `misses`: the same before the run; `later`: of runs that reach it, how many take longer.
+    """
+    return min(MOST_NEVER, misses / (misses + (1 - misses) * later))
+
+
 def _stop(
-    mean: Floats, covariance: Floats, noise: float, index: int, stop: Stop
-) -> tuple[Floats, Floats]:
-    """The moments once a run at a batch size is known to take longer, unless it never ends."""
-    variance = float(covariance[index, index]) + noise
-    s = math.sqrt(variance)
-    z = (math.log(stop.epochs + 0.5) - float(mean[index])) / s
-    rate, share = hazard(z), 1 - stop.weight
-    gain = covariance[:, index] / variance
-    shrunk = share * variance * rate * (rate - z)
-    return mean + share * s * rate * gain, covariance - shrunk * np.outer(gain, gain)
+    mean: Floats, covariance: Floats, noise: float, index: int, arm: Arm
+) -> tuple[Floats, Floats, float]:
+    """The moments, and how probably runs miss, once an arm's runs of `stops` did.
+
+    Each takes longer than it was stopped, unless it was without hope.
+    """
+    stopped, never = arm.stopped, arm.never
+    for epochs in arm.stops:
+        variance = float(covariance[index, index]) + noise
+        s = math.sqrt(variance)
+        z = (math.log(epochs + 0.5) - float(mean[index])) / s
+        never = _hopeless(arm.misses(stopped) if arm.runs else never, survival(z))
+        stopped += never
+        rate, share = hazard(z), 1 - never
+        gain = covariance[:, index] / variance
+        shrunk = share * variance * rate * (rate - z)
+        mean = mean + share * s * rate * gain
+        covariance = covariance - shrunk * np.outer(gain, gain)
+    return mean, covariance, arm.misses(stopped) if arm.runs else never

@@ -1,0 +1,186 @@
+"""What is believed of epochs: against dense formulas and integrals, and over time."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.configure._epoch_belief import EpochBelief
+from wattkeeper.policies.configure._normal import hazard, mean_of_largest, normal_cdf, survival
+
+SIZES = (8, 16, 32, 64, 128, 256)
+DEFAULT = 64
+
+Run = tuple[int, int, bool]
+"""Batch size, epochs, and whether it reached the target."""
+
+runs = st.tuples(st.sampled_from(SIZES), st.integers(0, 10**6), st.booleans())
+
+
+def learn(results: Sequence[Run]) -> EpochBelief:
+    belief = EpochBelief(DEFAULT)
+    for result in results:
+        belief.add(*result)
+    return belief
+
+
+def prior(sizes: Sequence[int]) -> tuple[Floats, Floats]:
+    """Mean and covariance as the documentation of the prior gives them."""
+    x = np.log2(np.array(sizes) / DEFAULT)
+    apart = x[:, None] - x[None, :]
+    covariance = 2.0**2 + 0.15**2 * np.outer(x, x) + 0.35**2 * np.exp(-(apart**2) / 2 / 2.0**2)
+    return math.log(10) + 0.1 * x, covariance + 0.03**2 * np.eye(len(x))
+
+
+REACHED: list[Run] = [
+    (64, 20, True), (64, 23, True), (64, 19, True), (16, 12, True), (256, 60, True),
+    (256, 66, True),
+]  # fmt: skip
+
+
+def test_runs_are_regressed_exactly() -> None:
+    """One observation a run, all at once, gives what the means of batch sizes give."""
+    found = learn(REACHED).posterior(SIZES)
+    sizes = [*SIZES, *(size for size, _, _ in REACHED)]
+    logs = np.array([math.log(epochs) for _, epochs, _ in REACHED])
+    mean, covariance = prior(sizes)
+    count = len(SIZES)
+    same = np.array(sizes)[:, None] == np.array(sizes)[None, :]
+    covariance += 0.03**2 * (same & ~np.eye(len(sizes), dtype=bool))  # f(b) is one value
+    scatter, degrees = 4 * 0.1**2, 4.0
+    by_size = {size: [e for b, e, _ in REACHED if b == size] for size in (16, 64, 256)}
+    rounding = {}
+    for size, epochs in by_size.items():
+        values = np.log(epochs)
+        scatter += float(((values - values.mean()) ** 2).sum())
+        degrees += len(epochs) - 1
+        rounding[size] = 1 / 12 / math.exp(values.mean()) ** 2
+    noise = np.array([scatter / degrees + rounding[size] for size, _, _ in REACHED])
+    inner = covariance[count:, count:] + np.diag(noise)
+    gain = covariance[:count, count:] @ np.linalg.inv(inner)
+    np.testing.assert_allclose(found.mean, mean[:count] + gain @ (logs - mean[count:]), rtol=1e-9)
+    expected = covariance[:count, :count] - gain @ covariance[count:, :count]
+    np.testing.assert_allclose(found.covariance, expected, rtol=1e-6, atol=1e-12)
+    assert found.noise[SIZES.index(64)] == pytest.approx(noise[0])
+
+
+@pytest.mark.parametrize("epochs", [5, 21, 40, 90])
+def test_a_stop_has_the_moments_of_the_integral(epochs: int) -> None:
+    """On a grid of f at the stopped batch size: longer than the stop, or without hope."""
+    before = learn(REACHED).posterior((*SIZES, 512))
+    belief = learn([*REACHED, (512, epochs, False)])
+    after = belief.posterior((*SIZES, 512))
+    at = len(SIZES)
+    mean, variance = float(before.mean[at]), float(before.covariance[at, at])
+    f = mean + math.sqrt(variance) * np.linspace(-9, 9, 20001)
+    weights = np.exp(-0.5 * (f - mean) ** 2 / variance)
+    weights /= weights.sum()
+    later = normal_cdf((f - math.log(epochs + 0.5)) / math.sqrt(before.noise[at]))
+    hopeless = 0.1 / (0.1 + 0.9 * float((weights * later).sum()))
+    assert after.misses[at] == pytest.approx(hopeless, rel=1e-6)
+    weights *= later / (weights * later).sum()
+    longer = float((weights * f).sum())
+    spread = float((weights * (f - longer) ** 2).sum())
+    expected = hopeless * mean + (1 - hopeless) * longer
+    assert after.mean[at] == pytest.approx(expected, rel=1e-6)
+    within = hopeless * variance + (1 - hopeless) * spread
+    assert after.covariance[at, at] == pytest.approx(within, rel=1e-6)
+    gain = before.covariance[:at, at] / variance
+    np.testing.assert_allclose(after.mean[:at] - before.mean[:at], gain * (expected - mean),
+                               rtol=1e-6, atol=1e-12)  # fmt: skip
+
+
+def test_stops_are_judged_by_the_noise_that_is_known_now() -> None:
+    """After a lucky first run a short trial looks hopeless, until runs turn out to scatter."""
+    lucky: list[Run] = [(64, 2, True), (128, 5, False)]
+    assert learn(lucky).posterior((128,)).misses[0] > 0.5
+    scattered = [(64, epochs, True) for epochs in (3, 12, 5, 2, 9, 4, 7, 3)]
+    assert learn([*lucky, *scattered]).posterior((128,)).misses[0] < 0.3
+
+
+def test_a_batch_size_that_reaches_its_target_no_more_is_given_up() -> None:
+    """Its cost counts as at least that of one that takes 40 % more epochs."""
+    belief = learn([(64, 4, True)] * 30)
+    for _ in range(5):
+        belief.add(64, 6, False)
+    found = belief.posterior((64,))
+    cost = math.exp(found.mean[0] + found.covariance[0, 0] / 2) / (1 - found.misses[0])
+    assert cost > 1.4 * 4
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_a_change_is_noticed_and_steady_runs_are_not(factor: float) -> None:
+    rng = np.random.default_rng(5)
+    epochs = [round(math.exp(3.4 + 0.1 * z)) for z in rng.standard_normal(200)]
+    steady = learn([(64, each, True) for each in epochs])
+    found = steady.posterior((64, 128))
+    assert math.exp(found.mean[0]) == pytest.approx(math.exp(3.4), rel=0.05)
+    for _ in range(6):
+        steady.add(64, round(30 * factor), True)
+    changed = steady.posterior((64, 128))
+    assert math.exp(changed.mean[0]) == pytest.approx(30 * factor, rel=0.2)
+    assert changed.covariance[1, 1] > found.covariance[1, 1]
+
+
+def test_a_batch_size_that_often_misses_is_no_change() -> None:
+    results: list[Run] = [(64, 10, True), (64, 11, True), (64, 10, True), (64, 16, False)]
+    found = learn(results * 20).posterior((64,))
+    assert found.misses[0] == pytest.approx(0.25, abs=0.05)
+    assert math.exp(found.mean[0]) == pytest.approx(10.3, rel=0.05)
+
+
+def test_a_run_under_way_lowers_the_variance_and_keeps_the_mean() -> None:
+    before = learn(REACHED).posterior(SIZES)
+    expected = before.expect(1)
+    np.testing.assert_array_equal(expected.mean, before.mean)
+    assert (np.diag(expected.covariance) <= np.diag(before.covariance)).all()
+    known = before.covariance[1, 1] * before.noise[1] / (before.covariance[1, 1] + before.noise[1])
+    assert expected.covariance[1, 1] == pytest.approx(known)
+
+
+@given(st.lists(runs, max_size=60))
+def test_any_runs_give_finite_beliefs(results: list[Run]) -> None:
+    found = learn(results).posterior(SIZES)
+    for values in found[:5]:
+        assert np.isfinite(values).all()
+    assert (found.noise > 0).all()
+    assert ((found.misses >= 0) & (found.misses < 1)).all()
+    np.testing.assert_allclose(found.covariance, found.covariance.T, atol=1e-9)
+    assert np.linalg.eigvalsh(found.covariance).min() > -1e-9
+
+
+@given(st.lists(runs, max_size=60), st.lists(runs, max_size=5))
+def test_the_state_restores_what_was_learnt(results: list[Run], later: list[Run]) -> None:
+    belief = learn(results)
+    restored = EpochBelief.from_state(json.loads(json.dumps(belief.state_dict())))
+    for each in (belief, restored):
+        for result in later:
+            each.add(*result)
+    assert restored.state_dict() == belief.state_dict()
+    for mine, theirs in zip(belief.posterior(SIZES), restored.posterior(SIZES), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 1e-3, 1e-6])
+def test_the_largest_deviations_have_the_mean_of_the_integral(share: float) -> None:
+    values = np.linspace(-12, 12, 2_000_001)
+    density = np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi) * (values[1] - values[0])
+    least = float(values[np.searchsorted(-density[::-1].cumsum()[::-1], -share)])
+    among = values >= least
+    expected = float((values * density)[among].sum() / density[among].sum())
+    assert mean_of_largest(share) == pytest.approx(expected, rel=1e-4)
+    assert survival(least) == pytest.approx(share, rel=1e-4)
+
+
+def test_far_tails_stay_finite() -> None:
+    assert hazard(40.0) == pytest.approx(40.025, rel=1e-5)
+    assert hazard(1e6) == pytest.approx(1e6)
+    assert hazard(-40.0) == 0
+    assert mean_of_largest(0.0) == pytest.approx(6.16, abs=0.01)
