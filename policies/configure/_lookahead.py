@@ -57,11 +57,12 @@ class Lookahead:
     def __init__(
         self, belief: Posterior, log_costs: Floats, variances: Floats, max_epochs: int
     ) -> None:
-        self._belief, self._log_costs = belief, log_costs
+        self._belief = belief
         self.epoch_costs = np.exp(log_costs)
         self._joint = belief.covariance + np.diag(variances)
-        spread = np.diag(self._joint)
-        self.costs = np.exp(log_costs + belief.mean + spread / 2) / (1 - belief.misses)
+        self._base = log_costs + belief.noise / 2
+        log_means = self._base + belief.mean + np.diag(self._joint) / 2
+        self.costs = np.exp(log_means) / (1 - belief.misses)
         reached = np.flatnonzero(belief.reached)
         self.incumbent: int | None = None
         if reached.size:
@@ -106,7 +107,7 @@ class Lookahead:
         parts = np.diff(self._reached_by(index, noise), prepend=0.0)
         column = joint[:, index]
         share = column / (joint[index, index] + noise)
-        after = self._log_costs + belief.mean + (np.diag(joint) - share * column) / 2
+        after = self._base + belief.mean + (np.diag(joint) - share * column) / 2
         moved = share[:, None] * (np.log(self._epochs) - belief.mean[index])[None, :]
         misses = belief.misses.copy()
         misses[index] = 0.0
