@@ -144,11 +144,12 @@ class EpochCosts:
             return None
         limits_w = options.limits(size)
         probe = Slice(min(limits_w, key=lambda w: (abs(w - PROBE * limits_w[-1]), w)), size)
-        expected, _ = self.expect(options, (), eta)
+        expected, variances = self.expect(options, (), eta)
         nearest = min(self.points, key=lambda known: abs(math.log2(known / size)))
         point = next(iter(self.points[nearest].values()))
         watts = self._watts(math.exp(point.log_power), eta)
-        epoch_s = math.exp(expected[options.batch_sizes.index(size)]) / watts
+        index = options.batch_sizes.index(size)
+        epoch_s = math.exp(expected[index] + math.sqrt(variances[index])) / watts
         part = probe.epochs(epoch_s, options.samples_per_epoch, size)
         return probe if (part * epoch_s + SETUP_S) * watts <= budget else None
 
