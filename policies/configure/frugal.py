@@ -201,13 +201,16 @@ class Frugal(Configure):
         group = self._groups.get(start.job.group_id)
         if group is None:
             return
-        group.under_way.pop(start.job.job_id, None)
+        known = group.under_way.pop(start.job.job_id, None)
         group.belief.add(outcome.batch_size, outcome.epochs, outcome.reached)
         group.costs_of(options)
         spending = group.spending[options.key]
-        spending.paid += outcome.cost
+        ahead = group.look_ahead(options, ctx.objective.eta)
+        if known is None or known[2]:
+            spending.paid += outcome.cost
+        elif outcome.reached:
+            spending.paid += float(ahead.costs[options.batch_sizes.index(outcome.batch_size)])
         if start.attempt == 1:
-            ahead = group.look_ahead(options, ctx.objective.eta)
             spending.recurrences += 1
             spending.default += float(
                 ahead.costs[options.batch_sizes.index(options.default_batch_size)]

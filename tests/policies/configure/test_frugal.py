@@ -1,0 +1,163 @@
+"""The policy `frugal`: what it spends, what it gives up, and what it remembers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.worlds import ScriptedContext, job, profile
+from wattkeeper.policies.configure.frugal import Frugal, FrugalConfig
+from wattkeeper.policies.moments import Progress
+from wattkeeper.policies.protocols import Configuration, Measurement, Outcome, Running, Start
+
+ANY = profile()
+ETA = 0.5
+MOST_EPOCHS = 50
+
+
+class Group:
+    """A `Frugal` and one group, whose runs take epochs of the test's own making."""
+
+    def __init__(self, epoch_costs: dict[int, float] | None = None) -> None:
+        self.ctx = ScriptedContext(ANY, eta=ETA)
+        self.options = self.ctx.options()._replace(max_epochs=MOST_EPOCHS)
+        self.policy: Frugal = FrugalConfig().build()
+        self.costs = epoch_costs or dict.fromkeys(self.options.batch_sizes, 1000.0)
+        self.waiting: dict[str, tuple[Start, Configuration]] = {}
+
+    def start(self, name: str, attempt: int = 1) -> Configuration:
+        """Start an attempt and train the slices that it asks for."""
+        start = Start(job(name, group="g"), attempt, self.options, len(self.waiting))
+        decided = self.policy.configure(self.ctx, start)
+        tune = self.policy.tuner()
+        measured: list[Measurement] = []
+        while True:
+            knobs = tune.tune(self.ctx, Running(start, decided, tuple(measured), "profiled"))
+            assert knobs is not None
+            if knobs.slice is None:
+                break
+            measured.append(self._measure(decided.batch_size, knobs.slice.power_limit_w))
+        self.waiting[name] = start, decided
+        return decided
+
+    def _measure(self, size: int, limit_w: float) -> Measurement:
+        power_w = min(limit_w, 0.8 * self.options.max_power_w)
+        watts = ETA * power_w + (1 - ETA) * self.options.max_power_w
+        return Measurement(limit_w, self.costs[size] / watts, power_w, 0, size, 2.0, 2 * power_w)
+
+    def end(self, name: str, epochs: float) -> bool:
+        """End it after so many epochs (infinite: never), or at its bound."""
+        start, decided = self.waiting.pop(name)
+        size = decided.batch_size
+        most: float = self.options.max_epochs
+        if math.isfinite(decided.cost_bound):
+            most = min(most, decided.cost_bound // self.costs[size])
+        reached = epochs <= most
+        done = int(min(epochs, most))
+        cost = done * self.costs[size]
+        if reached:
+            self._measure_others(start, decided, cost)
+        self.policy.observe(
+            self.ctx, Outcome(start, size, self.options.max_power_w, done, cost, 0.0, cost, reached)
+        )
+        return reached
+
+    def _measure_others(self, start: Start, decided: Configuration, cost: float) -> None:
+        """Train the slices of other batch sizes that it asks for, after a run of some cost, J."""
+        measured: tuple[Measurement, ...] = ()
+        progress = Progress(0.0, 0.0, cost / ((1 - ETA) * self.options.max_power_w), 0.0)
+        tune = self.policy.tuner()
+        while True:
+            knobs = tune.tune(self.ctx, Running(start, decided, measured, "reached", progress))
+            if knobs is None or knobs.slice is None:
+                return
+            size = knobs.slice.batch_size
+            assert size is not None
+            assert size != decided.batch_size
+            measured += (self._measure(size, knobs.slice.power_limit_w),)
+
+    def spare(self) -> float:
+        """What the policy may still spend on trials, J, by its own accounts."""
+        (state,) = self.policy.state_dict().values()
+        ((paid, default, recurrences),) = state["spending"].values()
+        under_way = math.fsum(excess for _, _, excess in state["under_way"].values())
+        return float((1 + 0.3 / max(1, recurrences) + 0.03) * default - paid - under_way)
+
+
+results = st.lists(
+    st.tuples(st.integers(0, 3), st.one_of(st.integers(1, 30), st.just(math.inf))), max_size=25
+)
+
+
+@given(results)
+def test_trials_stay_within_what_may_be_spent(results: Sequence[tuple[int, float]]) -> None:
+    """Also of jobs that run side by side: a trial starts only if all of them may be paid."""
+    group = Group()
+    names: list[str] = []
+    for number, (others, epochs) in enumerate(results):
+        name = f"job{number}"
+        decided = group.start(name)
+        names.append(name)
+        if math.isfinite(decided.cost_bound):
+            assert group.spare() >= -1e-6
+            assert decided.cost_bound > 0
+        if len(names) > others:
+            group.end(names.pop(0), epochs)
+
+
+def test_the_cheapest_batch_size_is_found_and_kept() -> None:
+    costs = {size: 30_000.0 * (1 + 0.5 * index) for index, size in enumerate(ANY.curves)}
+    group = Group(costs)
+    best = next(iter(ANY.curves))
+    chosen = []
+    for number in range(40):
+        name = f"job{number}"
+        chosen.append(group.start(name).batch_size)
+        if not group.end(name, 12):
+            group.start(name, attempt=2)
+            assert group.end(name, 12), "a retry takes a batch size that reaches the target"
+    assert chosen[0] == ANY.default_batch_size
+    assert chosen[-10:] == [best] * 10
+
+
+def test_a_batch_size_that_reaches_its_target_no_more_is_left() -> None:
+    """A group whose best batch size stops converging takes another one soon."""
+    group = Group()
+    for number in range(30):
+        group.start(f"before{number}")
+        group.end(f"before{number}", 12)
+    usual = group.start("last").batch_size
+    group.end("last", 12)
+    attempts = 0
+    for number in range(10):
+        name, attempt = f"after{number}", 1
+        while True:
+            size = group.start(name, attempt).batch_size
+            attempts += 1
+            if group.end(name, math.inf if size == usual else 14):
+                break
+            attempt += 1
+            assert attempt <= 20, "a job is given up after so many"
+    assert attempts < 20
+    assert size != usual
+
+
+@given(results)
+def test_equal_runs_and_a_restored_state_decide_alike(
+    results: Sequence[tuple[int, float]],
+) -> None:
+    first, second = Group(), Group()
+    for number, (_, epochs) in enumerate(results):
+        name = f"job{number}"
+        assert first.start(name) == second.start(name)
+        first.end(name, epochs)
+        second.end(name, epochs)
+        state = json.loads(json.dumps(second.policy.state_dict()))
+        assert state == json.loads(json.dumps(first.policy.state_dict()))
+        assert len(json.dumps(state)) < 6000
+        second.policy = FrugalConfig().build()
+        second.policy.load_state_dict(state)
