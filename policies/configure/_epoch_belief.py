@@ -208,6 +208,10 @@ class EpochBelief:
             for each in self._arms.values():
                 each.forget(kept)
 
+    def typical_epochs(self, batch_size: int) -> float:
+        """Median of the epochs that a run takes."""
+        return math.exp(float(self.posterior((batch_size,)).mean[0]))
+
     def posterior(self, batch_sizes: Sequence[int]) -> Posterior:
         """The belief at some batch sizes, those without a run included."""
         sizes = list(dict.fromkeys((*batch_sizes, *self._arms)))

@@ -30,6 +30,9 @@ MOST_COST: Final = 3.0
 """Batch sizes beyond one whose epoch costs so much more than the cheapest are not measured."""
 SHARE: Final = 0.03
 """Slices of other batch sizes cost at most this share of the run that they follow."""
+OWN_SHARE: Final = 0.01
+"""Once slices of a run's own limits cost this share of the run beyond the cheapest limit, they end
+with the next one that is not the cheapest; the next run goes on with them."""
 SETUP_S: Final = 2.0
 """What such a slice takes besides its steps, about, s."""
 RISE: Final = 0.35
@@ -74,7 +77,7 @@ class EpochCosts:
 
     Attributes:
         points: What was measured.
-        times: How often a run measured limits of its own batch size.
+        times: By batch size whose limits are all known: how many runs measured its limits since.
     """
 
     def __init__(self, max_power_w: float) -> None:
@@ -105,30 +108,55 @@ class EpochCosts:
         return min(costs, key=lambda limit_w: (costs[limit_w], -limit_w))
 
     def next_own(
-        self, batch_size: int, limits_w: Sequence[float], done_w: Sequence[float], eta: float
+        self,
+        batch_size: int,
+        limits_w: Sequence[float],
+        measured: Sequence[Measurement],
+        epochs: float,
+        eta: float,
     ) -> float | None:
         """The next limit of a run's own batch size to measure, W; None: no more.
 
         Args:
             batch_size: The batch size.
             limits_w: Its limits, ascending.
-            done_w: Those that this run has measured, in order.
+            measured: The slices of this run, in order.
+            epochs: How many the run is expected to take.
             eta: Weight of energy in the cost.
         """
-        times, costs = self.times.get(batch_size, 0), self.log_costs(batch_size, eta)
-        if times >= MOST_TIMES:
-            return None
-        if times:
-            least = min(costs.values())
-            close = sorted((c, -w) for w, c in costs.items() if c <= least + math.log(CLOSE))
-            again = [-limit_w for _, limit_w in close[:MOST_CLOSE]] if len(close) > 1 else []
-        else:
-            again = list(reversed(limits_w))
-            least = min((costs[limit_w] for limit_w in done_w), default=0.0)
-            last = [costs[limit_w] > least + math.log(WORSE) for limit_w in done_w[-2:]]
-            if len(last) == 2 and all(last):
+        costs = self.log_costs(batch_size, eta)
+        done_w = [each.power_limit_w for each in measured]
+        if done_w and costs[done_w[-1]] > min(costs.values()):
+            if _lost_epochs(measured, costs) * (1 + 1 / len(done_w)) > OWN_SHARE * epochs:
                 return None
+        times = self.times.get(batch_size, 0)
+        if not times:
+            return self._next_unmeasured(limits_w, costs)
+        if times == MOST_TIMES:
+            return None
+        least = min(costs.values())
+        close = sorted((c, -w) for w, c in costs.items() if c <= least + math.log(CLOSE))
+        again = [-limit_w for _, limit_w in close[:MOST_CLOSE]] if len(close) > 1 else []
         return next((limit_w for limit_w in again if limit_w not in done_w), None)
+
+    @staticmethod
+    def _next_unmeasured(limits_w: Sequence[float], costs: Mapping[float, float]) -> float | None:
+        """The highest limit without a measurement, unless two in a row above it cost too much."""
+        least, worse = math.inf, 0
+        for limit_w in reversed(limits_w):
+            if limit_w not in costs:
+                return limit_w
+            least = min(least, costs[limit_w])
+            worse = worse + 1 if costs[limit_w] > least + math.log(WORSE) else 0
+            if worse == 2:
+                return None
+        return None
+
+    def end_own(self, batch_size: int, limits_w: Sequence[float], eta: float) -> None:
+        """Count a run that measured limits of its batch size, once all have been."""
+        costs = self.log_costs(batch_size, eta)
+        if batch_size in self.times or self._next_unmeasured(limits_w, costs) is None:
+            self.times[batch_size] = self.times.get(batch_size, 0) + 1
 
     def next_other(self, options: Options, own: int, budget: float, eta: float) -> Slice | None:
         """The next slice of another batch size; None: there is none, or it costs too much.
@@ -149,7 +177,7 @@ class EpochCosts:
         point = next(iter(self.points[nearest].values()))
         watts = self._watts(math.exp(point.log_power), eta)
         index = options.batch_sizes.index(size)
-        epoch_s = math.exp(expected[index] + math.sqrt(variances[index])) / watts
+        epoch_s = math.exp(expected[index] + 2 * math.sqrt(variances[index])) / watts
         part = probe.epochs(epoch_s, options.samples_per_epoch, size)
         return probe if (part * epoch_s + SETUP_S) * watts <= budget else None
 
@@ -208,7 +236,8 @@ class EpochCosts:
             if size in self.times:
                 known[size] = min(costs.values()), 0.0
                 continue
-            limit_w, log_cost = next(iter(costs.items()))
+            limit_w = min(costs, key=costs.__getitem__)
+            log_cost = costs[limit_w]
             near = min(ratios, key=lambda known_w: abs(known_w - limit_w), default=None)
             gain = 0.0 if near is None else math.fsum(ratios[near]) / len(ratios[near])
             known[size] = log_cost + gain, ONE_LIMIT_SD**2
@@ -231,6 +260,15 @@ class EpochCosts:
             costs.points[int(size)] = {row[0]: Point(*row[1:]) for row in rows}
         costs.times = {int(size): times for size, times in state["times"].items()}
         return costs
+
+
+def _lost_epochs(measured: Sequence[Measurement], costs: Mapping[float, float]) -> float:
+    """What slices cost beyond the cheapest limit, in epochs at that limit."""
+    least = min(costs.values())
+    return math.fsum(
+        each.spent_s / each.time_per_epoch_s * math.expm1(costs[each.power_limit_w] - least)
+        for each in measured
+    )
 
 
 def _from_nearest(size: int, known: Mapping[int, tuple[float, float]]) -> tuple[float, float]:

@@ -175,12 +175,12 @@ class Frugal(Configure):
             return self._measure_other(ctx, costs, running)
         if running.measured:
             costs.add(running.measured[-1])
-        done_w = [measured.power_limit_w for measured in running.measured]
-        limit_w = costs.next_own(size, options.limits(size), done_w, eta)
+        epochs = group.belief.typical_epochs(size)
+        limit_w = costs.next_own(size, options.limits(size), running.measured, epochs, eta)
         if limit_w is not None:
             return Knobs(slice=Slice(limit_w))
         if running.measured:
-            costs.times[size] = costs.times.get(size, 0) + 1
+            costs.end_own(size, options.limits(size), eta)
         return Knobs(costs.cheapest_limit(size, eta))
 
     def _measure_other(self, ctx: Context, costs: EpochCosts, running: Running) -> Knobs | None:

@@ -27,7 +27,7 @@ from wattkeeper.policies.protocols import (
     Start,
     ZooView,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.attempts.decisions import FixedTime, SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
@@ -579,6 +579,8 @@ def policy_sets(draw: st.DrawFn, *, over_time: bool = True) -> PolicySet:
             config for config in known
             if not config.signals and (over_time or set(config.moments) <= set(FIRST))
         ]))  # fmt: skip
+    if drawn["configure"].tunes:
+        drawn["tune"] = find_config("tune", DEFAULTS["tune"])
     return PolicySet(**drawn)
 
 

@@ -168,6 +168,10 @@ def test_the_state_restores_what_was_learnt(results: list[Run], later: list[Run]
         np.testing.assert_array_equal(mine, theirs)
 
 
+def test_the_normal_distribution_keeps_shapes() -> None:
+    assert normal_cdf(np.array([[0.0, 1.96]])) == pytest.approx(np.array([[0.5, 0.9750021]]))
+
+
 @pytest.mark.parametrize("share", [0.5, 0.1, 1e-3, 1e-6])
 def test_the_largest_deviations_have_the_mean_of_the_integral(share: float) -> None:
     values = np.linspace(-12, 12, 2_000_001)

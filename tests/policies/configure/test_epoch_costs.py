@@ -23,14 +23,17 @@ def slice_of(size: int, limit_w: float, epoch_s: float, power_w: float = 100.0) 
     return Measurement(limit_w, epoch_s, power_w, 0, size, 2.0, 2.0 * power_w)
 
 
-def measure(costs: EpochCosts, size: int, times_s: dict[float, float]) -> list[float]:
+def measure(
+    costs: EpochCosts, size: int, times_s: dict[float, float], epochs: float = 1e6
+) -> list[float]:
     """A run's slices of its own batch size, given the time of an epoch by limit."""
-    done: list[float] = []
-    while (limit_w := costs.next_own(size, LIMITS, done, ETA)) is not None:
-        costs.add(slice_of(size, limit_w, times_s[limit_w]))
-        done.append(limit_w)
-    costs.times[size] = costs.times.get(size, 0) + 1
-    return done
+    done: list[Measurement] = []
+    while (limit_w := costs.next_own(size, LIMITS, done, epochs, ETA)) is not None:
+        done.append(slice_of(size, limit_w, times_s[limit_w]))
+        costs.add(done[-1])
+    if done:
+        costs.end_own(size, LIMITS, ETA)
+    return [each.power_limit_w for each in done]
 
 
 def test_limits_are_measured_downwards_until_two_in_a_row_cost_much_more() -> None:
@@ -47,6 +50,18 @@ def test_close_limits_are_measured_again_twice() -> None:
     assert again == [[250.0, 200.0, 150.0, 100.0], *[[200.0, 150.0, 250.0]] * 2, []]
     assert costs.points[64][200.0].slices == 3
     assert costs.points[64][100.0].slices == 1
+
+
+def test_short_runs_share_the_slices_of_limits() -> None:
+    """Limits that cost less than all before are measured whatever they took; others wait."""
+    costs = EpochCosts(250.0)
+    times_s = {250.0: 20.0, 200.0: 10.0, 150.0: 10.2, 100.0: 10.8}
+    runs = [measure(costs, 64, times_s, epochs=8.0) for _ in range(3)]
+    assert runs[:2] == [[250.0, 200.0, 150.0], [100.0]]
+    assert runs[2] == [200.0, 150.0], (
+        "known by now: those within 3 % of the cheapest are measured again"
+    )
+    assert costs.times == {64: 2}
 
 
 def test_the_cost_counts_power_by_eta() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -35,10 +37,15 @@ from tests.support.worlds import (
     steady,
     timeline_of,
 )
-from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.profile import Curve, Profile
+from wattkeeper.policies.protocols import Slice
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.replay.sliced import SETUP_S
 from wattkeeper.sim.results.accounting import Window
+from wattkeeper.sim.results.tables import attempt_columns, recorded_columns
+
+SLICE = r"(?:reached: )?slice_w=([\d.]+)(?: slice_batch_size=(\d+))?"
 
 simulated = given(setting=settings_of_worlds(["simulated"]))
 
@@ -55,6 +62,40 @@ def held_between(held: list[Span], row: AttemptRow) -> float:
     )
 
 
+def slices_trained(world: World) -> dict[tuple[str, int], int]:
+    """Number of slices of each attempt."""
+    recorded = recorded_columns(world.recorder, world.cluster.spec)
+    columns = attempt_columns(recorded, world.source)
+    if "slices" not in columns:
+        return {}
+    names = ("job_id", "attempt", "slices")
+    rows = zip(*(columns[name].to_pylist() for name in names), strict=True)
+    return {(job_id, attempt): slices for job_id, attempt, slices in rows}
+
+
+def sliced(profile: Profile, row: AttemptRow, pieces: list[Slice]) -> tuple[float, float]:
+    """Seconds and joules of an attempt with slices, as profiled."""
+    assert row.batch_size is not None
+    assert row.power_limit_w is not None
+    own = [piece for piece in pieces if piece.batch_size is None]
+    epochs, time_s, energy_j = 0.0, 0.0, 0.0
+    for piece in own:
+        epoch_s, epoch_j = profile.curves[row.batch_size].epoch(piece.power_limit_w)
+        part = piece.epochs(epoch_s, profile.samples_per_epoch, row.batch_size)
+        part = min(part, epochs_of(row) - epochs)
+        epochs, time_s, energy_j = epochs + part, time_s + part * epoch_s, energy_j + part * epoch_j
+    epoch_s, epoch_j = profile.curves[row.batch_size].epoch(row.power_limit_w)
+    time_s += (epochs_of(row) - epochs) * epoch_s
+    energy_j += (epochs_of(row) - epochs) * epoch_j
+    for piece in pieces[len(own) :]:
+        assert piece.batch_size is not None
+        epoch_s, epoch_j = profile.curves[piece.batch_size].epoch(piece.power_limit_w)
+        part = piece.epochs(epoch_s, profile.samples_per_epoch, piece.batch_size)
+        spent_s = part * epoch_s + SETUP_S
+        time_s, energy_j = time_s + spent_s, energy_j + spent_s * epoch_j / epoch_s
+    return time_s, energy_j
+
+
 def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float, float]]:
     """Each attempt, and the seconds and joules of its work, by the profile or as recorded."""
     profiled = {
@@ -62,6 +103,12 @@ def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float,
         for row in decisions(world)
         if row.chose.startswith("profile_w=")
     }
+    slices = defaultdict[tuple[str, int], list[Slice]](list)
+    for row in decisions(world):
+        if asked := re.fullmatch(SLICE, row.chose):
+            piece = Slice(float(asked[1]), int(asked[2]) if asked[2] else None)
+            slices[row.job_id, row.attempt].append(piece)
+    trained = slices_trained(world)
     durations = {job.job_id: job.duration_s for job in setting.jobs}
     for row in attempts(world):
         if row.workload is None:
@@ -74,8 +121,16 @@ def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float,
             continue
         curve = curve_of(setting, row)
         limits = profiled.get((row.job_id, row.attempt), [])
-        assert row.profiled == bool(limits)
+        assert row.profiled == ((row.job_id, row.attempt) in profiled.keys() | slices.keys())
         assert row.power_limit_w is not None
+        pieces = slices.get((row.job_id, row.attempt))
+        if pieces is not None:
+            done = trained[row.job_id, row.attempt]
+            refused = len(pieces) - done
+            assert refused == 0 or (refused == 1 and setting.cluster.power_cap_w is not None)
+            time_s, energy_j = sliced(profile_of(setting, row), row, pieces[:done])
+            yield row, time_s * row.time_scale, energy_j * row.time_scale
+            continue
         epochs = [curve.epoch(row.power_limit_w)] * epochs_of(row)
         if limits and epochs:
             time_s, energy_j = np.mean([curve.epoch(limit) for limit in limits], axis=0).tolist()
@@ -151,8 +206,10 @@ def test_overheads_are_those_of_waking_saving_and_restoring(setting: Setting) ->
         start_s = max(cluster.checkpoint_s, cluster.wake_s if cluster.sleep_after_s is not None
                       else 0.0)  # fmt: skip
         most_s = waits * start_s + row.preemptions * cluster.restore_s
+        if row.attempt > 1 and cluster.power_cap_w is not None:
+            most_s = math.inf  # it may wait for power where it draws more than the attempt before
         assert 0 <= row.overhead_s <= most_s + 1e-9
-        if not row.preemptions and row.attempt > 1:
+        if not row.preemptions and row.attempt > 1 and cluster.power_cap_w is None:
             assert row.overhead_s == 0
 
 
