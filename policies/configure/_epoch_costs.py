@@ -126,9 +126,9 @@ class EpochCosts:
         """
         costs = self.log_costs(batch_size, eta)
         done_w = [each.power_limit_w for each in measured]
-        if done_w and costs[done_w[-1]] > min(costs.values()):
-            if _lost_epochs(measured, costs) * (1 + 1 / len(done_w)) > OWN_SHARE * epochs:
-                return None
+        is_worse = bool(done_w) and costs[done_w[-1]] > min(costs.values())
+        if is_worse and _lost_epochs(measured, costs) > OWN_SHARE * epochs:
+            return None
         times = self.times.get(batch_size, 0)
         if not times:
             return self._next_unmeasured(limits_w, costs)

@@ -104,10 +104,10 @@ def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float,
         if row.chose.startswith("profile_w=")
     }
     slices = defaultdict[tuple[str, int], list[Slice]](list)
-    for row in decisions(world):
-        if asked := re.fullmatch(SLICE, row.chose):
+    for decision in decisions(world):
+        if asked := re.fullmatch(SLICE, decision.chose):
             piece = Slice(float(asked[1]), int(asked[2]) if asked[2] else None)
-            slices[row.job_id, row.attempt].append(piece)
+            slices[decision.job_id, decision.attempt].append(piece)
     trained = slices_trained(world)
     durations = {job.job_id: job.duration_s for job in setting.jobs}
     for row in attempts(world):
