@@ -208,6 +208,11 @@ class EpochBelief:
             for each in self._arms.values():
                 each.forget(kept)
 
+    def stops(self, batch_size: int) -> int:
+        """How many runs did not reach the target; at most `STOPS`."""
+        arm = self._arms.get(batch_size)
+        return 0 if arm is None else len(arm.stops)
+
     def typical_epochs(self, batch_size: int) -> float:
         """Median of the epochs that a run takes."""
         return math.exp(float(self.posterior((batch_size,)).mean[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
 from pydantic import PositiveInt
 
 from wattkeeper.policies.configure._epoch_belief import EpochBelief
@@ -139,7 +140,9 @@ class Frugal(Configure):
             return Trial(default, options.max_epochs, 0.0, 0.0), None
         ahead = group.look_ahead(options, ctx.objective.eta)
         if ahead.incumbent is None:
-            return Trial(int(ahead.costs.argmin()), options.max_epochs, 0.0, 0.0), None
+            stops = [group.belief.stops(batch_size) for batch_size in options.batch_sizes]
+            least_tried = np.where(np.array(stops) == min(stops), ahead.costs, np.inf)
+            return Trial(int(least_tried.argmin()), options.max_epochs, 0.0, 0.0), None
         spending = group.spending[options.key]
         horizon = self._horizon(spending.recurrences)
         best = ahead.exploit(horizon)
