@@ -151,7 +151,10 @@ class Frugal(Configure):
         excess = math.fsum(
             excess for key, _, excess in group.under_way.values() if key == options.key
         )
+        tried = {size for _, size, _ in group.under_way.values()}
         for index in ahead.candidates():
+            if options.batch_sizes[index] in tried:
+                continue
             trial = ahead.explore(index, horizon)
             if trial.score < best.score and trial.excess + excess <= spending.allowed:
                 best = trial
