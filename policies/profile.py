@@ -86,6 +86,31 @@ class Curve(NamedTuple):
         return math.fsum(reached) / len(reached) + (1 - share) / share * max_epochs
 
 
+class Drift(NamedTuple):
+    """A change of the epochs that a workload needs, while it recurs.
+
+    Attributes:
+        after: The last recurrence before it begins.
+        per_octave: Batch size b then needs (b / default batch size) ** `per_octave` times as many.
+        over: Number of recurrences until the exponent has changed by all of it; 1: at once.
+    """
+
+    after: int
+    per_octave: float
+    over: int = 1
+
+    def step(self, recurrence: int) -> int:
+        """How many of its `over` steps a recurrence has seen."""
+        return min(max(recurrence - self.after, 0), self.over)
+
+    def change(self, epochs: float, octaves: float, step: int) -> float:
+        """Whole epochs of a run after some steps; `octaves`: from the default batch size."""
+        if not step or math.isinf(epochs):
+            return epochs
+        factor = math.exp2(self.per_octave * octaves * step / self.over)
+        return max(1.0, float(math.floor(epochs * factor + 0.5)))
+
+
 class Profile(NamedTuple):
     """The profile of a workload on a number of GPUs of one type.
 
@@ -101,6 +126,7 @@ class Profile(NamedTuple):
         measured: Whether power was measured; otherwise energy is unknown.
         pipeline: Its instructions, if it is pipeline-parallel; an epoch is an iteration then.
         samples_per_epoch: Samples of an epoch; 0 if not known.
+        drift: How the epochs change from recurrence to recurrence; None: they do not.
     """
 
     workload: str
@@ -114,6 +140,26 @@ class Profile(NamedTuple):
     measured: bool = True
     pipeline: PipelineTask | None = None
     samples_per_epoch: float = 0.0
+    drift: Drift | None = None
+
+    def run_epochs(self, batch_size: int, run: int, recurrence: int) -> float:
+        """Epochs of a recorded run, by its index, as a recurrence takes them."""
+        epochs = self.curves[batch_size].epochs[run]
+        if self.drift is None:
+            return epochs
+        octaves = math.log2(batch_size / self.default_batch_size)
+        return self.drift.change(epochs, octaves, self.drift.step(recurrence))
+
+    def after_drift(self, step: int) -> Profile:
+        """The profile, without drift, that recurrences have after some of its steps."""
+        if self.drift is None:
+            return self
+        curves = {}
+        for size, curve in self.curves.items():
+            octaves = math.log2(size / self.default_batch_size)
+            epochs = [self.drift.change(epochs, octaves, step) for epochs in curve.epochs]
+            curves[size] = curve._replace(epochs=tuple(epochs))
+        return self._replace(curves=curves, drift=None)
 
     @property
     def limited(self) -> bool:
@@ -201,6 +247,19 @@ def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCos
             time_s, energy_j = epochs * time_s, epochs * energy_j
             cost = objective.cost(energy_j, time_s, profile.max_power_w * profile.gpus)
             yield ExpectedCost(curve.batch_size, limit_w, time_s, energy_j, cost, clock_mhz)
+
+
+def least_costs(profile: Profile, objective: Objective) -> list[float]:
+    """The smallest expected cost (J) by recurrence, from the first; the last one holds from then.
+
+    NaN where no configuration ever reached the target.
+    """
+    if profile.drift is None:
+        best = optimum(profile, objective)
+        return [math.nan if best is None else best.cost]
+    after, over = profile.drift.after, profile.drift.over
+    steps = [least_costs(profile.after_drift(step), objective)[0] for step in range(over + 1)]
+    return [steps[0]] * after + steps[1:]
 
 
 def optimum(

@@ -274,8 +274,9 @@ def choose_recorded_run(run: LiveAttempt, number: int, streams: RandomStreams) -
     """Choose the recorded run of a rehearsal; lost attempts do not count in its number."""
     profile = run.training.profile
     if run.training.command is None and profile is not None:
-        epochs = profile.curves[run.decision.batch_size].epochs
-        run.epochs_needed = epochs[streams.pick(run.attempt.job, number, len(epochs))]
+        size, job = run.decision.batch_size, run.attempt.job
+        recorded = streams.pick(job, number, len(profile.curves[size].epochs))
+        run.epochs_needed = profile.run_epochs(size, recorded, job.recurrence)
 
 
 def make_synthetic_devices(

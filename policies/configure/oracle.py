@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.profile import KnobChoice, optimum
+from wattkeeper.policies.profile import KnobChoice, Profile, optimum
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -15,22 +15,23 @@ class Oracle(Configure):
 
     def __init__(self, config: OracleConfig) -> None:
         self.knobs = config.knobs
-        self._best: dict[str, Configuration] = {}
+        self._best: dict[str, tuple[Profile, Configuration]] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The optimum, computed once for each workload and GPU type."""
-        key = start.options.key
-        if key not in self._best:
-            best = optimum(ctx.foresight(start), ctx.objective, self.knobs)
+        """The optimum, computed once for each profile."""
+        key, profile = start.options.key, ctx.foresight(start)
+        if key not in self._best or self._best[key][0] is not profile:
+            best = optimum(profile, ctx.objective, self.knobs)
             if best is None:
                 raise PolicyError(
                     f"no configuration of {key} ever reached its target",
                     OracleConfig.point,
                 )
-            self._best[key] = Configuration(
+            configuration = Configuration(
                 best.batch_size, best.power_limit_w, clock_mhz=best.clock_mhz
             )
-        return self._best[key]
+            self._best[key] = profile, configuration
+        return self._best[key][1]
 
 
 class OracleConfig(PolicyConfig):

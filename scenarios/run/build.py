@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.profile import optimum
+from wattkeeper.policies.profile import least_costs
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
@@ -70,9 +70,8 @@ def collect_results(
     not counted as such.
     """
     objective = spec.rules.objective
-    best = {key: optimum(profile, objective) for key, profile in inputs.profiles.items()
-            if profile.pipeline is None}  # fmt: skip
-    optima = {key: choice.cost for key, choice in best.items() if choice is not None}
+    optima = {key: least_costs(profile, objective) for key, profile in inputs.profiles.items()
+              if profile.pipeline is None}  # fmt: skip
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
         world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff,

@@ -27,6 +27,11 @@ from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
+from wattkeeper.scenarios.spec.sections.workload import (
+    RecurringWorkload,
+    ReplayedWorkload,
+    Workload,
+)
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.engine.warm_start import shipped
@@ -65,7 +70,7 @@ def make_manifest(
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
-        "modelled": _list_modelled(inputs, results, measured),
+        "modelled": _list_modelled(inputs, scenario.workload, results, measured),
         "windows": [window_by_seed[seed] for seed in scenario.all_seeds],
         "results_digest": digest_results(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
@@ -213,7 +218,7 @@ def _list_busy_power(jobs: pa.Table | None, measured: int) -> list[str]:
     return [f"{what}nor measured energy (busy_power_w)"] if rest else []
 
 
-def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
+def _list_adjusted(inputs: ScenarioInputs, workload: Workload) -> Iterator[str]:
     """What a scenario changes in recorded profiles."""
     profiles = [profile for run in inputs.runs.values() for profile in run.profiles.values()
                 if profile.pipeline is None]  # fmt: skip
@@ -222,6 +227,11 @@ def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
     stated = {profile.fixed_epochs for profile in profiles} - {None}
     if stated:
         yield f"number of epochs, {max(filter(None, stated))} (workload.epochs)"
+    if isinstance(workload, ReplayedWorkload) and workload.epochs_sd is not None:
+        deviation = f"{workload.epochs_sd:g} (workload.epochs_sd)"
+        yield f"epochs of a run, lognormal with deviation {deviation}"
+    if isinstance(workload, RecurringWorkload) and workload.drift is not None:
+        yield "change of the epochs over recurrences (workload.drift)"
 
 
 def _list_assumed(inputs: ScenarioInputs) -> Iterator[str]:
@@ -248,7 +258,7 @@ def _list_fallbacks(live: LiveReport | None) -> Iterator[str]:
 
 
 def _list_modelled(
-    inputs: ScenarioInputs, results: Sequence[RunResult], measured: int
+    inputs: ScenarioInputs, workload: Workload, results: Sequence[RunResult], measured: int
 ) -> list[str]:
     """The inputs that come from a model and were not recorded; `measured`: jobs of known power."""
     if inputs.any_run.search is not None:
@@ -268,7 +278,7 @@ def _list_modelled(
         modelled.append("power and waking of sleeping nodes")
     if any(cluster.pue != 1 for cluster in clusters):
         modelled.append("power usage effectiveness")
-    modelled += [*_list_adjusted(inputs), *_list_assumed(inputs)]
+    modelled += [*_list_adjusted(inputs, workload), *_list_assumed(inputs)]
     if inputs.mapping:
         modelled.append("workloads of the jobs")
     if inputs.timed:

@@ -72,6 +72,7 @@ class Replay(Backend):
             key: RecordedWorkload(profile, options_of(profile), latencies.get(key, NO_LATENCIES))
             for key, profile in profiles.items()
         }
+        self._drifted: dict[tuple[str, int, str, int], Profile] = {}
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """The batch sizes and limits of the workload's profile; without one, modelled limits."""
@@ -92,7 +93,14 @@ class Replay(Backend):
         gpu_type = start.options.gpu_type
         if start.job.workload is None:
             return self._unprofiled.profile(start.job, gpu_type)
-        return self._known[start.job.workload, start.options.gpus, gpu_type].profile
+        key = start.job.workload, start.options.gpus, gpu_type
+        profile = self._known[key].profile
+        if profile.drift is None:
+            return profile
+        step = profile.drift.step(start.job.recurrence)
+        if (*key, step) not in self._drifted:
+            self._drifted[*key, step] = profile.after_drift(step)
+        return self._drifted[*key, step]
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Run for the recorded duration."""

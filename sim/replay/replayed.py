@@ -229,7 +229,8 @@ class Trained(Replayed):
     Attributes:
         rules: How it is replayed.
         decision: Its configuration.
-        curve: The profile of its batch size.
+        profile: The profile of the workload.
+        curve: That of its batch size.
         latencies: Delays besides training.
         next: The step at which it begins or resumes.
         then: The step after the current phase.
@@ -249,6 +250,7 @@ class Trained(Replayed):
         super().__init__(backend, rules.env, attempt, inheritance)
         self.rules = rules
         self.decision = decision
+        self.profile = known.profile
         self.curve = known.profile.curves[decision.batch_size]
         self.latencies = known.latencies
         self.next: Step = self.launch
@@ -305,9 +307,9 @@ class Trained(Replayed):
 
     def begin(self) -> None:
         """Train to the end, or for the epoch in which power limits are measured."""
-        attempt, rules, curve, decision = self.attempt, self.rules, self.curve, self.decision
-        job = attempt.job
-        from_scratch = curve.epochs[rules.streams.pick(job, attempt.number, len(curve.epochs))]
+        attempt, decision, job = self.attempt, self.decision, self.attempt.job
+        run = self.rules.streams.pick(job, attempt.number, len(self.curve.epochs))
+        from_scratch = self.profile.run_epochs(decision.batch_size, run, job.recurrence)
         target = self.inheritance.epochs_left(from_scratch)
         saved_epochs = from_scratch - target if target < from_scratch else 0.0
         if isinstance(decision, Tuned):

@@ -31,7 +31,6 @@ class SlicedTraining(RetunedTraining):
     kept of them.
 
     Attributes:
-        profile: The profile of the workload.
         slices: What slices took so far.
         discards: Whether it trains a slice of another batch size.
     """
@@ -46,7 +45,6 @@ class SlicedTraining(RetunedTraining):
         known: RecordedWorkload,
     ) -> None:
         super().__init__(backend, rules, attempt, inheritance, decision, known)
-        self.profile = known.profile
         self.slices = NO_SLICES
         self.discards = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +78,11 @@ COSTS = {"cost", "regret", "last5_cost"}
 """Metrics that are comparable only under the same eta."""
 
 
+Optima = Mapping[tuple[str, int, str], Sequence[float]]
+"""Smallest expected cost (J) by workload, number of GPUs and GPU type: of each recurrence, from the
+first; the last value holds from then."""
+
+
 class JobOutcomes(NamedTuple):
     """The outcome of each job: columns in the order in which first attempts end.
 
@@ -129,7 +134,7 @@ def aggregate_attempts(
     columns: Mapping[str, pa.Array],
     number: Ints,
     pauses: tuple[Ints, Floats, Floats],
-    optima: Mapping[tuple[str, int, str], float],
+    optima: Optima,
 ) -> JobOutcomes:
     """Aggregate attempts into jobs.
 
@@ -137,7 +142,7 @@ def aggregate_attempts(
         columns: From `wattkeeper.sim.results.tables.attempt_columns`, in order of time.
         number: Number of each attempt's job, shape (attempts,).
         pauses: Preemptions: number of the job, begin and end (s), shapes (pauses,).
-        optima: Smallest expected cost (J) by workload, number of GPUs and GPU type.
+        optima: See `Optima`.
     """
     attempt = columns["attempt"].to_numpy()
     first = attempt == 1
@@ -165,13 +170,15 @@ def aggregate_attempts(
         finish[index] = column("finish_time_s")
     cost = total("cost")
     gpus = column("gpus")[first]
+    recurrence = column("recurrence")[first]
     best = np.full(len(submit), math.nan)
     for (workload, number_of_gpus, gpu_type), smallest in optima.items():
         if workload in names["workload"] and gpu_type in names["gpu_type"]:
             matches = codes["workload"] == names["workload"].index(workload)
             matches &= codes["gpu_type"] == names["gpu_type"].index(gpu_type)
-            best[matches & (gpus == number_of_gpus)] = smallest
-    recurrence = column("recurrence")[first]
+            matches &= gpus == number_of_gpus
+            last = len(smallest) - 1
+            best[matches] = np.array(smallest)[np.minimum(recurrence[matches] - 1, last)]
     if recurrence.max(initial=1) == 1:
         group = np.arange(len(submit))
     else:

@@ -38,6 +38,7 @@ from wattkeeper.sim.results.accounting import (
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
+    Optima,
     aggregate_attempts,
     count_late,
     job_metrics,
@@ -103,7 +104,7 @@ def collect(
     recorder: Recorder,
     source: Source,
     cluster: ClusterSpec,
-    optima: Mapping[tuple[str, int, str], float],
+    optima: Optima,
     events: int,
     zoo: ZooBackend | None = None,
     unmeasured: Collection[str] = (),

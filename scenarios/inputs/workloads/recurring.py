@@ -89,6 +89,7 @@ def read_live(
     trained = scenario.live.workloads
     names = workload.workloads or tuple(trained)
     rehearsed = tuple(name for name in names if name not in trained)
+    _check_adjustments(workload, bool(rehearsed), document)
     replayed: Mapping[str, RunInputs] = {}
     if rehearsed:
         if trace is None:
@@ -116,6 +117,18 @@ def read_live(
                 trained=frozenset(trained),
             )
     return ScenarioInputs(runs, () if trace is None else (trace,))
+
+
+def _check_adjustments(
+    workload: RecurringWorkload, rehearses: bool, document: YamlDocument
+) -> None:
+    """Refuse keys that change profiles where no workload is replayed from one."""
+    for key in ("epochs", "epochs_sd", "interpolate_w", "drift"):
+        if not rehearses and getattr(workload, key) is not None:
+            raise InputError(
+                f"{key} changes profiles, and every workload of this live run has a command",
+                document.where(("workload", key)),
+            )
 
 
 def _interval_s(workload: RecurringWorkload) -> float:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.results.digest import one_chunk
-from wattkeeper.sim.results.metrics import JobOutcomes, aggregate_attempts
+from wattkeeper.sim.results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.traces.arrow import to_floats
 
 ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
@@ -22,7 +22,6 @@ ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time
 NAMES = ("workload", "gpu_type", "replayed")
 RECURRING = ("group_id", "batch_size", "power_limit_w", "retunes")
 
-Optima = dict[tuple[str, int, str], float]
 Regrets = dict[tuple[str, int], dict[str, float]]
 
 
@@ -107,7 +106,7 @@ def derive_optima(run: RunColumns, regrets: Mapping[str, float]) -> Optima:
     A workload whose jobs differ in GPUs or their type has several optima, which its summed regret
     does not determine; it is left out.
     """
-    optima: Optima = {}
+    optima: dict[tuple[str, int, str], tuple[float]] = {}
     if not regrets:
         return optima
     rows = run.rows
@@ -123,12 +122,17 @@ def derive_optima(run: RunColumns, regrets: Mapping[str, float]) -> Optima:
         best = float((cost[rows_of].sum() - regret) / scale[rows_of & first].sum())
         row = int(np.flatnonzero(rows_of)[0])
         gpu_type = types.dictionary[int(gpu_types[row])].as_py()
-        optima[workload, int(gpus[row]), gpu_type] = best
+        optima[workload, int(gpus[row]), gpu_type] = (best,)
     return optima
 
 
 def read_regrets(study: Study) -> Regrets:
-    """The regret of each workload by variant and seed; absent where it is not known."""
+    """The regret of each workload by variant and seed; absent where it is not known.
+
+    With drift, the sum says nothing of single recurrences: it is left out.
+    """
+    if study.manifest["scenario"]["workload"].get("drift"):
+        return {}
     table = study.table("metrics")
     selected = pc.and_(pc.equal(table["by"], "workload"), pc.equal(table["metric"], "regret"))
     rows = table.filter(pc.and_(selected, pc.is_valid(table["value"]))).to_pylist()

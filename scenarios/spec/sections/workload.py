@@ -1,8 +1,8 @@
 """The section of scenario files on the jobs."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.section import Section
@@ -32,12 +32,29 @@ Recurrences = Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
 Load = Annotated[float, Field(gt=0, le=MAX_LOAD)]
 
 
+class Drift(Section):
+    """A change of the epochs that workloads need, while they recur."""
+
+    after: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)]
+    """The last recurrence before it begins."""
+    per_octave: Annotated[float, Field(ge=-4, le=4)]
+    """A batch size b then needs (b / default batch size) ** `per_octave` times as many epochs, in
+    whole epochs."""
+    over: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Number of recurrences until the exponent has changed by all of it, in equal steps; 1: at
+    once."""
+
+
 class ReplayedWorkload(Section):
     """Keys of workloads that are replayed from profiles."""
 
     epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
     """Number of epochs of each training with a profile, instead of training to a target; whether it
     is reached as recorded does not count then."""
+    epochs_sd: Annotated[float, Field(gt=0, le=2)] | None = None
+    """Replaces the recorded runs that reached the target by a lognormal distribution of epochs with
+    this standard deviation of their logarithm, around the geometric mean of those of the batch
+    size, in whole epochs. Results say so."""
     interpolate_w: Annotated[float, Field(ge=0.1, le=1000)] | None = None
     """Adds power limits to the recorded ones, in steps of so many watts: power and speed are
     interpolated by monotone cubics, and results say so. None are added if absent."""
@@ -45,6 +62,12 @@ class ReplayedWorkload(Section):
     """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
     the highest power limit: the recorded one, or the expected one of their profile at its default
     batch size, on the slowest of its GPU types."""
+
+    @model_validator(mode="after")
+    def _epochs_have_one_source(self) -> Self:
+        if self.epochs is not None and self.epochs_sd is not None:
+            raise ValueError("epochs_sd: state either epochs or their deviation (epochs_sd)")
+        return self
 
 
 class RecurringWorkload(ReplayedWorkload):
@@ -65,6 +88,15 @@ class RecurringWorkload(ReplayedWorkload):
     one before has finished or not; when it finishes, if absent."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
+    drift: Drift | None = None
+    """How the epochs change from recurrence to recurrence; they do not, if absent. The optimum
+    follows them, in `oracle` and in regret."""
+
+    @model_validator(mode="after")
+    def _drift_has_a_target(self) -> Self:
+        if self.epochs is not None and self.drift is not None:
+            raise ValueError("drift: a stated number of epochs (epochs) does not drift")
+        return self
 
 
 MappedDuration = Literal["keep", "workload"]
