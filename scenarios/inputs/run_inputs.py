@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,8 +57,8 @@ class RunInputs(NamedTuple):
         load: Their submission times are divided by it.
         recurrences: Number of recurrences of each workload, where jobs recur.
         gpus: GPUs of each recurring job.
-        every_s: Time from one submission of a recurring job to the next; infinite: the next follows
-            when the one before finishes.
+        every_s: Time from one submission of a workload to the next, s; of others, the next
+            recurrence follows when the one before finishes.
         models: The models that jobs train.
         latencies: Latencies of trainings, by the key of their profile.
         search: The search whose networks are trained, instead of jobs that are replayed.
@@ -80,7 +79,7 @@ class RunInputs(NamedTuple):
     load: float = 1.0
     recurrences: Mapping[str, int] = {}
     gpus: int = 1
-    every_s: float = math.inf
+    every_s: Mapping[str, float] = {}
     models: TraceModels = NO_MODELS
     latencies: AllLatencies = NO_LATENCIES
     search: ArchitectureSearch | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator
 from typing import Final, Literal
 
@@ -61,7 +60,7 @@ def check_bound(loaded: LoadedScenario, inputs: RunInputs) -> None:
     jobs = inputs.jobs
     if inputs.slack is None and (jobs is None or jobs["deadline_s"].null_count == len(jobs)):
         raise ScenarioError("bound: no job has a deadline; state workload.slack", where)
-    if jobs is None and inputs.every_s == math.inf:
+    if jobs is None and not inputs.every_s:
         raise ScenarioError(
             "bound: a recurrence is submitted when the one before finishes, at other times in each "
             "variant; state workload.every_s",

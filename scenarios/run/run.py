@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,7 +201,7 @@ def _compare_deadlines(
     Recurrences that are submitted when the one before finishes have other hours in each variant,
     and are not compared.
     """
-    if inputs.any_run.jobs is None and inputs.any_run.every_s == math.inf:
+    if inputs.any_run.jobs is None and not inputs.any_run.every_s:
         return None
     weight, least = scenario.bound, None
     if weight is not None:

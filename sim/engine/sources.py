@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -157,8 +160,8 @@ class RecurringSource(Source):
         recurrences: How often each workload recurs; each is a group of its own.
         gpus: GPUs of each job.
         allowed_s: Time from submission to deadline, by workload; others have no deadline.
-        every_s: Time from one submission of a workload to the next, s; infinite: the next follows
-            when the one before finishes.
+        every_s: Time from one submission to the next, s, by workload; the next recurrence of others
+            follows when the one before finishes.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ class RecurringSource(Source):
         recurrences: Mapping[str, int],
         gpus: int = 1,
         allowed_s: Mapping[str, float] = MappingProxyType({}),
-        every_s: float = math.inf,
+        every_s: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._recurrences = recurrences
         self._gpus = gpus
@@ -177,18 +180,22 @@ class RecurringSource(Source):
     def arrivals(self) -> Iterator[list[Job]]:
         """The first recurrence of each workload at time 0, and all that have a fixed time."""
         yield [self._job(workload, 1, 0.0) for workload in self._recurrences]
-        if self._every_s == math.inf:
-            return
-        for number in range(2, max(self._recurrences.values()) + 1):
-            yield [
-                self._job(workload, number, (number - 1) * self._every_s)
-                for workload, count in self._recurrences.items()
-                if count >= number
-            ]
+        times = heapq.merge(*map(self._submissions, range(len(self._recurrences))))
+        names = list(self._recurrences)
+        for at_s, together in groupby(times, key=itemgetter(0)):
+            yield [self._job(names[index], number, at_s) for _, index, number in together]
+
+    def _submissions(self, index: int) -> Iterator[tuple[float, int, int]]:
+        """Time, index of the workload and recurrence of the submissions after the first one."""
+        name, recurrences = list(self._recurrences.items())[index]
+        if name in self._every_s:
+            every_s = self._every_s[name]
+            for number in range(2, recurrences + 1):
+                yield (number - 1) * every_s, index, number
 
     def follow_up(self, job: Job, now_s: float) -> Job | None:
         """The next recurrence; None where it has a fixed time."""
-        if self._every_s != math.inf or job.recurrence == self._recurrences[job.group_id]:
+        if job.group_id in self._every_s or job.recurrence == self._recurrences[job.group_id]:
             return None
         return self._job(job.group_id, job.recurrence + 1, now_s)
 

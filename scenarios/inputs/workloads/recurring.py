@@ -1,7 +1,6 @@
 """Inputs of workloads that recur: in the simulator, and live."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 
 from wattkeeper.policies.errors import InputError
@@ -9,11 +8,13 @@ from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import check_starts
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
+from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
 from wattkeeper.scenarios.spec.variants import recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
+from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.trace import Trace
 
@@ -68,7 +69,7 @@ def read_recurring(
             }
             runs[variant] = RunInputs(
                 used.spec, profiles, recurrences=recurrences, gpus=workload.gpus,
-                every_s=_interval_s(workload), slack=workload.slack,
+                every_s=_intervals(workload, recurrences, profiles), slack=workload.slack,
             )  # fmt: skip
     return ScenarioInputs(runs, (trace,))
 
@@ -113,7 +114,7 @@ def read_live(
                 replayed[variant].profiles if variant in replayed else {},
                 recurrences=dict.fromkeys(names, often),
                 gpus=workload.gpus,
-                every_s=_interval_s(workload),
+                every_s=_intervals(workload, names, {}),
                 trained=frozenset(trained),
             )
     return ScenarioInputs(runs, () if trace is None else (trace,))
@@ -122,17 +123,26 @@ def read_live(
 def _check_adjustments(
     workload: RecurringWorkload, rehearses: bool, document: YamlDocument
 ) -> None:
-    """Refuse keys that change profiles where no workload is replayed from one."""
-    for key in ("epochs", "epochs_sd", "interpolate_w", "drift"):
-        if not rehearses and getattr(workload, key) is not None:
+    """Refuse keys that need profiles where a workload, or each, has none."""
+    keys = () if rehearses else ("epochs", "epochs_sd", "interpolate_w", "drift")
+    for key in ("every_runs", *keys):
+        if getattr(workload, key) is not None:
             raise InputError(
-                f"{key} changes profiles, and every workload of this live run has a command",
+                f"{key} needs profiles, and a workload of this live run has a command instead",
                 document.where(("workload", key)),
             )
 
 
-def _interval_s(workload: RecurringWorkload) -> float:
-    return math.inf if workload.every_s is None else workload.every_s
+def _intervals(
+    workload: RecurringWorkload, names: Iterable[str], profiles: Profiles
+) -> Mapping[str, float]:
+    """Time from one submission to the next, s; empty where the next waits for the one before."""
+    if workload.every_s is not None:
+        return dict.fromkeys(names, workload.every_s)
+    if workload.every_runs is None:
+        return {}
+    every_runs, longest_s = workload.every_runs, longest_run_times(profiles)
+    return {name: every_runs * run_s for name, run_s in longest_s.items()}
 
 
 def _check_room(workload: RecurringWorkload, document: YamlDocument, used: UsedCluster) -> None:

@@ -86,6 +86,9 @@ class RecurringWorkload(ReplayedWorkload):
     every_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Submits the recurrences of each workload at fixed times, so many seconds apart, whether the
     one before has finished or not; when it finishes, if absent."""
+    every_runs: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """As `every_s`, in expected run times of each workload at its default batch size and highest
+    power limit, on the slowest of its GPU types: below 1, submissions overlap."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
     drift: Drift | None = None
@@ -96,6 +99,12 @@ class RecurringWorkload(ReplayedWorkload):
     def _drift_has_a_target(self) -> Self:
         if self.epochs is not None and self.drift is not None:
             raise ValueError("drift: a stated number of epochs (epochs) does not drift")
+        return self
+
+    @model_validator(mode="after")
+    def _one_interval(self) -> Self:
+        if self.every_s is not None and self.every_runs is not None:
+            raise ValueError("every_runs: state either every_s or every_runs")
         return self
 
 

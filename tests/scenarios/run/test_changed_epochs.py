@@ -107,9 +107,9 @@ def test_epochs_drift_and_the_optimum_follows(
                                   ("oracle", best.batch_size)):  # fmt: skip
                 ran = rows[(rows["variant"] == variant) & rows["reached_target"]]
                 assert set(ran["epochs"]) <= set(curves[size].epochs)
-            for variant, each in rows.groupby("variant"):
+            for name_of, each in rows.groupby("variant"):
                 cost = each["cost"].sum() - best.cost * each["recurrence"].nunique()
-                regrets[str(variant)] = regrets.get(str(variant), 0.0) + cost
+                regrets[str(name_of)] = regrets.get(str(name_of), 0.0) + cost
     metrics = pd.read_parquet(tmp_path / "out" / "metrics.parquet")
     told = metrics[(metrics["by"] == "") & (metrics["metric"] == "regret")]
     assert dict(zip(told["variant"], told["value"], strict=True)) == pytest.approx(regrets)
@@ -117,6 +117,23 @@ def test_epochs_drift_and_the_optimum_follows(
     assert any("workload.drift" in line for line in modelled(tmp_path / "out"))
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Cost by recurrence" in page, "the regret of single recurrences is not in the tables"
+
+
+def test_submissions_overlap_by_run_times(
+    inside: Command, tmp_path: Path, profiles: dict[str, Profile]
+) -> None:
+    """Each workload has its own interval, and all submissions are in order of time."""
+    changes = {"every_runs": 0.4, "recurrences": 12}
+    inside("run", scenario(tmp_path, **changes), "--set", "cluster.gpus=12", "--out", "out")
+    jobs = pd.read_parquet(tmp_path / "out" / "jobs.parquet")
+    jobs = jobs[(jobs["variant"] == "default") & (jobs["attempt"] == 1)]
+    assert len(jobs) == 24
+    for name, rows in jobs.groupby("workload"):
+        profile = profiles[str(name)]
+        curve = profile.curves[profile.default_batch_size]
+        run_s = curve.expected_epochs(profile.max_epochs) * curve.epoch(curve.max_limit_w)[0]
+        submitted = rows.sort_values("recurrence")["submit_time_s"]
+        assert submitted.to_list() == pytest.approx([0.4 * run_s * n for n in range(12)])
 
 
 @pytest.mark.parametrize(
@@ -127,6 +144,7 @@ def test_epochs_drift_and_the_optimum_follows(
         ({"epochs_sd": 0}, "greater than 0"),
         ({"drift": {"after": 0, "per_octave": 1}}, "greater than or equal to 1"),
         ({"drift": {"per_octave": 1}}, "after"),
+        ({"every_s": 5, "every_runs": 0.5}, "either every_s or every_runs"),
     ],
 )
 def test_bad_changes_are_refused(
@@ -139,4 +157,4 @@ def test_bad_changes_are_refused(
 def test_live_trainings_have_their_own_epochs(inside: Command) -> None:
     done = inside("run", "live-nightly", "--live", "--set", "workload.epochs_sd=0.1",
                   "--set", "cluster.gpu=cpu", code=2)  # fmt: skip
-    assert_states(done.stderr, "every workload of this live run has a command")
+    assert_states(done.stderr, "a workload of this live run has a command instead")
