@@ -1,0 +1,36 @@
+"""The cheapest power limit of the batch size, by foresight."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+
+class LimitOracle(Tune):
+    """See `LimitOracleConfig`."""
+
+    def tune(self, ctx: Context, running: Running) -> Knobs:
+        """The limit of least cost of an epoch; a tie goes to the lower one."""
+        profile = ctx.foresight(running.start)
+        curve = profile.curves[running.configuration.batch_size]
+        most_w = profile.max_power_w * profile.gpus
+        costs = []
+        for limit_w in curve.limits_w:
+            time_s, energy_j = curve.epoch(limit_w)
+            costs.append((ctx.objective.cost(energy_j, time_s, most_w), limit_w))
+        return Knobs(min(costs)[1])
+
+
+class LimitOracleConfig(PolicyConfig):
+    """The power limit at which an epoch of the batch size costs least, from the profile itself.
+
+    With it, `configure` is judged without what measuring limits takes. It is known in a simulation
+    only.
+    """
+
+    point: ClassVar[Point] = "tune"
+    needs_foresight: ClassVar[bool] = True
+    kind: Literal["oracle"] = "oracle"
+    policy = LimitOracle
