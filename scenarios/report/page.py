@@ -24,6 +24,7 @@ from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.deadlines_section import deadlines_section
 from wattkeeper.scenarios.report.energy_table import energy_section
+from wattkeeper.scenarios.report.league_section import league_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.report.times_section import times_section
@@ -63,6 +64,7 @@ def render_page(study: Study) -> str:
             *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
             id="variants"),
         energy_section(manifest, summary),
+        league_section([("", summary["league"])] if "league" in summary else []),
         deadlines_section(summary),
         waits_section(manifest, summary),
         *figures(charts),

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.key_words import label_point, title_of_key
+from wattkeeper.scenarios.analysis.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.sweep_cautions import (
@@ -16,6 +17,7 @@ from wattkeeper.scenarios.analysis.sweep_cautions import (
 )
 from wattkeeper.scenarios.report import about, headline, markup
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
+from wattkeeper.scenarios.report.league_section import league_section
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
 from wattkeeper.scenarios.report.phrases import name_baseline, variant_label
@@ -47,6 +49,7 @@ def render_sweep_page(folder: Path, *, check: bool = True) -> str:
     remarks = headline.write_remarks(first.manifest, first.summary) if first else ()
     cautions = merge_cautions([point.cautions for point in points])
     failed = [point for point in sweep["points"] if point["state"] != "done"]
+    leagues = leagues_of_sweep([(p.values, p.summary) for p in points], list(sweep["axes"]))
     body = [
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
@@ -55,6 +58,7 @@ def render_sweep_page(folder: Path, *, check: bool = True) -> str:
         *markup.notes(cautions, "caution"),
         *([_list_failures(failed)] if failed else []),
         _summarise_basis(sweep, len(points), first),
+        *([league] if (league := league_section(leagues)) is not None else []),
         variant_chips(variants),
         *figures(charts),
         _points_table(sweep, points, variants),

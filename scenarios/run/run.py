@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.profile import Objective
+from wattkeeper.scenarios.analysis.league import compare_bandits
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study
@@ -186,6 +188,11 @@ def conclude(
     compared = _compare_deadlines(scenario, inputs, results, baselines)
     if compared is not None:
         summary["deadlines"] = compared
+    if scenario.league is not None:
+        profiles, objective = inputs.any_run.profiles, Objective(scenario.objective.eta)
+        summary["league"] = compare_bandits(
+            results, profiles, scenario.league, scenario.baseline, objective
+        )
     manifest = make_manifest(scenario, inputs, sources, results, summary, live)
     return ScenarioResult(results, summary, manifest)
 

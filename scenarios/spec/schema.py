@@ -14,7 +14,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from wattkeeper.scenarios.spec.case_names import split_case
-from wattkeeper.scenarios.spec.sections.cluster import AnyCluster
+from wattkeeper.scenarios.spec.sections.cluster import AnyCluster, MixedCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
@@ -23,6 +23,7 @@ from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.settings import (
     AccountingSection,
     LatenciesSection,
+    LeagueSection,
     ObjectiveSection,
     ZooSection,
 )
@@ -91,6 +92,8 @@ class Scenario(Section):
     bound: Literal["carbon", "price", "energy"] | None = None
     """Computes the least emissions, cost or energy at which each job could have met its deadline,
     with the future known: a bound for all variants."""
+    league: LeagueSection | None = None
+    """Compares the regret of all variants, pair by pair of workload and GPU type."""
     zoo: ZooSection | None = None
     """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20
@@ -192,6 +195,26 @@ class Scenario(Section):
             raise _elsewhere("bound: it needs a workload of kind recurring or trace", "bound")
         if self.bound != "energy" and self.bound not in _stated_rates(self.electricity):
             raise _elsewhere(f"bound: {self.bound} needs electricity.{self.bound}", "bound")
+        return self
+
+    @model_validator(mode="after")
+    def _league_is_possible(self) -> Self:
+        if self.league is None:
+            return self
+        for key in ("against", "oracle"):
+            name = getattr(self.league, key)
+            if name not in self.variants:
+                raise _elsewhere(no_variant(name, self.variants), "league", key)
+        if self.workload.kind != "recurring" or isinstance(self.cluster, MixedCluster):
+            raise _elsewhere(
+                "league: it needs a workload of kind recurring, on one GPU type (cluster.gpu)",
+                "league",
+            )
+        for name, variant in self.variants.items():
+            for key in ("cluster", "objective", "workload"):
+                if getattr(variant, key) is not None:
+                    what = f"{key}: the variants of a league have the same one"
+                    raise _elsewhere(what, "variants", name, key)
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.printable import printable
+from wattkeeper.scenarios.analysis.league import League, league_table
 from wattkeeper.scenarios.analysis.learning_window import read_learning_window
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.times.deadlines import (
@@ -40,6 +41,13 @@ NOISE = "~"
 NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
 
 
+def print_league(console: Console, leagues: Sequence[tuple[str, League]]) -> None:
+    """Print the regrets of bandits."""
+    heads, rows, note = league_table(leagues)
+    print_table(console, f"Regret over that of {leagues[0][1]['against']}", heads, rows)
+    console.print(note, style="dim")
+
+
 def print_results(console: Console, scenario: Scenario, done: ScenarioResult) -> None:
     """Print the question, the comparison of variants, and the changes by workload."""
     print_heading(console, scenario.name, scenario.question)
@@ -61,6 +69,8 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     if "noise" in verdicts:
         console.print(NOISE_NOTE, style="dim")
     print_electricity(console, done.manifest, done.summary)
+    if "league" in done.summary:
+        print_league(console, [("", done.summary["league"])])
     if "deadlines" in done.summary:
         print_table(console, deadline_title(done.summary), HEADS, deadline_rows(done.summary))
         for note in deadline_notes(done.summary):

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.key_words import short_keys
+from wattkeeper.scenarios.analysis.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.sweep_cautions import (
     PointCautions,
@@ -21,6 +22,7 @@ from wattkeeper.scenarios.cli.tables.run import (
     make_title,
     print_heading,
     print_inputs,
+    print_league,
 )
 from wattkeeper.scenarios.spec.wording import axis_text
 
@@ -54,6 +56,10 @@ def print_sweep(console: Console, folder: Path) -> None:
         return
     for line in merge_cautions(warnings):
         console.print(line, style="bold yellow")
+    leagues = leagues_of_sweep(first, list(about["axes"]))
+    if leagues:
+        print_league(console, leagues)
+        return
     console.print(_table(about, first, have_different_jobs(warnings)))
     if done > MOST_POINTS:
         console.print(f"The first {MOST_POINTS} of {done} points; metrics.parquet has all of them.")

@@ -15,6 +15,15 @@ class ObjectiveSection(Section):
     """1 counts energy alone, 0 counts time alone."""
 
 
+class LeagueSection(Section):
+    """A comparison of bandits by their regret on each pair of workload and GPU type."""
+
+    against: str
+    """The variant whose regret counts as 1."""
+    oracle: str
+    """The variant of least expected cost: what others cost beyond it is their regret."""
+
+
 class LatenciesSection(Section):
     """Times for which a job with a profile holds its GPUs idle, other than training.
 

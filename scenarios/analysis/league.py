@@ -1,0 +1,263 @@
+"""Regret of bandits by pair of workload and GPU type, of a run and of all points of a sweep.
+
+The regret of a recurrence is its cost, failed attempts included, above that of the oracle's in the
+same recurrence with the same seed, in expected costs of the best configuration. The oracle's
+trainings replay the same recorded runs, so luck is not counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final, NamedTuple, TypedDict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.profile import Objective, Profile, expectations, least_costs
+from wattkeeper.scenarios.analysis.key_words import short_keys
+from wattkeeper.scenarios.spec.sections.settings import LeagueSection
+from wattkeeper.scenarios.spec.wording import axis_text, count
+from wattkeeper.sim.replay.backend import Profiles
+from wattkeeper.sim.results.statistics import t_quantile
+from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.traces.arrow import to_floats
+
+GPU: Final = "cluster.gpu"
+LAST: Final = 5
+NEAR: Final = 1.02
+"""The last recurrences, and how much more than the best configuration a near one may cost."""
+HORIZONS: Final = (10, 20, 40, 100)
+LEAST: Final = 0.01
+"""Regrets below so many runs of the optimum count as that: their ratio would be one of noise."""
+CONFIDENCE: Final = 0.95
+
+
+class VariantOnPair(TypedDict):
+    """What a variant did on a pair of workload and GPU type; means over seeds.
+
+    Attributes:
+        regret: Of all recurrences, runs of the optimum.
+        horizons: Of the first ones, by their number, as text.
+        excess: Its cost over that of the scenario's baseline, less 1.
+        worse: Whether that is above 0 (95 %, one-sided, over seeds).
+        near: Share of the last recurrences whose first attempt had a configuration of which the
+            expected cost is within 2 % of the least.
+    """
+
+    regret: float
+    horizons: dict[str, float]
+    excess: float
+    worse: bool
+    near: float
+
+
+class Pair(TypedDict):
+    """A workload on a GPU type."""
+
+    workload: str
+    gpu_type: str
+    recurrences: int
+    variants: dict[str, VariantOnPair]
+
+
+class League(TypedDict):
+    """All pairs of a scenario's runs; `against` is the variant whose regret counts as 1."""
+
+    against: str
+    baseline: str
+    pairs: list[Pair]
+
+
+def compare_bandits(
+    results: Sequence[RunResult],
+    profiles: Profiles,
+    section: LeagueSection,
+    baseline: str,
+    objective: Objective,
+) -> League:
+    """Regrets of all variants on each pair."""
+    tables = {(result.variant, result.seed): result.tables["jobs"] for result in results}
+    pairs: list[Pair] = []
+    for (workload, _, gpu_type), profile in profiles.items():
+        runs = {key: _select(table, workload) for key, table in tables.items()}
+        costs = {key: _costs(table) for key, table in runs.items()}
+        seeds = sorted({seed for _, seed in costs})
+        variants = list(dict.fromkeys(variant for variant, _ in costs))
+        recurrences = len(costs[baseline, seeds[0]])
+        least = _by_recurrence(least_costs(profile, objective), recurrences)
+        near = _near_configurations(profile, objective)
+        about: dict[str, VariantOnPair] = {}
+        for name in variants:
+            regret = np.array([(costs[name, s] - costs[section.oracle, s]) / least for s in seeds])
+            mean = regret.mean(axis=0)
+            excess = np.array([costs[name, s].sum() / costs[baseline, s].sum() - 1 for s in seeds])
+            about[name] = {
+                "regret": float(mean.sum()),
+                "horizons": {
+                    str(horizon): float(mean[:horizon].sum())
+                    for horizon in HORIZONS if horizon <= recurrences
+                },
+                "excess": float(excess.mean()),
+                "worse": _is_positive(excess),
+                "near": fmean(_share_near(runs[name, s], near, recurrences) for s in seeds),
+            }  # fmt: skip
+        pairs.append(
+            {"workload": workload, "gpu_type": gpu_type, "recurrences": recurrences,
+             "variants": about}
+        )  # fmt: skip
+    return {"against": section.against, "baseline": baseline, "pairs": pairs}
+
+
+def _select(table: pa.Table, workload: str) -> pa.Table:
+    names = ["recurrence", "attempt", "cost", "batch_size", "power_limit_w"]
+    return table.filter(pc.equal(table["workload"], workload)).select(names)
+
+
+def _costs(table: pa.Table) -> Floats:
+    """Cost of each recurrence, J."""
+    index, costs = table["recurrence"].to_numpy() - 1, to_floats(table["cost"])
+    return np.bincount(index, costs).astype(np.float64)
+
+
+def _by_recurrence(values: Sequence[float], recurrences: int) -> Floats:
+    """The values of the first recurrences, of which the last one holds for the rest."""
+    return np.array([*values, *[values[-1]] * recurrences][:recurrences])
+
+
+Configurations = set[tuple[int, float]]
+
+
+def _near_configurations(profile: Profile, objective: Objective) -> list[Configurations]:
+    """Configurations near the optimum, by step of the profile's drift."""
+    steps = 1 if profile.drift is None else profile.drift.over + 1
+    near = []
+    for step in range(steps):
+        costs = {(c.batch_size, c.power_limit_w): c.cost
+                 for c in expectations(profile.after_drift(step), objective)}  # fmt: skip
+        most = NEAR * min(costs.values())
+        near.append({key for key, cost in costs.items() if cost <= most})
+    return near
+
+
+def _share_near(table: pa.Table, near: Sequence[Configurations], recurrences: int) -> float:
+    last = table.filter(pc.and_(pc.greater(table["recurrence"], recurrences - LAST),
+                                pc.equal(table["attempt"], 1)))  # fmt: skip
+    chosen = zip(last["batch_size"].to_pylist(), last["power_limit_w"].to_pylist(), strict=True)
+    return fmean(configuration in near[-1] for configuration in chosen)
+
+
+def _is_positive(values: Floats) -> bool:
+    """Whether the mean is above 0, with one-sided confidence; of one value, the value is."""
+    error = 0.0
+    if len(values) > 1:
+        quantile = t_quantile(2 * CONFIDENCE - 1, len(values) - 1)
+        error = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return bool(values.mean() - error > 0)
+
+
+def leagues_of_sweep(
+    points: Sequence[tuple[Mapping[str, object], Mapping[str, Any]]], axes: Sequence[str]
+) -> list[tuple[str, League]]:
+    """The league of each point that has one, with the values of the point in words.
+
+    GPU types are no conditions, but further pairs. Absent values, and those of an axis that has one
+    value alone, are left out. `points`: values and summary of each.
+    """
+    keys = short_keys(axes)
+    varied = [path for path in axes if path != GPU
+              and len({axis_text(values[path]) for values, _ in points}) > 1]  # fmt: skip
+    return [
+        (", ".join(_condition(keys[path], values[path]) for path in varied
+                   if values[path] is not None),
+         summary["league"])
+        for values, summary in points if "league" in summary
+    ]  # fmt: skip
+
+
+def _condition(key: str, value: object) -> str:
+    """A value of an axis in few words; names, as those of traces, speak for themselves."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        inner = " ".join(f"{name} {axis_text(each)}" for name, each in value.items() if each != {})
+        return f"{key} {inner}" if inner else " ".join(value)
+    return f"{key} {axis_text(value)}"
+
+
+class LeagueTable(NamedTuple):
+    """The table of leagues: heads, rows of texts, and what the figures mean."""
+
+    heads: list[str]
+    rows: list[list[str]]
+    note: str
+
+
+def league_table(leagues: Sequence[tuple[str, League]]) -> LeagueTable:
+    """The table of leagues, each with the words for its conditions."""
+    against, baseline = leagues[0][1]["against"], leagues[0][1]["baseline"]
+    names = list(leagues[0][1]["pairs"][0]["variants"])
+    rows = [
+        [row.title, *(row.cells[name] for name in names)]
+        for row in _rows(leagues, against, baseline, names)
+    ]
+    note = (
+        f"Regret: cost of all recurrences above that of the oracle's same recurrences, whose "
+        f"trainings replay the same recorded runs; here over that of {against}, as geometric mean "
+        f"over pairs of workload and GPU type (regrets below {LEAST} runs of the optimum count as "
+        f"that). Pairs that cost more than {baseline}: over all recurrences, at 95 %, one-sided, "
+        "over seeds. Within 2 %: expected cost of what the first attempts chose."
+    )
+    return LeagueTable(["", *names], rows, note)
+
+
+class _Row(NamedTuple):
+    title: str
+    cells: Mapping[str, str]
+
+
+def _rows(
+    leagues: Sequence[tuple[str, League]], against: str, baseline: str, names: Sequence[str]
+) -> Iterator[_Row]:
+    conditions: dict[str, list[Pair]] = {}
+    for condition, league in leagues:
+        conditions.setdefault(condition, []).extend(league["pairs"])
+    every = [(condition, pair) for condition, pairs in conditions.items() for pair in pairs]
+
+    for condition, pairs in conditions.items():
+        means = {name: f"{_geometric_mean(pairs, name, against):.2f}" for name in names}
+        yield _Row(f"{condition or 'all'} ({count(len(pairs), 'pair')})", means)
+    for horizon in HORIZONS:
+        long = [pair for _, pair in every if str(horizon) in pair["variants"][against]["horizons"]]
+        if long:
+            yield _Row(f"after {horizon} recurrences ({count(len(long), 'pair')})", {
+                name: f"{_geometric_mean(long, name, against, horizon):.2f}" for name in names
+            })  # fmt: skip
+    worst = {name: max(_ratio(pair, name, against) for _, pair in every) for name in names}
+    yield _Row("on the worst pair", {name: f"{ratio:.2f}" for name, ratio in worst.items()})
+    yield _Row(f"pairs that cost more than {baseline}, of {len(every)}", {
+        name: f"{sum(pair['variants'][name]['worse'] for _, pair in every)}" for name in names
+    })  # fmt: skip
+    most = {name: max(pair["variants"][name]["excess"] for _, pair in every) for name in names}
+    beyond = {name: f"{100 * value:+.1f} %" for name, value in most.items()}
+    yield _Row(f"cost beyond {baseline}'s on the worst pair", beyond)
+    near = {name: fmean(pair["variants"][name]["near"] for _, pair in every) for name in names}
+    shares = {name: f"{100 * share:.0f} %" for name, share in near.items()}
+    yield _Row(f"last {LAST} recurrences within 2 % of the optimum", shares)
+
+
+def _ratio(pair: Pair, name: str, against: str, horizon: int | None = None) -> float:
+    """Regret of a variant on a pair, over that of another one."""
+    about = [pair["variants"][each] for each in (name, against)]
+    own, other = (each["regret"] if horizon is None else each["horizons"][str(horizon)]
+                  for each in about)  # fmt: skip
+    return max(own, LEAST) / max(other, LEAST)
+
+
+def _geometric_mean(
+    pairs: Sequence[Pair], name: str, against: str, horizon: int | None = None
+) -> float:
+    return math.exp(fmean(math.log(_ratio(pair, name, against, horizon)) for pair in pairs))
