@@ -21,7 +21,7 @@ from wattkeeper.traces.profiles import load_profiles
 
 GPU = "SYN-250W"
 RECURRENCES = 24
-SHORT = {
+SHORT: dict[str, Any] = {
     "sweep": None, "cluster.gpu": GPU, "workload.profiles": {"synthetic": {}},
     "workload.recurrences": RECURRENCES,
 }  # fmt: skip
