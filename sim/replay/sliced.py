@@ -76,7 +76,7 @@ class SlicedTraining(RetunedTraining):
         last = self._last_epoch()
         if self.epochs >= last - ROUNDING:
             self.epochs = last
-            self.tuned = Tuned(untuned.start, untuned.configuration, piece.power_limit_w, True)
+            self.tuned = untuned.at_present_limit()
             self.end(self.target <= last)
             return
         decision = self.backend.listener.measured(untuned, (measured,))
