@@ -124,12 +124,11 @@ class EmulatedTraining:
         done = self.progress.part * steps
         while done < steps:
             read_after = session.steps_to_reading
-            count = 1 if read_after is None else read_after
-            end = steps if read_after is None else min(steps, math.floor(done) + count)
+            end = steps if read_after is None else min(steps, math.floor(done) + read_after)
             self._train_to(done / steps, end / steps)
-            done = end
-            for _ in range(count):
+            for _ in range(1 if read_after is None else end - math.floor(done)):
                 session.step()
+            done = end
             self._stepped = True
         self.progress.part = 0.0
 
