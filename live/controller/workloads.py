@@ -230,7 +230,8 @@ class LiveAttempt(Execution):
         if payload["reached"]:
             expected = [] if probe is None else [(probe.power_limit_w, probe.batch_size)]
             asked = probe is not None or not self.reached
-            is_done = self.last.is_last or self.training.target is None
+            without_target = self.training.command is not None and self.training.target is None
+            is_done = self.last.is_last or (without_target and self.last.epoch > 0)
             return is_done and asked and found == expected
         if isinstance(decision, Tuned):
             return False
