@@ -349,7 +349,8 @@ class Session:
         its validation, is measured with it.
 
         Args:
-            loader: Gives the batches of an epoch.
+            loader: Gives the batches of an epoch; where slices are measured, as many as
+                `samples_per_epoch` says.
             steps: How many there are; by default ``len(loader)``. Where it is not known, power
                 limits are measured by whole epochs.
             probe: Given a batch size, trains with it and yields after each step. A policy may ask
@@ -378,10 +379,10 @@ class Session:
             self._meter.begin()
             self._spent_before = self._cost(*self._spent())
             if assignment.slice is not None and distributed.is_leader():
+                epoch_steps = self._check_steps(steps)
                 self._profiling = SliceProfiler(
-                    assignment.slice, self.batch_size, steps or self._steps_at(self.batch_size),
-                    self._reading, self._limit,
-                )  # fmt: skip
+                    assignment.slice, self.batch_size, epoch_steps, self._reading, self._limit
+                )
             elif assignment.profile_w and self._limiter.allowed:
                 self._profiling = PowerProfiler(
                     assignment.profile_w, steps, self._reading, self._limit
@@ -417,6 +418,17 @@ class Session:
     def _steps_at(self, batch_size: int) -> float:
         """Steps of an epoch at a batch size."""
         return self.assignment.samples_per_epoch / batch_size
+
+    def _check_steps(self, steps: int | None) -> float:
+        """Steps of an epoch; a loader must have those of `samples_per_epoch`, within one."""
+        expected = self._steps_at(self.batch_size)
+        if steps is not None and abs(steps - expected) > 1:
+            raise InputError(
+                f"found {steps} steps an epoch with batch size {self.batch_size}, but "
+                f"samples_per_epoch={self.assignment.samples_per_epoch:g}; slices compare batch "
+                "sizes by it: both must agree"
+            )
+        return steps or expected
 
     def report(self, metric: float) -> None:
         """Report the metric of this epoch; the last report of an epoch counts.

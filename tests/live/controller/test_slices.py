@@ -85,6 +85,24 @@ def test_slices_go_on_after_kills(tmp_path: Path) -> None:
         assert again.tables[name].cast(recorded.schema).equals(recorded)
 
 
+def test_preempted_slices_are_those_of_the_simulator(tmp_path: Path) -> None:
+    one = {"cluster": REHEARSED["cluster"] | {"gpus": 1}, "policies": {"select": "las"}}
+    path = scenario(
+        tmp_path, REHEARSED | FRUGAL | one, workloads=["image", "language"], recurrences=2
+    )
+    run(path, "--out", "sim", cwd=tmp_path)
+    run(path, "--out", "live", "--live", cwd=tmp_path)
+    found, expected = (rows(tmp_path / name, "jobs") for name in ("live", "sim"))
+    assert sum(row["preemptions"] for row in expected) > 0
+    assert sum(row["discarded_time_s"] for row in expected) > 0
+    for mine, theirs in zip(found, expected, strict=True):
+        for name in ("job_id", "preemptions", "slices", "epochs", "batch_size", "power_limit_w"):
+            assert mine[name] == theirs[name], (name, mine, theirs)
+        assert mine["time_s"] == pytest.approx(theirs["time_s"], rel=0.01)
+    told = [row[:-1] for row in decisions(tmp_path / "live")]
+    assert told == [row[:-1] for row in decisions(tmp_path / "sim")]
+
+
 POLICY = '''\
 """Measures the highest limit in a slice, then another batch size in two."""
 

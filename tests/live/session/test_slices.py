@@ -218,6 +218,14 @@ def test_a_host_without_power_limits_measures_at_its_own(
     }
 
 
+def test_a_loader_of_another_length_is_refused(clock: ManualTime, device: SyntheticDevice) -> None:
+    training = Training(clock, device, configure="frugal")
+    training.samples = 4000
+    with pytest.raises(InputError) as refused:
+        training.run()
+    assert_states(str(refused.value), "125 steps", "batch size 32", "samples_per_epoch=16000")
+
+
 @pytest.mark.parametrize(
     ("terms", "facts"),
     [
@@ -254,7 +262,7 @@ with Session(
     "mine", batch_sizes=(16, 32), default_batch_size=32, max_epochs=5, target=4.0,
     configure="frugal", samples_per_epoch=32 * 300,
 ) as session:
-    for epoch in session.epochs(range(300), probe=probe):
+    for epoch in session.epochs(range(9600 // session.batch_size), probe=probe):
         for number in epoch:
             if where == "own" and number == 40:
                 os.kill(os.getpid(), signal.SIGKILL)
