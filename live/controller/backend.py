@@ -23,9 +23,10 @@ from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Options
+from wattkeeper.policies.protocols import Job, Measurement, Options, Slice
 from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.attempts.attempt import (
+    NO_SLICES,
     Attempt,
     Decision,
     Execution,
@@ -233,7 +234,7 @@ class LiveBackend(Backend):
         if event.kind == "begun":
             return run.begun
         if event.kind == "profiled":
-            return isinstance(run.decision, Tuned)
+            return bool(payload["report"] < run.reports)
         if event.kind == "epoch":
             return bool(payload["epoch"] <= run.process_epoch)
         return event.kind not in {"ended", "lost"}
@@ -265,7 +266,7 @@ class LiveBackend(Backend):
                 self._report_progress(run, "trains")
                 self._note_training(run)
         elif event.kind == "profiled":
-            self._handle_profile(run, event.payload["measurements"])
+            self._handle_profile(run, event.payload)
         elif event.kind == "epoch":
             self._account(run, EpochReport(*map(event.payload.__getitem__, EpochReport._fields)))
             run.process_epoch = run.last.epoch
@@ -310,11 +311,14 @@ class LiveBackend(Backend):
             where = self._settings.folder / "checkpoints" / f"{file_name(run.name)}.state"
             assignment = run.assignment(
                 self._settings.objective.eta, str(where), self._settings.lease_s,
-                self._settings.zoo, self.listener.retunes,
+                self._settings.zoo, self.listener.retunes, self.listener.wants_slices,
             )  # fmt: skip
             self._reply(event.ticket, {"assignment": assignment._asdict()})
         elif event.kind == "profiled":
-            if run.power_limit_w is None:  # another process of the training measures
+            piece = run.slice
+            if piece is not None or run.reached:
+                self._reply(event.ticket, {"slice": piece})
+            elif run.power_limit_w is None:  # another process of the training measures
                 self._waiting_tickets[event.job_id, event.attempt].append(event.ticket)
             else:
                 self._reply(event.ticket, {"power_limit_w": run.power_limit_w})
@@ -356,16 +360,44 @@ class LiveBackend(Backend):
         if self.listener.wants_epochs and run.is_training and is_whole:
             self.listener.epoch_ended(run.attempt)
 
-    def _handle_profile(self, run: LiveAttempt, points: list[list[float]]) -> None:
+    def _handle_profile(self, run: LiveAttempt, payload: Mapping[str, Any]) -> None:
         attempt, decision = run.attempt, run.decision
+        report = run.normalise(payload["measurements"])
+        run.reports += 1
+        if run.slice is not None or payload["reached"]:
+            self._account(run, run.last._replace(
+                time_s=payload["time_s"], energy_j=payload["energy_j"]))  # fmt: skip
+        for measured in report:
+            if measured.batch_size:
+                run.slices = run.slices.add(measured.spent_s, measured.spent_j, run.reached)
+        if payload["reached"]:
+            run.reached = True
+            run.probe = self._ask_for_slice(run, report)
+            return
         if isinstance(decision, Untuned):
-            run.decision = self.listener.measured(decision, run.normalise(points))
-            run.fastest_s = max(points)[1]
-            run.profiled_epoch = run.process_epoch + 1
-            if not run.paused:
-                self._note_training(run)
+            run.decision = self.listener.measured(decision, report)
+            if isinstance(run.decision, Tuned):
+                fastest = max(decision.measured + report)
+                run.fastest_s = fastest.time_per_epoch_s * run.scale
+                run.profiled_epoch = run.process_epoch + 1
+                if not run.paused:
+                    self._note_training(run)
         for ticket in self._waiting_tickets.pop((attempt.job.job_id, attempt.number), []):
             self._reply(ticket, {"power_limit_w": run.power_limit_w})
+
+    def _ask_for_slice(self, run: LiveAttempt, report: tuple[Measurement, ...]) -> Slice | None:
+        """Ask for a slice of another batch size, which a power cap may forbid."""
+        if run.is_stopping:
+            return None
+        piece = self.listener.reached(run.attempt, report)
+        if piece is None or piece.batch_size is None:
+            return None
+        profile, gpus = run.training.profile, run.training.options.gpus
+        power_w = piece.power_limit_w * gpus
+        if profile is not None:
+            epoch_s, epoch_j = profile.curves[piece.batch_size].epoch(piece.power_limit_w)
+            power_w = epoch_j / epoch_s
+        return piece if self.listener.allows(run.attempt, power_w) else None
 
     def _account(self, run: LiveAttempt, now: EpochReport) -> None:
         """Report the mean power since the last report."""
@@ -373,6 +405,7 @@ class LiveBackend(Backend):
             # It starts over: its last state was not saved.
             run.attempt.add_overhead(run.saved.time_s, run.saved.energy_j or 0.0)
             run.last = run.saved = NOTHING
+            run.slices = NO_SLICES
         before, now_s = run.last, self.env.now
         run.last = now
         if run.paused:
@@ -441,13 +474,19 @@ class LiveBackend(Backend):
             tuned = self.listener.measured(decision, report)
             assert isinstance(tuned, Tuned)
             return tuned
-        return decision.at_highest_limit()
+        return decision.at_present_limit()
 
     def _handle_loss(self, run: LiveAttempt, payload: Mapping[str, Any]) -> None:
         assert run.run_id is not None
         if payload["cause"] != "crashed":
             self.processes.kill(run.run_id)
         if run.outcome is not None:
+            return
+        if run.reached:  # only slices of other batch sizes are lost
+            last = run.last
+            run.outcome = AttemptResult("reached", last.epoch, last.time_s, last.energy_j)
+            if not run.paused:
+                self._finish(run)
             return
         if run.is_stopping:
             last = run.last

@@ -10,7 +10,7 @@ from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.private import make_private_file, make_private_folder
 from wattkeeper.traces.files.seals import seal, unseal
 
-VERSION: Final = "5"
+VERSION: Final = "6"
 """Of the events and their payloads."""
 
 SCHEMA = """

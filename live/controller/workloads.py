@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -13,8 +13,16 @@ from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_limit
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import NO_KNOBS, Knobs, Measurement, Options
-from wattkeeper.sim.attempts.attempt import AttemptTotals, Execution, Tuned, Untuned
+from wattkeeper.policies.protocols import NO_KNOBS, Knobs, Measurement, Options, Slice
+from wattkeeper.sim.attempts.attempt import (
+    NO_SLICES,
+    AttemptTotals,
+    Execution,
+    SliceTotals,
+    Tuned,
+    Untuned,
+)
+from wattkeeper.sim.replay.sliced import SETUP_S
 
 if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.launcher import Gpu
@@ -99,6 +107,10 @@ class LiveAttempt(Execution):
         profiled_epoch: The epoch in which its power limits were measured; 0 before.
         fastest_s: Seconds an epoch at the highest limit that was measured; NaN before.
         is_stopping: Whether `Tune` ended it, and its process has not ended yet.
+        reports: Number of its profile reports.
+        slices: What its slices took.
+        reached: Whether its session said that it reached its target, and asked for slices.
+        probe: The slice of another batch size that it trains; None: none.
     """
 
     # `field()` says that there is no default: compiled, the base's attribute would be one.
@@ -125,6 +137,10 @@ class LiveAttempt(Execution):
     profiled_epoch: int = 0
     fastest_s: float = math.nan
     is_stopping: bool = False
+    reports: int = 0
+    slices: SliceTotals = NO_SLICES
+    reached: bool = False
+    probe: Slice | None = None
 
     def go_on(self, delay_s: float) -> None:
         """Start a process, which resumes from the saved state."""
@@ -171,6 +187,13 @@ class LiveAttempt(Execution):
         return up_to_limit(points, chosen.power_limit_w)
 
     @property
+    def slice(self) -> Slice | None:
+        """The slice that it trains; None: none."""
+        if self.reached or isinstance(self.decision, Tuned):
+            return self.probe
+        return self.decision.slice
+
+    @property
     def power_limit_w(self) -> float | None:
         """The power limit of each GPU, W; None until it is chosen."""
         return self.decision.power_limit_w if isinstance(self.decision, Tuned) else None
@@ -189,9 +212,7 @@ class LiveAttempt(Execution):
         """Whether its session may report this now, or might have reported it before."""
         most = self.training.options.max_epochs
         if kind == "profiled":
-            limits_w = tuple(point[0] for point in payload["measurements"])
-            decision = self.decision
-            return self.begun and (isinstance(decision, Tuned) or limits_w == decision.profile_w)
+            return self.begun and self._may_report_profile(payload)
         if kind == "epoch":
             return self.begun and 1 <= payload["epoch"] <= most
         if kind == "ended":
@@ -200,6 +221,24 @@ class LiveAttempt(Execution):
             return self.begun and payload["epochs"] <= most and whole
         return True
 
+    def _may_report_profile(self, payload: Mapping[str, Any]) -> bool:
+        """Whether it was asked for what it measured, now or before."""
+        if payload["report"] != self.reports:
+            return bool(payload["report"] < self.reports)
+        found = [(point[0], point[4]) for point in payload["measurements"]]
+        decision, probe = self.decision, self.probe
+        if payload["reached"]:
+            expected = [] if probe is None else [(probe.power_limit_w, probe.batch_size)]
+            asked = probe is not None or not self.reached
+            without_target = self.training.command is not None and self.training.target is None
+            is_done = self.last.is_last or (without_target and self.last.epoch > 0)
+            return is_done and asked and found == expected
+        if isinstance(decision, Tuned):
+            return False
+        if decision.slice is not None:
+            return found == [(decision.slice.power_limit_w, decision.batch_size)]
+        return found == [(limit_w, 0) for limit_w in decision.profile_w]
+
     def detach_process(self) -> None:
         """Part from its process, which ended; another one resumes from the saved state."""
         self.last, self.stopped_run_id = self.saved, self.run_id
@@ -207,11 +246,18 @@ class LiveAttempt(Execution):
         self.replies.clear()
 
     def assignment(
-        self, eta: float, checkpoint: str, lease_s: float, zoo: Path | None, retunes: bool
+        self,
+        eta: float,
+        checkpoint: str,
+        lease_s: float,
+        zoo: Path | None,
+        retunes: bool,
+        probes: bool,
     ) -> Assignment:
         """The assignment of its session.
 
-        `zoo` is the folder of the weights of parents; `retunes`: whether its knobs may change.
+        `zoo` is the folder of the weights of parents; `retunes`: whether its knobs may change;
+        `probes`: whether slices of other batch sizes may follow its target.
         """
         attempt, training, decision = self.attempt, self.training, self.decision
         job, options, chosen = attempt.job, training.options, decision.configuration
@@ -240,6 +286,10 @@ class LiveAttempt(Execution):
             zoo=str(zoo) if inherits else None,
             parent=chosen.parent if inherits else None,
             retunes=retunes and training.force_limits,
+            slice=self.slice,
+            probes=probes,
+            samples_per_epoch=options.samples_per_epoch,
+            reports=self.reports,
         )
 
     def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:
@@ -247,7 +297,9 @@ class LiveAttempt(Execution):
         time_s, energy_j = outcome.time_s / self.scale, (outcome.energy_j or 0.0) / self.scale
         saved_s = self._saved_s() if reached else 0.0
         accuracy = None if self.training.command is None else self.last.metric
-        return AttemptTotals(outcome.epochs, time_s, energy_j, reached, saved_s, accuracy)
+        return AttemptTotals(
+            outcome.epochs, time_s, energy_j, reached, saved_s, accuracy, self.slices
+        )
 
     def _saved_s(self) -> float:
         """Time that the parent saved, s; NaN for a script, whose time from scratch is unknown."""
@@ -259,14 +311,19 @@ class LiveAttempt(Execution):
         epoch_s = profile.curves[self.decision.batch_size].epoch(self.power_limit_w)[0]
         return (self.epochs_needed - left) * epoch_s * self.scale
 
-    def normalise(self, points: list[list[float]]) -> tuple[Measurement, ...]:
+    def normalise(self, points: Iterable[Sequence[Any]]) -> tuple[Measurement, ...]:
         """Measurements at the mean run time of the workload.
 
         Nine digits: power limits without effect tie, as they do in a profile.
         """
         return tuple(
-            Measurement(limit_w, float(f"{time_s / self.scale:.9g}"), float(f"{power_w:.9g}"))
-            for limit_w, time_s, power_w in points
+            found._replace(
+                time_per_epoch_s=float(f"{found.time_per_epoch_s / self.scale:.9g}"),
+                average_power_w=float(f"{found.average_power_w:.9g}"),
+                spent_s=found.spent_s / self.scale,
+                spent_j=found.spent_j / self.scale,
+            )
+            for found in (Measurement(*point) for point in points)
         )
 
 
@@ -297,16 +354,17 @@ def make_synthetic_devices(
 
 
 def plan_rehearsal(run: LiveAttempt) -> str:
-    """Epochs to the target of a rehearsal, and time and power of an epoch by power limit.
+    """Epochs to the target of a rehearsal, and time and power of an epoch.
 
     Returns:
-        JSON: `epochs`, and `points` of power limit (W), seconds an epoch and mean power of all its
-        GPUs (W).
+        JSON: `epochs`; by batch size, `points` of power limit (W), seconds an epoch and mean power
+        of all its GPUs (W); and `setup_s`, what it takes to set another batch size up, s.
     """
     profile = run.training.profile
     assert profile is not None
-    curve = profile.curves[run.decision.batch_size]
-    times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
-    points = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
+    points = {}
+    for size, curve in profile.curves.items():
+        times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
+        points[size] = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
     epochs = run.inheritance.epochs_left(run.epochs_needed)
-    return json.dumps({"epochs": epochs, "points": points})
+    return json.dumps({"epochs": epochs, "points": points, "setup_s": SETUP_S * run.scale})

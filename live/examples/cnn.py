@@ -6,11 +6,14 @@ job, and learns from the earlier ones which batch size costs least.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import torch
 from torch import Tensor, nn
 
 from wattkeeper.live import Session
 
+Batches = Iterable[tuple[Tensor, Tensor]]
 CLASSES, SIDE = 10, 16
 TRAIN, VALID = 4096, 1024
 NOISE = 2.4
@@ -55,20 +58,31 @@ def main() -> None:
         target=TARGET,
         max_epochs=40,
         eta=0.5 if device == "cuda" else 0.0,  # few CPUs measure their energy
+        samples_per_epoch=TRAIN,
     ) as session:
         torch.manual_seed(session.assignment.recurrence)
         model = make_network().to(device)
         optimizer = torch.optim.SGD(model.parameters(), session.learning_rate(0.01), momentum=0.9)
         data = torch.utils.data.TensorDataset(*train)
         session.keep(model=model, optimizer=optimizer)
-        loader = torch.utils.data.DataLoader(data, session.batch_size, shuffle=True)
-        for epoch in session.epochs(loader):
+
+        def load(batch_size: int) -> Batches:
+            return torch.utils.data.DataLoader(data, batch_size, shuffle=True)
+
+        def train_on(batches: Batches) -> Iterator[None]:
             model.train()
-            for inputs, labels in epoch:
+            for inputs, labels in batches:
                 optimizer.zero_grad()
                 loss = nn.functional.cross_entropy(model(inputs), labels)
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
+                yield
+
+        for epoch in session.epochs(
+            load(session.batch_size), probe=lambda batch_size: train_on(load(batch_size))
+        ):
+            for _ in train_on(epoch):
+                pass
             model.eval()
             with torch.no_grad():
                 correct = model(valid[0]).argmax(1) == valid[1]

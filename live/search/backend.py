@@ -164,7 +164,7 @@ class _InProcessTraining(Execution):
         self._backend.trained.append(training)
         energy_j = UNKNOWN if training.energy_j is None else training.energy_j
         decision = self._decision
-        tuned = decision if isinstance(decision, Tuned) else decision.at_highest_limit()
+        tuned = decision if isinstance(decision, Tuned) else decision.at_present_limit()
         totals = AttemptTotals(training.epochs, training.time_s, energy_j, True)
         self._backend.listener.ended(self.attempt, tuned, totals)
 

@@ -27,10 +27,11 @@ class SessionArguments(NamedTuple):
     higher_is_better: bool
     eta: float
     configure: str | PolicyConfig
-    tune: str | PolicyConfig
+    tune: str | PolicyConfig | None
     power_limits_w: tuple[float, ...] | None
     store: str | Path | None
     lease_s: float
+    samples_per_epoch: int | None = None
 
     def check(self) -> None:
         """Check the arguments, all at once.
@@ -59,6 +60,10 @@ class SessionArguments(NamedTuple):
             (
                 self.power_limits_w is not None and not all(w > 0 for w in self.power_limits_w),
                 f"found power_limits_w={self.power_limits_w}; all must be above 0",
+            ),
+            (
+                self.samples_per_epoch is not None and self.samples_per_epoch < 1,
+                f"found samples_per_epoch={self.samples_per_epoch}; must be at least 1",
             ),
         ]
         if problems := [Problem(message) for applies, message in wrong if applies]:

@@ -11,7 +11,7 @@ from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.session import distributed
 from wattkeeper.live.session.arguments import SessionArguments, power_limit_steps
 from wattkeeper.live.wire.client import LINK
-from wattkeeper.policies.errors import EnvironmentLacks, NotSupported
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, NotSupported
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
@@ -64,8 +64,9 @@ def connect_coordinator(
             "a session keeps what it learns in a database, for which SQLAlchemy is missing: "
             "pip install 'wattkeeper[live]'"
         ) from error
-    from wattkeeper.live.session.policy_host import JobPlan, config_of
+    from wattkeeper.live.session.policy_host import JobPlan, configs_of
 
+    configure, tune = configs_of(arguments.configure, arguments.tune)
     gpu_type, gpus, max_power_w = _hardware(arguments, devices, how)
     plan = JobPlan(
         job=arguments.job,
@@ -79,11 +80,16 @@ def connect_coordinator(
         gpus=gpus,
         limits_w=_limits(arguments, devices, limiter, how),
         max_power_w=max_power_w,
-        configure=config_of("configure", arguments.configure),
-        tune=config_of("tune", arguments.tune),
+        configure=configure,
+        tune=tune,
+        samples_per_epoch=arguments.samples_per_epoch or 0.0,
     )
-    if len(plan.limits_w) > 1:
-        plan.tune.check(plan.options)
+    if plan.tuning.slices and not plan.samples_per_epoch:
+        raise InputError(
+            f"the {plan.tuning.point} policy {plan.tuning.kind!r} trains slices of some steps: say "
+            "how many samples an epoch has, as with samples_per_epoch=len(data)"
+        )
+    plan.tuning.check(plan.options)
     plan.configure.check(plan.options)
     return LocalCoordinator(SessionStore(arguments.store), plan, arguments.lease_s)
 

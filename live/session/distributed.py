@@ -10,9 +10,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from wattkeeper.live.session.termination import Stopped
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperError
-from wattkeeper.policies.protocols import Measurement
 
 T = TypeVar("T")
 
@@ -160,7 +159,7 @@ class FollowerCoordinator:
         """An assignment that that of rank 0 replaces."""
         return Assignment("", 1, 1, 1, 1, 1)
 
-    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+    def report_profile(self, report: ProfileReport) -> float:
         """Nothing: only rank 0 measures."""
         return 0.0
 

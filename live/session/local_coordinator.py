@@ -19,11 +19,26 @@ import sqlalchemy as sa
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.failures import MAX_FAILURES, is_out_of_memory
 from wattkeeper.live.session.policy_host import JobPlan, PolicyHost, digest
-from wattkeeper.live.session.store import FIRST_S, SessionStore, attempts, jobs, observations
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, EpochReport
+from wattkeeper.live.session.store import (
+    FIRST_S,
+    SessionStore,
+    ask_for_slice,
+    attempts,
+    jobs,
+    note_slice,
+    observations,
+    slices_of,
+)
+from wattkeeper.live.wire.messages import (
+    Assignment,
+    AttemptResult,
+    Cause,
+    EpochReport,
+    ProfileReport,
+)
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.protocols import Slice
 from wattkeeper.sim.attempts.attempt import Tuned, Untuned
 
 ATTEMPTS: Final = 20
@@ -50,15 +65,15 @@ class LocalCoordinator:
         self._store, self._plan, self._lease_s = store, plan, lease_s
         self._id = self._new = uuid.uuid4().hex
         self._holder = process_identity.identify()
-        self._plan_digest = digest(plan.to_json())
+        self._plan_digest = digest(plan._replace(samples_per_epoch=0.0).to_json())
 
     def begin(self) -> Assignment:
         """Lease the next attempt, and ask the policies about it."""
         return self._store.run(self._begin, self._lease_s)
 
-    def report_profile(self, report: tuple[Measurement, ...]) -> float:
-        """Ask `Tune` for the power limit, once an attempt."""
-        return self._store.run(lambda db: self._tune(db, report), self._lease_s)
+    def report_profile(self, report: ProfileReport) -> float | Slice | None:
+        """Ask `Tune` for the power limit or a slice, once a report."""
+        return self._store.run(lambda db: self._answer(db, report), self._lease_s)
 
     def report_epoch(self, report: EpochReport) -> bool:
         """Store the progress of the attempt."""
@@ -97,7 +112,7 @@ class LocalCoordinator:
         if row is None:
             in_flight = self._end_dead_attempts(db, job)
             row = self._resume(db) or self._decide(db, job, in_flight)
-        return self._assign(row)
+        return self._assign(db, row)
 
     def _end_dead_attempts(self, db: sa.Connection, job: sa.RowMapping) -> int:
         """End the attempts whose process is gone or silent; the number of those that run."""
@@ -111,6 +126,8 @@ class LocalCoordinator:
             else:
                 in_flight += 1
                 continue
+            if any(piece.batch_size is not None for _, piece, _ in slices_of(db, row["id"])):
+                cause = "reached"  # these follow the target
             columns = ("epochs", "time_s", "energy_j", "power_limit_w")
             progress = {name: row[name] for name in columns}
             message = f"{row['holder']} had the lease"
@@ -137,6 +154,9 @@ class LocalCoordinator:
         values: dict[str, Any] = self._lease_columns(db)
         if not self._checkpoint(self._id).exists():
             values |= {"epochs": 0, "time_s": 0.0, "energy_j": None}
+            for number, _, measured in slices_of(db, self._id):
+                if measured is not None:
+                    note_slice(db, self._id, number, measured._replace(spent_s=0.0, spent_j=0.0))
         update = sa.update(attempts).where(a.id == self._id).values(values).returning(attempts)
         return db.execute(update).mappings().one()
 
@@ -182,10 +202,15 @@ class LocalCoordinator:
             **values,
             **self._lease_columns(db),
         }
-        return db.execute(sa.insert(attempts).values(row).returning(attempts)).mappings().one()
+        begun = db.execute(sa.insert(attempts).values(row).returning(attempts)).mappings().one()
+        if isinstance(decided, Untuned) and decided.slice is not None:
+            ask_for_slice(db, self._id, 0, decided.slice)
+        return begun
 
-    def _assign(self, row: sa.RowMapping) -> Assignment:
+    def _assign(self, db: sa.Connection, row: sa.RowMapping) -> Assignment:
         plan, limit_w = self._plan, row["power_limit_w"]
+        asked = slices_of(db, row["id"])
+        left = [piece for _, piece, measured in asked if measured is None]
         return Assignment(
             job_id=f"{plan.job}-{row['recurrence']}",
             recurrence=row["recurrence"],
@@ -205,23 +230,47 @@ class LocalCoordinator:
             time_done_s=row["time_s"],
             energy_done_j=row["energy_j"],
             lease_s=self._lease_s,
+            slice=left[0] if left else None,
+            probes="reached" in plan.tuning.moments,
+            samples_per_epoch=plan.samples_per_epoch,
+            reports=len(asked) - len(left),
         )
 
-    def _tune(self, db: sa.Connection, report: tuple[Measurement, ...]) -> float:
+    def _answer(self, db: sa.Connection, report: ProfileReport) -> float | Slice | None:
+        """The slice or power limit that follows a report; `Tune` is asked once about each."""
         job = self._store.job(db, self._plan.job)
+        spent = sa.update(attempts).where(*self._is_own())
+        db.execute(spent.values(time_s=report.time_s, energy_j=report.energy_j))
         own = attempts.c.id == self._id
         row = db.execute(sa.select(attempts).where(own)).mappings().one()
-        if row["power_limit_w"] is None:
-            host = PolicyHost(self._store, db, job, self._plan, row)
-            untuned = host.restore(row)
-            assert isinstance(untuned, Untuned)
-            tuned = host.maker.tune(untuned, report)
-            assert isinstance(tuned, Tuned)
-            limit_w = tuned.power_limit_w
-            host.save()
-            db.execute(sa.update(attempts).where(own).values(power_limit_w=limit_w))
-            return limit_w
-        return float(row["power_limit_w"])
+        asked = {number: (piece, found) for number, piece, found in slices_of(db, self._id)}
+        if report.report + 1 in asked:  # the answer was lost
+            return asked[report.report + 1][0]
+        known = asked.get(report.report, (None, None))[1] is not None
+        if not report.reached and (known or row["power_limit_w"] is not None):
+            return float(row["power_limit_w"] or self._plan.max_power_w)
+        if report.reached and known:
+            return None
+        host = PolicyHost(self._store, db, job, self._plan, row)
+        answer = self._ask(db, host, row, report)
+        host.save()
+        if isinstance(answer, Slice):
+            ask_for_slice(db, self._id, report.report + 1, answer)
+        elif answer is not None and self._plan.limits_w:
+            db.execute(sa.update(attempts).where(own).values(power_limit_w=answer))
+        return answer
+
+    def _ask(
+        self, db: sa.Connection, host: PolicyHost, row: sa.RowMapping, report: ProfileReport
+    ) -> float | Slice | None:
+        untuned = host.restore(row)
+        for measured in report.measurements:
+            note_slice(db, self._id, report.report, measured)
+        if report.reached:
+            return host.ask_for_other(row)
+        assert isinstance(untuned, Untuned)
+        decided = host.maker.tune(untuned, report.measurements)
+        return decided.power_limit_w if isinstance(decided, Tuned) else decided.slice
 
     def _end(self, db: sa.Connection, outcome: AttemptResult) -> None:
         job = self._store.job(db, self._plan.job)

@@ -10,13 +10,29 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wattkeeper.live.session.store import SessionStore, decisions, insert_into, states
+from wattkeeper.live.session.store import (
+    SessionStore,
+    decisions,
+    insert_into,
+    slices_of,
+    states,
+)
 from wattkeeper.live.wire.messages import AttemptResult
-from wattkeeper.policies.errors import PolicyError, StoreError
+from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.moments import FIRST, Moment, Progress
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Configuration, EmptyZoo, Job, Options, Start
+from wattkeeper.policies.protocols import (
+    Configuration,
+    EmptyZoo,
+    Job,
+    Knobs,
+    Options,
+    Policy,
+    Running,
+    Slice,
+    Start,
+)
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import (
@@ -30,6 +46,8 @@ from wattkeeper.sim.engine.rng import NamedStreams
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""
+MOMENTS: Final[tuple[Moment, ...]] = (*FIRST, "reached")
+"""The moments at which sessions ask `Tune`."""
 
 
 class JobPlan(NamedTuple):
@@ -51,7 +69,8 @@ class JobPlan(NamedTuple):
         limits_w: Power limits of each that may be chosen, W, ascending; empty if none may.
         max_power_w: The largest limit of each, W.
         configure: Config of the policy that chooses batch sizes.
-        tune: Config of the policy that chooses power limits.
+        tune: Config of the policy that chooses power limits; None: `configure` does.
+        samples_per_epoch: Samples of an epoch; 0 if not known.
     """
 
     job: str
@@ -66,7 +85,15 @@ class JobPlan(NamedTuple):
     limits_w: tuple[float, ...]
     max_power_w: float
     configure: PolicyConfig
-    tune: PolicyConfig
+    tune: PolicyConfig | None
+    samples_per_epoch: float = 0.0
+
+    @property
+    def tuning(self) -> PolicyConfig:
+        """Config of the policy that is asked at `Tune`: a choice of one limit needs none."""
+        if self.tune is None:
+            return self.configure
+        return self.tune if len(self.limits_w) > 1 else find_config("tune", "max-power")
 
     @property
     def options(self) -> Options:
@@ -81,13 +108,20 @@ class JobPlan(NamedTuple):
             default_batch_size=self.default_batch_size,
             max_power_w=self.max_power_w,
             max_epochs=self.max_epochs,
+            samples_per_epoch=self.samples_per_epoch,
         )
 
     def to_json(self, policies: bool = True) -> str:
         """All of it as JSON, for `from_json`; or all but the policies."""
         values: dict[str, Any] = self._asdict()
-        configs = {point: values.pop(point).model_dump() for point in ASKED}
-        return _json(values | configs if policies else values)
+        configs = {point: values.pop(point) for point in ASKED}
+        samples = values.pop("samples_per_epoch")
+        if not policies:  # it may grow from one recurrence to the next
+            return _json(values)
+        if samples:
+            values["samples_per_epoch"] = samples
+        dumped = {point: config and config.model_dump() for point, config in configs.items()}
+        return _json(values | dumped)
 
     @classmethod
     def from_json(cls, text: str) -> JobPlan:
@@ -100,7 +134,8 @@ class JobPlan(NamedTuple):
         for name in ("batch_sizes", "limits_w"):
             values[name] = tuple(values[name])
         for point in ASKED:
-            values[point] = find_config(point, values[point]["kind"], values[point])
+            if values[point] is not None:
+                values[point] = find_config(point, values[point]["kind"], values[point])
         return cls(**values)
 
 
@@ -121,11 +156,7 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
         raise PolicyError(
             f"the {point} policy {config.kind!r} must know how all choices turn out before any is "
             "tried, which only a simulation can: choose another one", point)  # fmt: skip
-    if config.slices:
-        raise PolicyError(
-            f"the {point} policy {config.kind!r} asks for slices, which simulations can carry out: "
-            "choose another one, or other settings of it", point)  # fmt: skip
-    if not set(config.moments) <= set(FIRST):
+    if not set(config.moments) <= set(MOMENTS):
         raise PolicyError(
             f"the {point} policy {config.kind!r} decides while a job runs "
             f"({', '.join(config.moments)}), which simulations and live runs can carry out: choose "
@@ -137,13 +168,33 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
     return config
 
 
+def configs_of(
+    configure: str | PolicyConfig, tune: str | PolicyConfig | None
+) -> tuple[PolicyConfig, PolicyConfig | None]:
+    """The configs of a session's policies; that of `tune` is None where `configure` stands there.
+
+    Raises:
+        InputError: As `config_of`, or if `tune` is given though `configure` stands there.
+        PolicyError: As `config_of`.
+    """
+    first = config_of("configure", configure)
+    if not first.tunes:
+        return first, config_of("tune", "zeus-jit" if tune is None else tune)
+    if tune is not None:
+        raise InputError(
+            f"the configure policy {first.kind!r} is the tune policy, too: leave tune out"
+        )
+    return first, None
+
+
 def _json(values: Any) -> str:
     return json.dumps(values, allow_nan=False, sort_keys=True)
 
 
 class PolicyHost(DecisionJournal):
-    """The two policies of a plan with what they learnt, inside a transaction.
+    """The policies of a plan with what they learnt, inside a transaction.
 
+    One that stands at both decision points is built, restored and saved once.
     Their random streams depend on the seed of the job, the decision point, the stream's name and
     the attempt, so that the same store gives the same decision. Where there is one power limit or
     none, `Tune` is not asked.
@@ -177,22 +228,33 @@ class PolicyHost(DecisionJournal):
         self.start = Start(view, row["attempt"], plan.options, row["in_flight"])
         self._now_s = store.now_s(db) - job["begun_s"]
         self._streams = NamedStreams(job["seed"])
-        tune = plan.tune if len(plan.limits_w) > 1 else find_config("tune", "max-power")
-        self._configs: dict[Point, PolicyConfig] = {"configure": plan.configure, "tune": tune}
-        self._engaged = {point: self._engage(config) for point, config in self._configs.items()}
-        self.maker = DecisionMaker(self._engaged["configure"], self._engaged["tune"], self)
+        self._configs: dict[Point, PolicyConfig] = {
+            "configure": plan.configure, "tune": plan.tuning
+        }  # fmt: skip
+        self._engaged: dict[Point, Engaged] = {}
+        configure = self._engage("configure", self._restored(plan.configure))
+        self._engaged["configure"] = configure
+        if plan.tune is None:
+            tune = self._engage("tune", configure.policy.tuner())
+        else:
+            tune = self._engaged["tune"] = self._engage("tune", self._restored(plan.tuning))
+        self.maker = DecisionMaker(configure, tune, self)
 
-    def _engage(self, config: PolicyConfig) -> Engaged:
-        attempt = f"{self.start.job.recurrence}/{self.start.attempt}"
+    def _engage(self, point: Point, policy: Policy) -> Engaged:
+        attempt, config = f"{self.start.job.recurrence}/{self.start.attempt}", self._configs[point]
         ctx = PolicyContext(
-            config.point,
+            point,
             config,
             FixedTime(self._now_s),
             Objective(self._plan.eta),
             EmptyZoo(),
             lambda point, name: self._streams.policy(point, f"{name}/{attempt}"),
         )
-        policy = build_policy(config)
+        return Engaged(policy, ctx)
+
+    def _restored(self, config: PolicyConfig) -> Policy:
+        """A policy with what it learnt."""
+        policy: Policy = build_policy(config)
         s = states.c
         key = (s.job == self._plan.job, s.point == config.point, s.config == _key(config))
         state: str | None = self._db.execute(sa.select(s.state).where(*key)).scalar()
@@ -206,7 +268,7 @@ class PolicyHost(DecisionJournal):
                     f"({type(error).__name__}: {error}): use that version, or name another job or "
                     "store"
                 ) from error
-        return Engaged(policy, ctx)
+        return policy
 
     def note(
         self,
@@ -253,16 +315,38 @@ class PolicyHost(DecisionJournal):
         chosen, profile_w = Configuration(row["batch_size"], cost_bound=bound), row["profile_w"]
         limits_w = tuple(json.loads(profile_w))
         start = self.start._replace(attempt=row["attempt"])
-        if row["power_limit_w"] is None:
-            return Untuned(start, chosen, limits_w)
-        return Tuned(start, chosen, row["power_limit_w"], bool(limits_w))
+        own = [each for each in slices_of(self._db, row["id"]) if each[1].batch_size is None]
+        measured = tuple(found for *_, found in own if found is not None)
+        profiled = bool(limits_w or own)
+        if row["power_limit_w"] is not None:
+            return Tuned(start, chosen, row["power_limit_w"], profiled)
+        if own and len(measured) == len(own):  # it has no power limits
+            return Tuned(start, chosen, self._plan.max_power_w, profiled)
+        return Untuned(start, chosen, limits_w, (), own[-1][1] if own else None, measured)
+
+    def ask_for_other(self, row: sa.RowMapping) -> Slice | None:
+        """The slice of another batch size that the attempt of a row shall train, or none.
+
+        It has reached its target.
+        """
+        decided = self.restore(row)
+        tuned = decided if isinstance(decided, Tuned) else decided.at_present_limit()
+        found = [found for *_, found in slices_of(self._db, row["id"])]
+        measured = tuple(each for each in found if each is not None)
+        time_s, energy_j = row["time_s"], row["energy_j"] or 0.0
+        running = Running(
+            tuned.start, tuned.configuration, measured, "reached",
+            Progress(float(row["epochs"]), time_s, time_s, energy_j), Knobs(tuned.power_limit_w),
+        )  # fmt: skip
+        knobs = self.maker.retune(running)
+        return None if knobs is None else knobs.slice
 
     def observe(
         self, row: sa.RowMapping, result: AttemptResult, cost: float, reached: bool
     ) -> None:
         """Let the policies learn what the attempt of a row came to, at a cost in J."""
         decided = self.restore(row)
-        tuned = decided if isinstance(decided, Tuned) else decided.at_highest_limit()
+        tuned = decided if isinstance(decided, Tuned) else decided.at_present_limit()
         energy_j = math.nan if result.energy_j is None else result.energy_j
         totals = AttemptTotals(max(1, result.epochs), result.time_s, energy_j, reached)
         self.maker.observe(tuned.outcome(totals, cost))

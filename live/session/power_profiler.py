@@ -1,11 +1,12 @@
-"""Measures power limits while a training goes on (Zeus, NSDI '23, section 4.2)."""
+"""Measures power limits, or slices, while a training goes on (Zeus, NSDI '23, section 4.2)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.protocols import Measurement, Slice
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.energy_meter import Reading
@@ -14,6 +15,8 @@ LEAST: Final = 2
 """Steps a limit, so that one can warm up and one be measured."""
 WARM_PART, WARM_MOST = 5, 10
 """A fifth of a limit's steps, but at most ten, warm up: they are done and paid, not measured."""
+ROUNDING: Final = 1e-9
+"""A slice may last so much less than it should, relatively, by rounding."""
 
 
 class PowerProfiler:
@@ -29,7 +32,12 @@ class PowerProfiler:
 
     Attributes:
         measurements: What was measured so far.
+        steps_to_reading: Number of steps until a reading, at least.
+        waits: Whether what was measured is reported at the end of the epoch.
     """
+
+    steps_to_reading = 1
+    waits = False
 
     def __init__(
         self,
@@ -82,3 +90,128 @@ class PowerProfiler:
         power_w = energy_j / time_s if time_s > 0 else 0.0
         self.measurements.append(Measurement(self._left[0], time_s * parts, power_w))
         self._left = self._left[1:]
+
+
+class SliceProfiler:
+    """Measures slices of a training, one after the other.
+
+    A slice is at most an epoch long. One that goes on in the next epoch leaves out what is between
+    the steps of both. Where an epoch has no steps that are seen, it is the slice.
+
+    Args:
+        piece: The first one.
+        batch_size: The batch size of the training.
+        epoch_steps: Steps of an epoch; a fraction stands for a smaller last batch.
+        read: Time and energy now.
+        limit: Puts a limit in force.
+
+    Attributes:
+        measurements: The last slice, once it is over; else empty.
+    """
+
+    def __init__(
+        self,
+        piece: Slice,
+        batch_size: int,
+        epoch_steps: float,
+        read: Callable[[], Reading],
+        limit: Callable[[float], None],
+    ) -> None:
+        self._batch_size, self._epoch_steps = batch_size, epoch_steps
+        self._read, self._limit = read, limit
+        self._most = max(1, math.ceil(epoch_steps))
+        self._in_epoch = 0
+        self.begin(piece)
+
+    def begin(self, piece: Slice) -> None:
+        """Begin a slice."""
+        self.measurements: list[Measurement] = []
+        self._piece = piece
+        self._begun = self._mark = self._read()
+        self._limit(piece.power_limit_w)
+        self._done = self._marked_at = 0
+        self._warm = min(piece.warm_steps, self._most // WARM_PART)
+        self._next = self._warm or piece.steps
+        self._steps, self._time_s, self._energy_j = 0, 0.0, 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether the slice is measured."""
+        return bool(self.measurements)
+
+    @property
+    def steps_to_reading(self) -> int:
+        """Number of steps until a reading, at least."""
+        return max(1, min(self._next, self._most) - self._done)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the epoch has no further step, so that it may be the last one."""
+        return self._in_epoch >= self._most
+
+    def begin_epoch(self) -> None:
+        """Begin an epoch."""
+        self._in_epoch = 0
+        self._mark, self._marked_at = self._read(), self._done
+
+    def step(self) -> None:
+        """Note a step."""
+        self._in_epoch += 1
+        self._done += 1
+        if self._done == self._warm:
+            self._mark, self._marked_at = self._read(), self._done
+            self._next = self._warm + self._piece.steps
+        elif self._done >= min(self._next, self._most):
+            self._count()
+            self._end_if_long_enough()
+        elif self._in_epoch == self._most and self._done > self._warm:
+            self._count()
+
+    def end_epoch(self) -> None:
+        """End an epoch; a slice that is not over goes on in the next one."""
+        if self.over:
+            return
+        if not self._in_epoch:
+            self._count()
+            self._end(1.0)
+        elif self._done > max(self._warm, self._marked_at):
+            self._count()
+
+    def end(self) -> None:
+        """End the slice, if it is not over, after the steps that there were: at least one."""
+        if self.over:
+            return
+        if not self._steps and self._marked_at == self._done:
+            self._mark, self._marked_at = self._begun, 0
+        if self._marked_at < self._done:
+            self._count()
+        self._end(self._epoch_steps / self._steps)
+
+    def _count(self) -> None:
+        """Count the steps since the mark."""
+        now, then = self._read(), self._mark
+        self._steps += self._done - self._marked_at
+        self._time_s += now.time_s - then.time_s
+        self._energy_j += (now.energy_j or 0.0) - (then.energy_j or 0.0)
+        self._mark, self._marked_at = now, self._done
+
+    def _end_if_long_enough(self) -> None:
+        missing_s = self._piece.least_s * (1 - ROUNDING) - self._time_s
+        if missing_s <= 0 or self._done >= self._most:
+            self._end(self._epoch_steps / self._steps)
+        elif self._time_s > 0:
+            self._next = self._done + math.ceil(missing_s / (self._time_s / self._steps))
+        else:
+            self._next = self._most
+
+    def _end(self, parts: float) -> None:
+        """Add the measurement, of `1 / parts` of an epoch."""
+        now, begun, time_s = self._mark, self._begun, self._time_s
+        power_w = self._energy_j / time_s if time_s > 0 else 0.0
+        spent_j = (now.energy_j or 0.0) - (begun.energy_j or 0.0)
+        self.measurements.append(
+            Measurement(
+                self._piece.power_limit_w, time_s * parts, power_w, 0, self._batch_size,
+                now.time_s - begun.time_s, spent_j,
+            )
+        )  # fmt: skip

@@ -16,9 +16,14 @@ from wattkeeper.live.host import process_identity
 from wattkeeper.live.session import distributed
 from wattkeeper.live.session.arguments import SessionArguments
 from wattkeeper.live.wire.clock import run_clock
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EnergySource, EpochReport
+from wattkeeper.live.wire.messages import (
+    Assignment,
+    AttemptResult,
+    EnergySource,
+    EpochReport,
+    ProfileReport,
+)
 from wattkeeper.policies.errors import NotSupported
-from wattkeeper.policies.protocols import Measurement
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.device import Device
@@ -107,7 +112,7 @@ class RecordingCoordinator:
         self._write("begun", assignment._asdict() | self._describe_run())
         return assignment
 
-    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+    def report_profile(self, report: ProfileReport) -> float:
         """Not called: no limits are profiled within a recorded training."""
         raise AssertionError(report)
 

@@ -15,9 +15,17 @@ from wattkeeper.live.session import checkpoint, distributed, lr_scaling
 from wattkeeper.live.session.arguments import SessionArguments
 from wattkeeper.live.session.coordinators import connect_coordinator, is_linked
 from wattkeeper.live.session.heartbeat import Heartbeat
-from wattkeeper.live.session.power_profiler import PowerProfiler
+from wattkeeper.live.session.power_profiler import PowerProfiler, SliceProfiler
+from wattkeeper.live.session.probes import Probe, train_slices
 from wattkeeper.live.session.termination import Stopped, Terminations
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, Coordinator, EpochReport
+from wattkeeper.live.wire.messages import (
+    Assignment,
+    AttemptResult,
+    Cause,
+    Coordinator,
+    EpochReport,
+    ProfileReport,
+)
 from wattkeeper.policies.errors import (
     DeviceError,
     EnvironmentLacks,
@@ -26,6 +34,7 @@ from wattkeeper.policies.errors import (
     cut_message,
 )
 from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import Measurement, Slice
 
 if TYPE_CHECKING:
     from torch import nn
@@ -82,13 +91,15 @@ class Session:
         higher_is_better: Whether the target is reached from below.
         eta: Weight of energy (1) against time (0) in the cost, which is minimised.
         configure: Policy that chooses batch sizes, by name or config.
-        tune: Policy that chooses power limits, by name or config.
+        tune: Policy that chooses power limits, by name or config; `zeus-jit` unless `configure`
+            chooses them, too.
         power_limits_w: Limits of a GPU that may be chosen, W; by default all that its driver
             allows, in steps of 25 W below the highest.
         power_control: `off` leaves power limits as they are.
         store: Database of what is learnt: a file or a PostgreSQL URL; by default
             `WATTKEEPER_STORE`, else a file in the user's state folder.
         lease_s: A session that does not renew its lease for so long is hung, s.
+        samples_per_epoch: Samples of an epoch; only policies that ask for slices need it.
 
     Raises:
         InputError: If an argument is wrong.
@@ -116,16 +127,17 @@ class Session:
         higher_is_better: bool = True,
         eta: float = 0.5,
         configure: str | PolicyConfig = "zeus",
-        tune: str | PolicyConfig = "zeus-jit",
+        tune: str | PolicyConfig | None = None,
         power_limits_w: Sequence[float] | None = None,
         power_control: Literal["auto", "off"] = "auto",
         store: str | Path | None = None,
         lease_s: float = 60.0,
+        samples_per_epoch: int | None = None,
     ) -> None:
         self._arguments = SessionArguments(
             job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
             configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
-            lease_s,
+            lease_s, samples_per_epoch,
         )  # fmt: skip
         self._arguments.check()
         self._control = power_control
@@ -141,7 +153,10 @@ class Session:
         self._limit_changed = False
         self._epoch_cost: float | None = None
         self._spent_before = 0.0
-        self._profiling: PowerProfiler | None = None
+        self._profiling: PowerProfiler | SliceProfiler | None = None
+        self._reports = 0
+        self._probe: Probe | None = None
+        self._measured: tuple[Measurement, ...] = ()
         self._warm: WarmStart | None = None
         self._parent: int | None = None
 
@@ -322,7 +337,11 @@ class Session:
         return self._restored
 
     def epochs(
-        self, loader: Iterable[Any] | None = None, *, steps: int | None = None
+        self,
+        loader: Iterable[Any] | None = None,
+        *,
+        steps: int | None = None,
+        probe: Probe | None = None,
     ) -> Iterator[Steps]:
         """The epochs to train, until the target, the last epoch, or the cost bound.
 
@@ -330,9 +349,14 @@ class Session:
         its validation, is measured with it.
 
         Args:
-            loader: Gives the batches of an epoch.
+            loader: Gives the batches of an epoch; where slices are measured, as many as
+                `samples_per_epoch` says.
             steps: How many there are; by default ``len(loader)``. Where it is not known, power
                 limits are measured by whole epochs.
+            probe: Given a batch size, trains with it and yields after each step. A policy may ask
+                for some steps of other batch sizes, to measure them, when the session ends with its
+                target reached. The objects of `keep` are put back then; what else these steps
+                change is up to the script. Not called where the training has several processes.
         """
         if self._begun:
             raise InputError("epochs() can be used once in a session; make a session a training")
@@ -343,6 +367,7 @@ class Session:
             self._epochs = assignment.epochs_done
             self._before = assignment.time_done_s, assignment.energy_done_j or 0.0
         self._begun = True
+        self._probe, self._reports = probe, assignment.reports
 
         if assignment.zoo is not None and self._warm is None and distributed.is_leader():
             raise InputError(
@@ -353,7 +378,12 @@ class Session:
         def begin() -> Cause | None:
             self._meter.begin()
             self._spent_before = self._cost(*self._spent())
-            if assignment.profile_w and self._limiter.allowed:
+            if assignment.slice is not None and distributed.is_leader():
+                epoch_steps = self._check_steps(steps)
+                self._profiling = SliceProfiler(
+                    assignment.slice, self.batch_size, epoch_steps, self._reading, self._limit
+                )
+            elif assignment.profile_w and self._limiter.allowed:
                 self._profiling = PowerProfiler(
                     assignment.profile_w, steps, self._reading, self._limit
                 )
@@ -373,11 +403,32 @@ class Session:
         """
         self._signals.stepping = True
         self._heartbeat.beat()
-        if self._profiling is not None:
-            self._profiling.step()
-            self._take_profile()
         if self._stop_requested() and not distributed.is_distributed():
             raise Stopped(whole=True)
+        if self._profiling is not None:
+            self._profiling.step()
+            if not self._profiling.waits:
+                self._take_profile()
+
+    @property
+    def steps_to_reading(self) -> int | None:
+        """Number of steps until power is read next, at least; None if nothing is measured."""
+        return None if self._profiling is None else self._profiling.steps_to_reading
+
+    def _steps_at(self, batch_size: int) -> float:
+        """Steps of an epoch at a batch size."""
+        return self.assignment.samples_per_epoch / batch_size
+
+    def _check_steps(self, steps: int | None) -> float:
+        """Steps of an epoch; a loader must have those of `samples_per_epoch`, within one."""
+        expected = self._steps_at(self.batch_size)
+        if steps is not None and abs(steps - expected) > 1:
+            raise InputError(
+                f"found {steps} steps an epoch with batch size {self.batch_size}, but "
+                f"samples_per_epoch={self.assignment.samples_per_epoch:g}; slices compare batch "
+                "sizes by it: both must agree"
+            )
+        return steps or expected
 
     def report(self, metric: float) -> None:
         """Report the metric of this epoch; the last report of an epoch counts.
@@ -444,6 +495,7 @@ class Session:
         profiled = self._profiling is not None
         if self._profiling is not None:
             self._profiling.end_epoch()
+        if isinstance(self._profiling, PowerProfiler):
             self._take_profile()
         self._reading()
         self._open = False
@@ -455,6 +507,10 @@ class Session:
         self._limit_changed = False
         self._spent_before = cost
         cause = self._end_cause()
+        if cause is None and self._profiling is not None:
+            self._take_profile()
+            self._limit_changed = False
+            cause = self._end_cause()
         continues = self._coordinator.report_epoch(
             EpochReport(self._epochs, self._metric, time_s, energy_j, cause is not None)
         )
@@ -466,11 +522,13 @@ class Session:
         return self._signals.requested or self._heartbeat.stop.is_set()
 
     def _end_cause(self) -> Cause | None:
-        """Why there is no further epoch; None if there is one."""
+        """Why there is no further epoch; None if there is one, as while a slice is trained."""
         if self._reaches_target():
             return "reached"
         if self._epochs >= self.assignment.max_epochs:
             return "epochs"
+        if isinstance(self._profiling, SliceProfiler):
+            return None
         return "bound" if self._crosses_bound() else None
 
     def _reaches_target(self) -> bool:
@@ -495,16 +553,67 @@ class Session:
         return self._spent_before + more > bound
 
     def _take_profile(self) -> None:
-        if self._profiling is None or not self._profiling.over:
+        """Report what was measured, once that is over, and do what follows."""
+        profiling = self._profiling
+        if profiling is None or not profiling.over:
             return
-        profile = tuple(self._profiling.measurements)
-        self._profiling = None
-        limit_w = self._coordinator.report_profile(profile)
-        self._limit(limit_w)
-        for point in profile:
-            if point.power_limit_w == limit_w:
+        profile = tuple(profiling.measurements)
+        self._measured += profile
+        answer = self._report_profile(profile)
+        if isinstance(answer, Slice):
+            assert isinstance(profiling, SliceProfiler), "no slice follows a profile"
+            profiling.begin(answer)
+            return
+        assert answer is not None, "an attempt has a power limit"
+        self._profiling, self._limit_changed = None, True
+        self._limit(answer)
+        for point in self._measured:
+            if point.power_limit_w == answer:
                 energy_j = point.average_power_w * point.time_per_epoch_s
                 self._epoch_cost = self._cost(point.time_per_epoch_s, energy_j)
+
+    def _report_profile(
+        self, measured: tuple[Measurement, ...], reached: bool = False
+    ) -> float | Slice | None:
+        report = ProfileReport(measured, self._reports, *self._spent(), reached)
+        self._reports += 1
+        return self._coordinator.report_profile(report)
+
+    def _train_probes(self) -> None:
+        """Train slices of other batch sizes, as long as the policy asks for some."""
+        probe, limit_w = self._probe, self.power_limit_w
+        if probe is None or not self.assignment.probes or distributed.is_distributed():
+            return
+        if self._knobs is not None:
+            self._knobs.end()
+            self._knobs = None
+        try:
+            train_slices(
+                probe, self._checkpointed, self._ask_for_slice, self._begin_slice, self._goes_on
+            )
+        finally:
+            self._profiling = None
+            if limit_w is not None:
+                self._limit(limit_w)
+            time_s, energy_j = self._spent()
+            self.outcome = self.outcome._replace(time_s=time_s, energy_j=energy_j)
+
+    def _ask_for_slice(self, measured: tuple[Measurement, ...]) -> Slice | None:
+        answer = self._report_profile(measured, reached=True)
+        assert answer is None or isinstance(answer, Slice), "the attempt has reached its target"
+        return answer
+
+    def _begin_slice(self, piece: Slice) -> SliceProfiler:
+        size = piece.batch_size or self.batch_size
+        self._profiling = SliceProfiler(
+            piece, size, self._steps_at(size), self._reading, self._limit
+        )
+        return self._profiling
+
+    def _goes_on(self) -> bool:
+        """Note a step of a slice of another batch size; whether the next one may follow."""
+        self._heartbeat.beat()
+        return not self._stop_requested()
 
     def _change_limit(self, limit_w: float) -> None:
         """Put another limit in force; what epochs cost from now on is not known yet."""
@@ -546,7 +655,8 @@ class Session:
             time_s, energy_j = self._spent() if self._begun else before
         except DeviceError as lost:
             message, time_s, energy_j = message or str(lost), self._before[0], None
-        asked = assignment.power_limit_w is not None or bool(assignment.profile_w)
+        limits = assignment.power_limit_w, assignment.slice
+        asked = bool(assignment.profile_w) or any(each is not None for each in limits)
         self.outcome = AttemptResult(
             cause, epochs, time_s, energy_j, self.power_limit_w,
             self._limiter.allowed or not asked, self._meter.how, message,
@@ -554,6 +664,12 @@ class Session:
         refusal = self._store_model()
         if refusal and assignment.zoo is not None:  # the run would count on a model without weights
             self.outcome = self.outcome._replace(cause="failed", message=refusal)
+        with ExitStack() as stack:
+            stack.callback(self._report_end, error)
+            if error is None and self._is_done:
+                self._train_probes()
+
+    def _report_end(self, error: BaseException | None) -> None:
         try:
             self._coordinator.end(self.outcome)
         except EnvironmentLacks as lacks:
@@ -561,11 +677,16 @@ class Session:
                 raise
             log.warning("the outcome was not stored: %s", lacks)
 
+    @property
+    def _is_done(self) -> bool:
+        """Whether the outcome is that the training did what it should."""
+        done = {"reached"} if self.assignment.target is not None else {"epochs", "left"}
+        return self.outcome.cause in done
+
     def _store_model(self) -> str:
         """Add a model that is done to the zoo; the reason of a refusal, or an empty text."""
         warm, metric, name = self._warm, self._metric, self._model_name
-        done = {"reached"} if self.assignment.target is not None else {"epochs", "left"}
-        if warm is None or self.outcome.cause not in done:
+        if warm is None or not self._is_done:
             return ""
         if metric is None:
             return "no metric was reported in the last epoch: the zoo needs the model's accuracy"

@@ -8,11 +8,13 @@
     wattkeeper_attempts      choices, lease and progress of each attempt
     wattkeeper_decisions     the journal: what each policy was shown, and what it chose
     wattkeeper_observations  outcome of each attempt, once
+    wattkeeper_slices        what each slice of an attempt shall measure, and what it did
 
 SQLite in a file, for the processes of one host; PostgreSQL for several hosts. A transaction that
 decides, or learns, holds the row of its job (SQLite: the whole file) from its beginning.
 """
 
+import json
 import os
 import secrets
 import sqlite3
@@ -25,6 +27,8 @@ from typing import Any, Final, NoReturn, TypeVar
 import sqlalchemy as sa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
+from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.sim.attempts.attempt import NO_SLICES
 from wattkeeper.traces.files.private import make_private_file, make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
 
@@ -110,6 +114,19 @@ observations = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.UniqueConstraint("job", "number"),
 )
+slices = sa.Table(
+    "wattkeeper_slices",
+    _tables,
+    sa.Column("attempt_id", sa.Text, sa.ForeignKey(attempts.c.id), primary_key=True),
+    sa.Column("report", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("power_limit_w", sa.Double, nullable=False),
+    sa.Column("batch_size", sa.Integer),
+    sa.Column("warm_steps", sa.Integer, nullable=False),
+    sa.Column("steps", sa.Integer, nullable=False),
+    sa.Column("least_s", sa.Double, nullable=False),
+    sa.Column("measured", sa.Text),
+)
+"""`report` is that which reports the slice; `measured`: its values, as JSON."""
 
 
 class SessionStore:
@@ -195,7 +212,19 @@ class SessionStore:
             .where(attempts.c.job == job)
             .order_by(attempts.c.recurrence, attempts.c.attempt)
         )
-        return self.run(lambda db: [dict(row) for row in db.execute(query).mappings()], FIRST_S)
+        return self.run(lambda db: [self._with_slices(db, row) for row in
+                                    db.execute(query).mappings()], FIRST_S)  # fmt: skip
+
+    def _with_slices(self, db: sa.Connection, row: sa.RowMapping) -> dict[str, Any]:
+        """An attempt with what its slices took; those of other batch sizes apart, too."""
+        totals = NO_SLICES
+        for _, piece, measured in slices_of(db, row["id"]):
+            if measured is not None:
+                discarded = piece.batch_size is not None
+                totals = totals.add(measured.spent_s, measured.spent_j, discarded)
+        names = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s",
+                 "discarded_energy_j")  # fmt: skip
+        return dict(row) | dict(zip(names, totals, strict=True))
 
     def _file(self, path: Path) -> sa.Engine:
         try:
@@ -265,6 +294,30 @@ class SessionStore:
                 f"there, {other}"
             )
         raise refusal from error
+
+
+def slices_of(db: sa.Connection, attempt: str) -> list[tuple[int, Slice, Measurement | None]]:
+    """The slices of an attempt in order: number of its report, what was asked, what it measured."""
+    query = sa.select(slices).where(slices.c.attempt_id == attempt).order_by(slices.c.report)
+    return [
+        (
+            row["report"],
+            Slice(*(row[name] for name in Slice._fields)),
+            None if row["measured"] is None else Measurement(*json.loads(row["measured"])),
+        )
+        for row in db.execute(query).mappings()
+    ]
+
+
+def ask_for_slice(db: sa.Connection, attempt: str, report: int, piece: Slice) -> None:
+    """Note that a slice is asked for, which the report of that number measures."""
+    db.execute(sa.insert(slices).values(attempt_id=attempt, report=report, **piece._asdict()))
+
+
+def note_slice(db: sa.Connection, attempt: str, report: int, measured: Measurement) -> None:
+    """Note what the slice that was asked for measured."""
+    own = slices.c.attempt_id == attempt, slices.c.report == report
+    db.execute(sa.update(slices).where(*own).values(measured=json.dumps(measured)))
 
 
 def _server(url: str) -> sa.Engine:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from threading import local
 from typing import Any, Final
 
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.protocols import Slice
 
 LINK: Final = "WATTKEEPER_LINK"
 """Environment variable: `HOST:PORT/TOKEN` of the controller."""
@@ -55,13 +55,16 @@ class RemoteCoordinator:
         """See `Coordinator`."""
         assignment = self._ask("begun")["assignment"]
         assignment["profile_w"] = tuple(assignment["profile_w"])
+        assignment["slice"] = _slice(assignment["slice"])
         self.power_limit_w = assignment["power_limit_w"]
         return Assignment(**assignment)
 
-    def report_profile(self, report: tuple[Measurement, ...]) -> float:
+    def report_profile(self, report: ProfileReport) -> float | Slice | None:
         """See `Coordinator`."""
-        points = [point[:3] for point in report]
-        return float(self._ask("profiled", measurements=points)["power_limit_w"])
+        reply = self._ask("profiled", **report._asdict())
+        if report.reached or reply.get("slice") is not None:
+            return _slice(reply["slice"])
+        return float(reply["power_limit_w"])
 
     def report_epoch(self, report: EpochReport) -> bool:
         """See `Coordinator`."""
@@ -147,6 +150,10 @@ class RemoteCoordinator:
             self._thread.replies.close()
             connection.close()
             self._thread.connection = None
+
+
+def _slice(values: list[Any] | None) -> Slice | None:
+    return None if values is None else Slice(*values)
 
 
 def coordinator_from_environment() -> RemoteCoordinator:

@@ -8,7 +8,7 @@ over a socket. The session works the same with both.
 import math
 from typing import Literal, NamedTuple, Protocol
 
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.protocols import Measurement, Slice
 
 EnergySource = Literal["counter", "integrated", "synthetic", "absent"]
 """Source of an energy: the device's counter; its power integrated over time; a synthetic device;
@@ -48,6 +48,11 @@ class Assignment(NamedTuple):
         zoo: Folder of the zoo that the model starts from and enters; None: what the script says.
         parent: Name of the model in `zoo` that it starts from; None: it starts from scratch.
         retunes: Whether its power limit may change while it trains.
+        slice: The slice to be trained first; the coordinator then chooses. None: none.
+        probes: Whether the coordinator is told of the target, since slices of other batch sizes may
+            follow it.
+        samples_per_epoch: Samples of an epoch; 0 if not known.
+        reports: Number of profile reports that were made of the attempt before.
     """
 
     job_id: str
@@ -72,6 +77,29 @@ class Assignment(NamedTuple):
     zoo: str | None = None
     parent: str | None = None
     retunes: bool = False
+    slice: Slice | None = None
+    probes: bool = False
+    samples_per_epoch: float = 0.0
+    reports: int = 0
+
+
+class ProfileReport(NamedTuple):
+    """What an attempt measured, or that it reached its target.
+
+    Attributes:
+        measurements: Of `Assignment.profile_w`, or of the slice that was asked for last; empty when
+            it reached its target.
+        report: Its number in the attempt, from 0.
+        time_s: Seconds since the beginning of its first epoch, as in `EpochReport`.
+        energy_j: Energy of that; None where nothing measures it.
+        reached: Whether it has reached its target.
+    """
+
+    measurements: tuple[Measurement, ...]
+    report: int
+    time_s: float
+    energy_j: float | None
+    reached: bool = False
 
 
 class EpochReport(NamedTuple):
@@ -128,8 +156,11 @@ class Coordinator(Protocol):
     def begin(self) -> Assignment:
         """Begin the attempt, and ask what it shall do."""
 
-    def report_profile(self, report: tuple[Measurement, ...]) -> float:
-        """Report the limits of `Assignment.profile_w`; the power limit from now on, W."""
+    def report_profile(self, report: ProfileReport) -> float | Slice | None:
+        """Report what was measured; the power limit from now on (W), or the slice to train now.
+
+        Once the target is reached: a slice of another batch size, or None if none follows.
+        """
 
     def report_epoch(self, report: EpochReport) -> bool:
         """Report an epoch; whether the training continues."""

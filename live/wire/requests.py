@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, get_args
 
 from wattkeeper.live.wire.messages import EnergySource, SessionCause
+from wattkeeper.policies.protocols import Measurement
 
 LONGEST_TEXT: Final = 4096
 """Longest text in a request, characters; messages of failed scripts are cut at 500."""
@@ -95,10 +96,10 @@ def _are_measurements(value: Any) -> bool:
         and len(value) <= MOST_LIMITS
         and all(
             isinstance(point, list)
-            and len(point) == 3
-            and _is_amount(point[0])
-            and _is_amount(point[1])
-            and _is_number(point[2])
+            and len(point) == len(Measurement._fields)
+            and all(_is_amount(point[index]) for index in (0, 1, 5))
+            and all(_is_number(point[index]) for index in (2, 6))
+            and all(_is_count(point[index]) for index in (3, 4))
             for point in value
         )
     )
@@ -130,7 +131,13 @@ REQUESTS: Final[Mapping[str, Mapping[str, Check]]] = {
         "is_last": _is_flag,
     },
     "knobs": {"power_limit_w": _is_number_or_none},
-    "profiled": {"measurements": _are_measurements},
+    "profiled": {
+        "measurements": _are_measurements,
+        "report": _is_count,
+        "time_s": _is_amount,
+        "energy_j": _is_number_or_none,
+        "reached": _is_flag,
+    },
     "sleep": {"until_s": _is_amount, "power_limit_w": _is_number_or_none},
 }
 """The fields of each kind of request beside those of its envelope, and what they may be."""

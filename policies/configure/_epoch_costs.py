@@ -61,7 +61,7 @@ class Point(NamedTuple):
     def add(self, measured: Measurement) -> Point:
         """With another slice."""
         slices = self.slices + 1
-        log_time = math.log(measured.time_per_epoch_s)
+        log_time = math.log(max(measured.time_per_epoch_s, 1e-9))
         log_power = math.log(max(measured.average_power_w, 1e-9))
         return Point(
             slices, self.log_time + (log_time - self.log_time) / slices,

@@ -29,7 +29,7 @@ from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.replay.backend import options_of
 
-MOMENTS: Final[tuple[Moment, ...]] = (*FIRST, "epoch", "signal", "wake")
+MOMENTS: Final[tuple[Moment, ...]] = (*FIRST, "epoch", "signal", "wake", "reached")
 """The moments at which live runs ask `Tune`."""
 
 
@@ -146,6 +146,7 @@ def check_live(loaded: LoadedScenario, runs: InputsByVariant, section: LiveSecti
         _check_variant(loaded, variant)
         if section.workloads:
             _check_forecasts(loaded, variant, inputs)
+            _check_samples(loaded, variant, section)
         if section.workloads and zoo_of(loaded.scenario, variant) is not None:
             _check_zoo(loaded, variant, inputs, section)
 
@@ -196,11 +197,6 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
                 f"{point}: {config.kind} needs to know the future, which a live run does not: "
                 "choose another policy, or leave out the variant", point
             ))  # fmt: skip
-        if config.slices:
-            raise locate_error(loaded, variant, PolicyError(
-                f"{point}: {config.kind} asks for slices, which simulated runs alone carry out: "
-                "choose another policy or other settings, or leave out the variant", point
-            ))  # fmt: skip
         refused = [moment for moment in config.moments if moment not in MOMENTS]
         if refused:
             raise locate_error(loaded, variant, PolicyError(
@@ -218,6 +214,17 @@ def _check_forecasts(loaded: LoadedScenario, variant: str, inputs: RunInputs) ->
             raise locate_error(loaded, variant, InputError(
                 f"signals: the forecast {forecast.kind} of {name} reads true values to come, which "
                 "no live run knows: choose another one, or rehearse it (leave out live.workloads)"
+            ))  # fmt: skip
+
+
+def _check_samples(loaded: LoadedScenario, variant: str, section: LiveSection) -> None:
+    """Refuse slices of some steps where nobody says how many steps an epoch has."""
+    tune = policy_of(loaded.scenario, variant, "tune")
+    for name, workload in section.workloads.items():
+        if tune.slices and workload.samples_per_epoch is None:
+            raise locate_error(loaded, variant, PolicyError(
+                f"{tune.point}: {tune.kind} trains slices of some steps: say how many samples an "
+                f"epoch of {name} has (live.workloads.{name}.samples_per_epoch)", tune.point
             ))  # fmt: skip
 
 
@@ -322,4 +329,5 @@ def _options(
         default_batch_size=workload.default_batch_size,
         max_power_w=limits_w[-1],
         max_epochs=workload.max_epochs,
+        samples_per_epoch=float(workload.samples_per_epoch or 0),
     )

@@ -133,8 +133,13 @@ class Untuned(Decided):
         self.slice = slice
         self.measured = measured
 
-    def at_highest_limit(self) -> Tuned:
-        """The attempt without profiling: GPUs run at their highest limit unless another is set."""
+    def at_present_limit(self) -> Tuned:
+        """The attempt if nothing more is measured: at the limit of its slice, if it trains one.
+
+        Else its GPUs run at their highest limit unless another is set.
+        """
+        if self.slice is not None:
+            return Tuned(self.start, self.configuration, self.slice.power_limit_w, True)
         highest_w = self.start.options.limits(self.batch_size)[-1]
         return Tuned(self.start, self.configuration, highest_w, False)
 

@@ -768,7 +768,7 @@ class World(Listener):
     def lost(self, attempt: Attempt, decision: Decision, totals: AttemptTotals) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         if attempt.number >= self.rules.max_attempts:
-            tuned = decision if isinstance(decision, Tuned) else decision.at_highest_limit()
+            tuned = decision if isinstance(decision, Tuned) else decision.at_present_limit()
             self.ended(attempt, tuned, totals._replace(reached=False))
             return
         limit_w, profiled = math.nan, False

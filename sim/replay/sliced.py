@@ -67,16 +67,17 @@ class SlicedTraining(RetunedTraining):
     def _end_slice(self, untuned: Untuned, piece: Slice, part: float) -> None:
         """Ask what follows, unless the training ended within the slice."""
         epoch_s, epoch_j = self.curve.epoch(piece.power_limit_w)
+        spent_s, spent_j = part * epoch_s, part * epoch_j
         self.epochs += part
-        measured = self._count_slice(
-            piece, untuned.batch_size, epoch_s, epoch_j, part * epoch_s, part * epoch_j
-        )
         last = self._last_epoch()
-        if self.epochs >= last - ROUNDING:
+        if self.epochs >= last - ROUNDING:  # it measured nothing
             self.epochs = last
-            self.tuned = Tuned(untuned.start, untuned.configuration, piece.power_limit_w, True)
+            self.time_s += spent_s
+            self.energy_j += spent_j
+            self.tuned = untuned.at_present_limit()
             self.end(self.target <= last)
             return
+        measured = self._count_slice(piece, untuned.batch_size, epoch_s, epoch_j, spent_s, spent_j)
         decision = self.backend.listener.measured(untuned, (measured,))
         self.decision = decision
         if isinstance(decision, Tuned):

@@ -25,6 +25,8 @@ class LiveWorkload(Section):
     """Whether the target is reached from below."""
     max_epochs: PositiveInt
     """Number of epochs after which it is given up."""
+    samples_per_epoch: PositiveInt | None = None
+    """Samples of an epoch; only policies that ask for slices need it."""
 
     @model_validator(mode="after")
     def _default_is_there(self) -> Self:

@@ -26,15 +26,19 @@ ENDED = {"kind": "ended", "cause": "reached", "epochs": 0, "time_s": 0, "energy_
          "power_limit_w": None, "limit_set": True, "how": "counter", "message": ""}  # fmt: skip
 EPOCH = {"kind": "epoch", "epoch": 0, "metric": None, "time_s": 0, "energy_j": None,
          "is_last": False}  # fmt: skip
+PROFILED = {"kind": "profiled", "measurements": [], "report": 0, "time_s": 0, "energy_j": None,
+            "reached": False}  # fmt: skip
 CONTRADICTIONS: list[dict[str, Any]] = [
     ENDED,
     ENDED | {"epochs": 10**9, "time_s": 1},
     ENDED | {"epochs": 5, "energy_j": 5},
     EPOCH,
     EPOCH | {"epoch": 10**6, "time_s": 1e300, "energy_j": -1e300},
-    {"kind": "profiled", "measurements": []},
-    {"kind": "profiled", "measurements": [[0, 0, 0]]},
-    {"kind": "profiled", "measurements": [[1e300, 1e300, 1e300]] * 9},
+    PROFILED,
+    PROFILED | {"measurements": [[0] * 7]},
+    PROFILED | {"measurements": [[1e300, 1e300, 1e300, 0, 0, 0, 0]] * 9},
+    PROFILED | {"reached": True},
+    PROFILED | {"report": 1 << 40, "measurements": [[250, 1, 1, 0, 128, 1, 1]]},
     {"kind": "sleep", "until_s": "1e400", "power_limit_w": None},
     {"kind": "lost", "cause": "crashed", "code": 1},
     {"kind": "exited"},

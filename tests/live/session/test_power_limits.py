@@ -7,9 +7,10 @@ import pytest
 from tests.support.clocks import ManualTime
 from tests.support.sessions import DRAWN, history, session, train
 from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.wire.messages import ProfileReport
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.protocols import Measurement, Slice
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 
 
@@ -40,8 +41,8 @@ def test_profiling_leaves_warm_up_steps_out(
 
     ask = LocalCoordinator.report_profile
 
-    def listen(guide: LocalCoordinator, report: tuple[Measurement, ...]) -> float:
-        found.extend(report)
+    def listen(guide: LocalCoordinator, report: ProfileReport) -> float | Slice | None:
+        found.extend(report.measurements)
         return ask(guide, report)
 
     monkeypatch.setattr(LocalCoordinator, "report_profile", listen)

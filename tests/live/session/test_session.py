@@ -180,16 +180,17 @@ def test_the_code_of_the_page_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     pytest.importorskip("torch")
     monkeypatch.setenv("WATTKEEPER_DEVICE", "synthetic:SYN-250W")
     page = (Path(__file__).parents[3] / "docs/session.md").read_text(encoding="utf-8")
-    script, look = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    code = script + script + look  # in one process, since it takes seconds to load torch
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    script, slices, look = blocks
+    code = script + script + look + slices  # in one process: it takes seconds to load torch
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     said = done.stdout.splitlines()
-    assert ["AttemptResult(cause=" in line for line in said] == [True, True, False, False]
-    assert [line.split()[:3] for line in said[2:]] == [["1", "1", "64"], ["2", "1", "32"]]
+    assert ["AttemptResult(cause=" in line for line in said] == [True, True, False, False, True]
+    assert [line.split()[:3] for line in said[2:4]] == [["1", "1", "64"], ["2", "1", "32"]]
     named = set(re.findall(r"`(\w+)`", page))
     assert set(inspect.signature(Session).parameters) - {"job"} <= named
     assert set(get_args(Cause)) <= named

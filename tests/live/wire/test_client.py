@@ -15,13 +15,13 @@ from tests.support.clocks import ManualTime
 from wattkeeper.live.wire import client, server
 from wattkeeper.live.wire.client import RemoteCoordinator, coordinator_from_environment
 from wattkeeper.live.wire.clock import RemoteWallClock
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.protocols import Measurement, Slice
 
 TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
-ASSIGNMENT = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0))
+ASSIGNMENT = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0), slice=Slice(200.0))
 
 Said = tuple[str, str, dict[str, Any]]
 
@@ -62,8 +62,9 @@ def controller() -> Iterator[Controller]:
 
 def test_a_coordinator_asks_the_controller(controller: Controller) -> None:
     coordinator = controller.coordinator()
+    report = ProfileReport((Measurement(200.0, 1.5, 180.0),), 0, 1.0, None)
     assert coordinator.begin() == ASSIGNMENT
-    assert coordinator.report_profile((Measurement(200.0, 1.5, 180.0),)) == 150.0
+    assert coordinator.report_profile(report) == 150.0
     assert coordinator.report_epoch(EpochReport(1, 0.5, 2.0, None))
     assert coordinator.renew_lease()
     coordinator.end(AttemptResult("reached", 1, 2.0, None))

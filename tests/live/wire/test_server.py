@@ -19,12 +19,20 @@ from wattkeeper.live.wire.requests import LARGEST, parse_request
 ENVELOPE: dict[str, Any] = {"token": TOKEN, "run": RUN, "rank": 0, "number": 1}
 ENDED = {"kind": "ended", "cause": "reached", "epochs": 3, "time_s": 1.5, "energy_j": 9.0,
          "power_limit_w": None, "limit_set": True, "how": "counter", "message": ""}  # fmt: skip
+PROFILED = {
+    "kind": "profiled",
+    "report": 1,
+    "time_s": 3.5,
+    "energy_j": None,
+    "reached": False,
+    "measurements": [[200.0, 1.5, 180.0, 0, 32, 0.5, 90], [100, 2, 90, 0, 0, 0.0, 0.0]],
+}
 VALID = [
     ENVELOPE | {"kind": "begun"},
     ENVELOPE | {"kind": "alive"},
     ENVELOPE | {"kind": "sleep", "until_s": 0.0, "power_limit_w": None},
     ENVELOPE | {"kind": "knobs", "power_limit_w": 200.0},
-    ENVELOPE | {"kind": "profiled", "measurements": [[200.0, 1.5, 180.0], [100, 2, 90]]},
+    ENVELOPE | PROFILED,
     ENVELOPE
     | {
         "kind": "epoch",
@@ -52,8 +60,11 @@ INVALID = [
     '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": NaN, "energy_j": null, "is_last": false}',
     '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": 1, "energy_j": Infinity'
     ', "is_last": false}',
-    '{"kind": "profiled", "measurements": [[1, 2]]}',
-    '{"kind": "profiled", "measurements": {"0": [1, 2, 3]}}',
+    json.dumps(PROFILED | {"measurements": [[1, 2, 3]]}),
+    json.dumps(PROFILED | {"measurements": {"0": [1, 2, 3, 0, 0, 0, 0]}}),
+    json.dumps(PROFILED | {"measurements": [[1, 2, 3, 0, 0.5, 0, 0]]}),
+    json.dumps(PROFILED | {"measurements": [[1, 2, 3, 0, 0, -1, 0]]}),
+    json.dumps(PROFILED | {"report": -1}),
     json.dumps(ENDED | {"cause": "crashed"}), json.dumps(ENDED | {"cause": []}),
     json.dumps(ENDED | {"message": "x" * 5000}), json.dumps(ENDED | {"limit_set": 1}),
 ]  # fmt: skip

@@ -162,14 +162,6 @@ def test_slices_that_cannot_be_trained_are_refused(
     assert_states(said, *facts)
 
 
-@pytest.mark.parametrize("variant", ["slices", "frugal"])
-def test_live_runs_refuse_slices(inside: Command, tmp_path: Path, variant: str) -> None:
-    policies = {"slices": {"tune": {"kind": "zeus-jit", "profile": "slices"}},
-                "frugal": {"configure": "frugal"}}[variant]  # fmt: skip
-    path = scenario(tmp_path, variants={variant: {"policies": policies}}, baseline=variant)
-    assert_states(inside("run", path, "--live", code=2).stderr, "slices", "simulated runs")
-
-
 def test_profiles_without_samples_are_refused(inside: Command, tmp_path: Path) -> None:
     trace = generate(SyntheticProfiles(), "made")
     workloads = trace.tables["workloads"].drop_columns(["samples_per_epoch"])
