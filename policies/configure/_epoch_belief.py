@@ -55,7 +55,7 @@ class Stop(NamedTuple):
         weight: Probability that its batch size never reaches the target, as believed then.
     """
 
-    epochs: int
+    epochs: float
     weight: float
 
 
@@ -166,7 +166,7 @@ class EpochBelief:
         """Whether no run was seen."""
         return not self._arms
 
-    def add(self, batch_size: int, epochs: int, reached: bool) -> None:
+    def add(self, batch_size: int, epochs: float, reached: bool) -> None:
         """Learn from a run that reached its target after so many epochs, or did not within them."""
         if not epochs:
             return

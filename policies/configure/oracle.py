@@ -15,16 +15,16 @@ class Oracle(Configure):
 
     def __init__(self, config: OracleConfig) -> None:
         self.knobs = config.knobs
-        self._best: dict[str, Configuration] = {}
+        self._best: dict[tuple[str, float], Configuration] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The optimum, computed once for each workload and GPU type."""
-        key = start.options.key
+        """The optimum, computed once for each workload, GPU type and share that a parent leaves."""
+        key = start.options.key, start.work
         if key not in self._best:
-            best = optimum(ctx.foresight(start), ctx.objective, self.knobs)
+            best = optimum(ctx.foresight(start), ctx.objective, self.knobs, start.work)
             if best is None:
                 raise PolicyError(
-                    f"no configuration of {key} ever reached its target",
+                    f"no configuration of {key[0]} ever reached its target",
                     OracleConfig.point,
                 )
             self._best[key] = Configuration(

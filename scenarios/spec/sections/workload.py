@@ -65,6 +65,10 @@ class RecurringWorkload(ReplayedWorkload):
     one before has finished or not; when it finishes, if absent."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
+    models: Literal["mutations"] | None = None
+    """`mutations`: each recurrence trains a network of its own, for a zoo: a small convolutional
+    network, mutated from that of an earlier recurrence of the workload. Its profile is still that
+    of the workload: made up, and no larger network takes longer. None if absent."""
 
 
 MappedDuration = Literal["keep", "workload"]
