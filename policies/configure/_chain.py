@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import SerializeAsAny
+from pydantic import BeforeValidator, SerializeAsAny
 
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.moments import Moment
@@ -19,7 +19,7 @@ from wattkeeper.policies.protocols import (
     Start,
     Tune,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 
 ALLOWED = "a list holds one policy that chooses the parent, then one that chooses the batch size"
 
@@ -90,6 +90,11 @@ class Chain(Configure):
         self._work = dict(state["work"])
 
 
+def _config_of(value: object) -> object:
+    """The config that a mapping stands for, by its kind."""
+    return find_config("configure", value["kind"], value) if isinstance(value, dict) else value
+
+
 class ChainConfig(PolicyConfig):
     """A policy that chooses the parent, then one that chooses the batch size.
 
@@ -101,7 +106,7 @@ class ChainConfig(PolicyConfig):
     sets_parent: ClassVar[bool] = True
     composed: ClassVar[bool] = True
     policy = Chain
-    chain: tuple[SerializeAsAny[PolicyConfig], ...]
+    chain: tuple[Annotated[SerializeAsAny[PolicyConfig], BeforeValidator(_config_of)], ...]
     """The configs of both, in this order."""
 
     @property
@@ -165,9 +170,11 @@ def chain_of(configs: Sequence[PolicyConfig]) -> PolicyConfig:
         return configs[0]
     parents = [config.kind for config in configs if config.sets_parent]
     sizes = [config.kind for config in configs if not config.sets_parent]
-    for kinds, what in ((parents, "the parent"), (sizes, "the batch size")):
+    for kinds, what in ((parents, "parents"), (sizes, "batch sizes")):
         if len(kinds) > 1:
-            raise ValueError(f"found {' and '.join(kinds)}, which all choose {what}; {ALLOWED}")
+            raise ValueError(
+                f"found {len(kinds)} that choose {what}, {' and '.join(kinds)}; {ALLOWED}"
+            )
     if not configs:
         raise ValueError(f"found an empty list; {ALLOWED}")
     if not configs[0].sets_parent:
