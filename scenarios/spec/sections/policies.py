@@ -86,6 +86,7 @@ class Policies(Section):
     """The policy of each decision point."""
 
     configure: Annotated[PolicyConfig | None, OneOf("configure")] = None
+    """Or a list: a policy that chooses the parent, then one that chooses the batch size."""
     tune: Annotated[PolicyConfig | None, OneOf("tune")] = None
     select: Annotated[PolicyConfig | None, OneOf("select")] = None
     place: Annotated[PolicyConfig | None, OneOf("place")] = None
