@@ -92,7 +92,8 @@ def _type(of: Json, parts: Json) -> str:
     """A type in words."""
     refs = _refs(of)
     if refs and all(ref.endswith("Config") for ref in refs):
-        return "a policy's name, or a mapping with its `kind`"
+        one = "a policy's name, or a mapping with its `kind`"
+        return f"{one}; or a list of these" if '"array"' in json.dumps(of) else one
     if "$ref" in of:
         return f"[{refs[0]}](#{anchor(refs[0])})" if refs[0] in parts else refs[0]
     for union in ("anyOf", "oneOf"):

@@ -33,7 +33,7 @@ SECTIONS = {
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
               "electricity", "signals", "power-caps", "forecasts", "chase",
               "carbon-queue", "perseus", "frugal", "record"),
-    "Live": ("live", "session", "live-pipeline", "devices", "zoo"),
+    "Live": ("live", "session", "live-pipeline", "devices", "zoo", "zoo-bandits"),
     "Extend": ("policy",),
     "Reference": ("reference/scenario", "reference/policies", "reference/files",
                   "reference/imports"),

@@ -16,6 +16,16 @@ KnobChoice = Literal["both", "batch-size", "power-limit"]
 """Which knobs may be chosen."""
 
 
+def epochs_left(from_scratch: float, work: float) -> float:
+    """Whole epochs that are left of those to the target, which are infinite if it is missed.
+
+    `work` is the share that a parent leaves; 1 from scratch.
+    """
+    if work >= 1 or math.isinf(from_scratch):
+        return from_scratch
+    return max(1.0, float(math.ceil(from_scratch * work)))
+
+
 class ClockSetting(NamedTuple):
     """What a workload does with locked clocks, at the highest power limit.
 
@@ -74,12 +84,14 @@ class Curve(NamedTuple):
         time_s = self.time_per_epoch_s[index]
         return time_s, time_s * self.average_power_w[index]
 
-    def expected_epochs(self, max_epochs: float) -> float:
+    def expected_epochs(self, max_epochs: float, work: float = 1.0) -> float:
         """Expected number of epochs until the target, failed runs and their retries included.
 
-        A failed run costs `max_epochs`. Infinite if no recorded run reached the target.
+        A failed run costs `max_epochs`. Infinite if no recorded run reached the target. `work` is
+        the share that a parent leaves.
         """
-        reached = [epochs for epochs in self.epochs if epochs <= max_epochs]
+        left = [epochs_left(epochs, work) for epochs in self.epochs]
+        reached = [epochs for epochs in left if epochs <= max_epochs]
         if not reached:
             return math.inf
         share = len(reached) / len(self.epochs)
@@ -231,13 +243,16 @@ class ExpectedCost(NamedTuple):
     clock_mhz: int = 0
 
 
-def expectations(profile: Profile, objective: Objective) -> Iterator[ExpectedCost]:
+def expectations(
+    profile: Profile, objective: Objective, work: float = 1.0
+) -> Iterator[ExpectedCost]:
     """Yield the expected cost of every configuration that ever reached its target.
 
-    By ascending batch size; of each, power limits ascending, then locked clocks ascending.
+    By ascending batch size; of each, power limits ascending, then locked clocks ascending. `work`
+    is the share that a parent leaves.
     """
     for curve in profile.curves.values():
-        epochs = curve.expected_epochs(profile.max_epochs)
+        epochs = curve.expected_epochs(profile.max_epochs, work)
         if math.isinf(epochs):
             continue
         settings = [(limit_w, 0) for limit_w in curve.limits_w]
@@ -263,7 +278,7 @@ def least_costs(profile: Profile, objective: Objective) -> list[float]:
 
 
 def optimum(
-    profile: Profile, objective: Objective, knobs: KnobChoice = "both"
+    profile: Profile, objective: Objective, knobs: KnobChoice = "both", work: float = 1.0
 ) -> ExpectedCost | None:
     """The configuration with the smallest expected cost; ties go to the smaller one.
 
@@ -272,11 +287,12 @@ def optimum(
         objective: The cost to minimise.
         knobs: `batch-size` fixes the highest power limit of each batch size, and free clocks;
             `power-limit` fixes the default batch size.
+        work: The share of the training that a parent leaves.
 
     Returns:
         None if no configuration ever reached the target.
     """
-    candidates: Iterable[ExpectedCost] = expectations(profile, objective)
+    candidates: Iterable[ExpectedCost] = expectations(profile, objective, work)
     if knobs == "power-limit":
         candidates = (c for c in candidates if c.batch_size == profile.default_batch_size)
     elif knobs == "batch-size":

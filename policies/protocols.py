@@ -226,12 +226,15 @@ class Start(NamedTuple):
         attempt: Number of the attempt of this job, from 1.
         options: What may be chosen.
         group_in_flight: How many other jobs of the group have started and not ended.
+        work: The share of the training that its parent leaves, as expected; 1 from scratch, or
+            where the parent is not chosen yet.
     """
 
     job: Job
     attempt: int
     options: Options
     group_in_flight: int
+    work: float = 1.0
 
     @property
     def learning_key(self) -> str:
@@ -518,6 +521,15 @@ class ZooView(Protocol):
     def models(self) -> Sequence[TrainedModel]:
         """The models now in the zoo, in order of addition."""
 
+    def work_left(self, job: Job, parent: str) -> float:
+        """The share of a job's training that is left with a parent, as expected, 0 to 1.
+
+        1 where nothing is known of it.
+
+        Raises:
+            PolicyError: If the parent is not there, or the job has no model.
+        """
+
 
 class EmptyZoo:
     """The zoo where there is none."""
@@ -529,6 +541,16 @@ class EmptyZoo:
     def models(self) -> Sequence[TrainedModel]:
         """Nothing."""
         return ()
+
+    def work_left(self, job: Job, parent: str) -> float:
+        """It has no parent.
+
+        Raises:
+            PolicyError: Always.
+        """
+        raise PolicyError(
+            f"{job.job_id} shall start from {parent}, but there is no zoo", "configure"
+        )
 
 
 class Context(Protocol):

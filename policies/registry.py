@@ -57,6 +57,14 @@ class PolicyConfig(Part):
     tunes: ClassVar[bool] = False
     """Whether a `Configure` policy decides at `Tune`, too, with the same state (`tuner`)."""
 
+    composed: ClassVar[bool] = False
+    """Whether it stands for a list of policies, and has no name in the registry."""
+
+    @property
+    def parts(self) -> tuple[PolicyConfig, ...]:
+        """The policies that it is composed of; by default itself."""
+        return (self,)
+
     @property
     def slices(self) -> bool:
         """Whether it asks for slices as a `Tune` policy."""
@@ -72,8 +80,10 @@ class PolicyConfig(Part):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the class under its kind."""
+        """Register the class under its kind, unless it has none of its own."""
         super().__pydantic_init_subclass__(**kwargs)
+        if cls.composed:
+            return
         point, kind = getattr(cls, "point", None), cls.model_fields["kind"].default
         if point not in POINTS or not isinstance(kind, str):
             name = f"{cls.__module__}.{cls.__qualname__}"

@@ -75,12 +75,13 @@ class Group:
     def learn(self, outcome: Outcome) -> None:
         """Learn from an attempt.
 
-        One that missed the target counts with what it takes to do the job after all: its own cost
+        Costs are those of a training from scratch, of which a parent leaves `Start.work`. An
+        attempt that missed the target counts with what it takes to do the job after all: its own cost
         and the least mean cost known, or as much again.
         """
-        cost, best = outcome.cost, self.best
+        cost, best = outcome.cost / outcome.start.work, self.best
         if not outcome.reached:
-            cost += outcome.cost if best is None else self.costs[best].mean
+            cost += cost if best is None else self.costs[best].mean
         self.scale = self.scale or cost
         self.costs.setdefault(outcome.batch_size, RunCosts()).add(cost, outcome.reached)
 
@@ -122,7 +123,7 @@ class CostBandit(Configure):
             return Configuration(start.options.default_batch_size)
         if best is None:
             return Configuration((group.untried or group.sizes)[0])
-        bound = self.beta * group.costs[best].mean
+        bound = self.beta * group.costs[best].mean * start.work
         if start.attempt > 1 or start.group_in_flight:
             return Configuration(best, cost_bound=math.inf if start.attempt > 1 else bound)
         return Configuration(self.choose(ctx, start, group), cost_bound=bound)

@@ -65,7 +65,7 @@ class Arm:
 
     def __init__(self) -> None:
         self.runs = self.total = self.squares = 0.0
-        self.stops: list[int] = []
+        self.stops: list[float] = []
         self.stopped = 0.0
         self.never = NEVER
 
@@ -89,7 +89,7 @@ class Arm:
         self.total += log_epochs
         self.squares += log_epochs**2
 
-    def stop(self, epochs: int, misses: float, later: float) -> None:
+    def stop(self, epochs: float, misses: float, later: float) -> None:
         """Add a run that did not.
 
         The earliest one gives way, once there are `STOPS`: it was without hope with a probability
@@ -167,7 +167,7 @@ class EpochBelief:
         """Whether no run was seen."""
         return not self._arms
 
-    def add(self, batch_size: int, epochs: int, reached: bool) -> None:
+    def add(self, batch_size: int, epochs: float, reached: bool) -> None:
         """Learn from a run that reached its target after so many epochs, or did not within them."""
         if not epochs:
             return
@@ -186,7 +186,7 @@ class EpochBelief:
         spread = math.sqrt(found.covariance[0, 0] + found.noise[0])
         return _Expected((log_epochs - float(found.mean[0])) / spread, float(found.misses[0]))
 
-    def _watch(self, batch_size: int, epochs: int, reached: bool) -> None:
+    def _watch(self, batch_size: int, epochs: float, reached: bool) -> None:
         """Notice a change of epochs over time (cumulative sums; Page, Biometrika 1954).
 
         A stop as unlikely as p counts as the mean of the p largest deviations.

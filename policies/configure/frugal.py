@@ -12,6 +12,7 @@ from wattkeeper.policies.configure._epoch_belief import EpochBelief
 from wattkeeper.policies.configure._epoch_costs import SHARE, EpochCosts
 from wattkeeper.policies.configure._lookahead import Lookahead, Trial
 from wattkeeper.policies.moments import Moment
+from wattkeeper.policies.profile import epochs_left
 from wattkeeper.policies.protocols import (
     Configuration,
     Configure,
@@ -129,7 +130,8 @@ class Frugal(Configure):
         batch_size = options.batch_sizes[trial.choice]
         bound = math.inf
         if ahead is not None and trial.choice != ahead.incumbent:
-            bound = (1 + SHARE) * (trial.epochs + 0.5) * float(ahead.epoch_costs[trial.choice])
+            epochs = epochs_left(trial.epochs, start.work) + 0.5
+            bound = (1 + SHARE) * epochs * float(ahead.epoch_costs[trial.choice])
         group.under_way[job.job_id] = options.key, batch_size, trial.excess
         return Configuration(batch_size, cost_bound=bound)
 
@@ -202,18 +204,18 @@ class Frugal(Configure):
         return None if probe is None else Knobs(slice=probe)
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Learn from an attempt that ended."""
+        """Learn from an attempt that ended, as if it had started from scratch."""
         start, options = outcome.start, outcome.start.options
         group = self._groups.get(start.job.group_id)
         if group is None:
             return
         known = group.under_way.pop(start.job.job_id, None)
-        group.belief.add(outcome.batch_size, outcome.epochs, outcome.reached)
+        group.belief.add(outcome.batch_size, outcome.epochs / start.work, outcome.reached)
         group.costs_of(options)
         spending = group.spending[options.key]
         ahead = group.look_ahead(options, ctx.objective.eta)
         if known is None or known[2]:
-            spending.paid += outcome.cost
+            spending.paid += outcome.cost / start.work
         elif outcome.reached:
             spending.paid += float(ahead.costs[options.batch_sizes.index(outcome.batch_size)])
         if start.attempt == 1:

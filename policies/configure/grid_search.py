@@ -50,8 +50,9 @@ class GridSearch(Configure):
             search.open.pop(0)
             if not outcome.reached:
                 search.open = [pair for pair in search.open if pair[0] != outcome.batch_size]
-        if outcome.reached and outcome.cost < search.best_cost:
-            search.best, search.best_cost = tried, outcome.cost
+        cost = outcome.cost / outcome.start.work
+        if outcome.reached and cost < search.best_cost:
+            search.best, search.best_cost = tried, cost
 
     def state_dict(self) -> dict[str, Any]:
         """Open configurations and the best one by group."""

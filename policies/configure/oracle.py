@@ -15,16 +15,16 @@ class Oracle(Configure):
 
     def __init__(self, config: OracleConfig) -> None:
         self.knobs = config.knobs
-        self._best: dict[str, tuple[Profile, Configuration]] = {}
+        self._best: dict[tuple[str, float], tuple[Profile, Configuration]] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
-        """The optimum, computed once for each profile."""
-        key, profile = start.options.key, ctx.foresight(start)
+        """The optimum, computed once for each profile and share that a parent leaves."""
+        key, profile = (start.options.key, start.work), ctx.foresight(start)
         if key not in self._best or self._best[key][0] is not profile:
-            best = optimum(profile, ctx.objective, self.knobs)
+            best = optimum(profile, ctx.objective, self.knobs, start.work)
             if best is None:
                 raise PolicyError(
-                    f"no configuration of {key} ever reached its target",
+                    f"no configuration of {key[0]} ever reached its target",
                     OracleConfig.point,
                 )
             configuration = Configuration(

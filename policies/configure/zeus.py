@@ -88,18 +88,19 @@ class Zeus(Configure):
             batch_size = group.best
         else:
             batch_size = group.choose(ctx.rng(start.job.group_id))
-        return Configuration(batch_size, cost_bound=self.config.beta * group.min_cost)
+        return Configuration(batch_size, cost_bound=self.config.beta * group.min_cost * start.work)
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Learn the cost of the attempt."""
+        """Learn the cost of the attempt, over the share of the training that it was."""
         group = self._groups.get(outcome.start.learning_key)
         if group is None:
             return
         if outcome.epochs == 0 and not self.config.overlapping:
             group.learn(outcome.batch_size, NEVER_RAN * self.config.beta * group.min_cost, False)
             return
-        group.learn(outcome.batch_size, outcome.cost, outcome.reached)
-        paid = outcome.cost
+        cost = outcome.cost / outcome.start.work
+        group.learn(outcome.batch_size, cost, outcome.reached)
+        paid = cost
         if not self.config.overlapping:
             job_id = outcome.start.job.job_id
             paid += group.spent.pop(job_id, 0.0)

@@ -12,14 +12,18 @@ RECORDED: Final = "recorded"
 """The scheduler that starts each job when it started, and its variant in a study."""
 
 
-def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
-    """The kind of a variant's policy, its own or the scenario's; None if that is the default."""
+def policy_kinds(scenario: Json, variant: str, point: Point) -> list[str]:
+    """The kinds of a variant's policies, its own or the scenario's; none if that is the default."""
     for section in (scenario["variants"][variant], scenario):
         chosen = (section.get("policies") or {}).get(point)
         if chosen:
-            kind: str = chosen["kind"]
-            return kind
-    return None
+            return [each["kind"] for each in (chosen if isinstance(chosen, list) else [chosen])]
+    return []
+
+
+def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
+    """The kind of the only policy of a decision point; None if that is the default."""
+    return next(iter(policy_kinds(scenario, variant, point)), None)
 
 
 def list_schedulers(scenario: Json) -> Iterator[str]:

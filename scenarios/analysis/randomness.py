@@ -4,7 +4,7 @@ from wattkeeper.policies.failures import is_foreign
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import POINTS, Point, policies
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import policy_kinds
 
 
 def may_draw(manifest: Manifest, summary: Json) -> bool:
@@ -33,8 +33,5 @@ def seeds_agree(summary: Json) -> bool:
 
 
 def _policy_draws(scenario: Json, variant: str, point: Point) -> bool:
-    kind = policy_kind(scenario, variant, point)
-    if kind is None:
-        return False
-    config = policies(point).get(kind)
-    return config is None or config.draws or is_foreign(config)
+    configs = [policies(point).get(kind) for kind in policy_kinds(scenario, variant, point)]
+    return any(config is None or config.draws or is_foreign(config) for config in configs)

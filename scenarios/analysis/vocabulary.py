@@ -9,7 +9,7 @@ from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, format_amo
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import policy_kinds
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.inputs.measured_energy import describe_measured
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
@@ -114,7 +114,7 @@ def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
 def oracle_variants(scenario: Json) -> list[str]:
     """The variants of a resolved scenario whose `configure` policy knows the future."""
     names: list[str] = list(scenario["variants"])
-    return [name for name in names if policy_kind(scenario, name, "configure") == "oracle"]
+    return [name for name in names if "oracle" in policy_kinds(scenario, name, "configure")]
 
 
 def describe_profiles(manifest: Manifest) -> Iterator[str]:

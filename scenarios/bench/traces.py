@@ -7,17 +7,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.live.search.architectures import Architecture, draw_candidates
-from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
+from wattkeeper.live.search.architectures import draw_candidates
 from wattkeeper.scenarios.bench.baselines import JobsTrace, ModelsTrace
+from wattkeeper.scenarios.inputs.synthetic_models import graph_of
 from wattkeeper.traces.fits import list_shipped, load_fit
 from wattkeeper.traces.generate.sample import rate_for_load, sample
 from wattkeeper.traces.schema import MODELS, TRAININGS, jobs_table
 from wattkeeper.traces.trace import Trace
 
 NAME: Final = "made"
-CHANNELS: Final = 3
-CLASSES: Final = 10
 
 
 def generate_trace(spec: JobsTrace | ModelsTrace, beside: Path) -> Trace:
@@ -72,26 +70,3 @@ def _generate_models(spec: ModelsTrace) -> Trace:
         licence="none needed",
         parameters=spec.model_dump(mode="json"),
     )
-
-
-def graph_of(architecture: Architecture) -> Graph:
-    """The graph of an architecture: convolutions with their activations, then a linear layer."""
-    nodes: list[Node] = []
-
-    def add(op: str, *inputs: int, shape: tuple[int, ...] = ()) -> int:
-        name = f"{len(nodes)}.weight"
-        tensors = (Tensor(name, "weight", shape),) if shape else ()
-        nodes.append(Node(op, inputs, tensors))
-        return len(nodes) - 1
-
-    node, width = SOURCE, CHANNELS
-    for stage in architecture:
-        for block in stage.blocks:
-            before = node
-            shape = (stage.width, width, block.kernel, block.kernel)
-            node = add("relu", add("conv2d", node, shape=shape))
-            if block.residual and width == stage.width:
-                node = add("add", node, before)
-            width = stage.width
-    add("linear", add("mean", node), shape=(CLASSES, width))
-    return Graph("", tuple(nodes))

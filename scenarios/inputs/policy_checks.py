@@ -66,7 +66,7 @@ def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str)
         return
     points: tuple[Point, ...] = ("configure", "tune")
     for point in points:
-        config = policy_of(loaded.scenario, variant, point)
+        config = policy_of(loaded.scenario, variant, point).parts[-1]
         if config.kind == DEFAULTS[point] or config.limits_unprofiled or config.sets_parent:
             continue
         what = (
@@ -112,10 +112,11 @@ def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig)
         what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
         raise locate_error(loaded, variant, PolicyError(what, "tune"))
     default = policies("configure")[DEFAULTS["configure"]].model_validate({})
-    if not configure.sets_parent and configure != default:
+    chosen = configure.parts[-1]
+    if not chosen.sets_parent and chosen != default:
         parents = (kind for kind, config in policies("configure").items() if config.sets_parent)
         what = (
-            f"configure: {configure.kind} chooses a batch size, but all networks of a search are "
+            f"configure: {chosen.kind} chooses a batch size, but all networks of a search are "
             f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
         )
         raise locate_error(loaded, variant, PolicyError(what, "configure"))
@@ -148,10 +149,9 @@ def _check_zoo(
     """Refuse a zoo whose models are not known, and policies that need a zoo where there is none."""
     zoo = zoo_of(loaded.scenario, variant)
     if zoo is None:
-        if configure.sets_parent and configure.kind != "none":
-            what = (
-                f"configure: {configure.kind} chooses parents, but there is no zoo: say `zoo: {{}}`"
-            )
+        parent = configure.parts[0].kind
+        if configure.sets_parent and parent != "none":
+            what = f"configure: {parent} chooses parents, but there is no zoo: say `zoo: {{}}`"
             raise locate_error(loaded, variant, PolicyError(what, "configure"))
         if any(chosen.policies.retain is not None for chosen in
                (loaded.scenario, loaded.scenario.variants[variant])):  # fmt: skip
@@ -169,7 +169,7 @@ def _check_zoo(
             "zoo: the trace does not say which models its jobs train; import it with a format "
             "that does (modelkeeper)"))  # fmt: skip
     origins = [row.child.mutated_from for row in inputs.models.known.values()]
-    if configure.kind == "lineage" and not any(origins):
+    if configure.parts[0].kind == "lineage" and not any(origins):
         raise locate_error(loaded, variant, PolicyError(
             "configure: lineage cannot run: the trace does not say of any model what it was "
             "mutated from (column mutated_from)", "configure"))  # fmt: skip

@@ -96,7 +96,8 @@ def source_of(inputs: RunInputs) -> Source:
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles)
         allowed_s = {name: (1 + inputs.slack) * run_s for name, run_s in longest_s.items()}
-    return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s)
+    return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s,
+                           inputs.models.of_job)  # fmt: skip
 
 
 def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> SimulatedZoo | None:

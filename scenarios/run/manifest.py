@@ -288,4 +288,6 @@ def _list_modelled(
         what = "placeholder, not measured" if warm.placeholder else warm.source
         modelled.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")
         modelled.append("accuracies from scratch where the trace has none (zoo.accuracy)")
+        if inputs.any_run.jobs is None:
+            modelled.append("networks of the jobs: mutations of a small one (workload.models)")
     return modelled

@@ -237,11 +237,19 @@ class Scenario(Section):
                 {"at": ("latencies",)},
             )
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        if any(zoos) and (
-            recorded or isinstance(self.workload, RecurringWorkload | PipelineWorkload)
-        ):
+        without_models = isinstance(self.workload, PipelineWorkload) or (
+            isinstance(self.workload, RecurringWorkload) and self.workload.models is None
+        )
+        if any(zoos) and (recorded or without_models):
             raise ValueError(
-                "zoo: it needs a workload of kind trace or search, and occupancy: simulated"
+                "zoo: it needs a workload of kind trace or search, or recurring with models, and "
+                "occupancy: simulated"
+            )
+        if isinstance(self.workload, RecurringWorkload) and self.workload.models and not any(zoos):
+            raise PydanticCustomError(
+                "elsewhere",
+                "models: there is no zoo that would keep them: say `zoo: {accuracy: 0.9}`",
+                {"at": ("workload", "models")},
             )
         return self
 

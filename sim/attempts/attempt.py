@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.moments import NO_PROGRESS, Progress
+from wattkeeper.policies.profile import epochs_left
 from wattkeeper.policies.protocols import (
     NO_KNOBS,
     Configuration,
@@ -202,9 +203,7 @@ class Inheritance:
 
     def epochs_left(self, from_scratch: float) -> float:
         """Whole epochs that are left of those to the target, which are infinite if it is missed."""
-        if self.work >= 1 or math.isinf(from_scratch):
-            return from_scratch
-        return max(1.0, float(math.ceil(from_scratch * self.work)))
+        return epochs_left(from_scratch, self.work)
 
 
 FROM_SCRATCH: Final = Inheritance()

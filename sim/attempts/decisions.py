@@ -121,6 +121,11 @@ class PolicyContext:
         return self._config.slices
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether the policy, or a part of it, is of another distribution."""
+        return any(is_foreign(type(part)) for part in self._config.parts)
+
+    @property
     def policy(self) -> str:
         """The policy as messages name it."""
         return f"the {self.point} policy {self._config.kind!r}"
@@ -194,7 +199,7 @@ class Engaged(NamedTuple):
     @property
     def is_foreign(self) -> bool:
         """Whether the types of its answers are checked."""
-        return is_foreign(type(self.policy))
+        return is_foreign(type(self.policy)) or self.ctx.is_foreign
 
 
 class DecisionMaker:

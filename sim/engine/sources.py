@@ -153,6 +153,11 @@ def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
     return recurrence
 
 
+def recurring_id(workload: str, recurrence: int) -> str:
+    """The id of a recurring job; recurrences are counted from 1."""
+    return f"{workload}/{recurrence}"
+
+
 class RecurringSource(Source):
     """Recurring jobs: each recurrence is submitted when the one before it finishes, or on time.
 
@@ -162,6 +167,7 @@ class RecurringSource(Source):
         allowed_s: Time from submission to deadline, by workload; others have no deadline.
         every_s: Time from one submission to the next, s, by workload; the next recurrence of others
             follows when the one before finishes.
+        models: The model that a job trains, by the job's id; other jobs do not use the zoo.
     """
 
     def __init__(
@@ -170,11 +176,13 @@ class RecurringSource(Source):
         gpus: int = 1,
         allowed_s: Mapping[str, float] = MappingProxyType({}),
         every_s: Mapping[str, float] = MappingProxyType({}),
+        models: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._recurrences = recurrences
         self._gpus = gpus
         self._allowed_s = allowed_s
         self._every_s = every_s
+        self._models = models
         self._jobs: list[Job] = []
 
     def arrivals(self) -> Iterator[list[Job]]:
@@ -209,7 +217,7 @@ class RecurringSource(Source):
         return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
 
     def _job(self, workload: str, recurrence: int, now_s: float) -> Job:
-        job_id = f"{workload}/{recurrence}"
+        job_id = recurring_id(workload, recurrence)
         number = len(self._jobs)
         deadline_s = now_s + self._allowed_s.get(workload, math.nan)
         job = Job(
@@ -220,6 +228,7 @@ class RecurringSource(Source):
             self._gpus,
             now_s,
             number=number,
+            model=self._models.get(job_id),
             deadline_s=deadline_s,
         )
         self._jobs.append(job)

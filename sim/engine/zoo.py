@@ -112,23 +112,30 @@ class SimulatedZoo:
             self._view = tuple(self._trained.values())
         return self._view
 
+    def work_left(self, job: Job, parent: str) -> float:
+        """See `wattkeeper.policies.protocols.ZooView`."""
+        return self._spec.warm_start.work(self._coverage(job, parent))
+
     def work(self, job: Job, parent: str) -> float:
         """The share of a job's training that is left with a parent, which counts as used.
 
         Raises:
             PolicyError: If the parent is not there, or the job has no model.
         """
-        model, child = self._trained.get(parent), self.child(job)
-        if model is None or child is None:
-            what = "is not in the zoo" if child else "cannot be: the job has no model"
-            raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
+        filled = self._coverages[job.number] = self._coverage(job, parent)
         stored = self._stored[parent]
         self._count += 1
         stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
         with explain_failures(self._config, self._retain.on_use, f" for job {job.job_id}"):
             self._retain.on_use(stored)
-        filled = self._coverages[job.number] = coverage(model.graph, child.graph)
         return self._spec.warm_start.work(filled)
+
+    def _coverage(self, job: Job, parent: str) -> float:
+        model, child = self._trained.get(parent), self.child(job)
+        if model is None or child is None:
+            what = "is not in the zoo" if child else "cannot be: the job has no model"
+            raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
+        return coverage(model.graph, child.graph)
 
     def offer(
         self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None

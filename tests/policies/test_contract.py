@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.policies.configure.test_zoo_configure import CHILD, PARENTS, Models
 from tests.support.worlds import (
     DEFAULTS,
     NEVER,
@@ -30,6 +31,7 @@ from tests.support.worlds import (
     scripted_signal,
     spec,
 )
+from wattkeeper.policies.configure._chain import chain_of
 from wattkeeper.policies.moments import FIRST, Progress
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
@@ -99,7 +101,15 @@ def variations(config: type[PolicyConfig]) -> Iterator[PolicyConfig]:
 
 
 KINDS = [(point, kind) for point in POINTS for kind in policies(point)]
-CONFIGS = [config for point, kind in KINDS for config in variations(policies(point)[kind])]
+CHAINS = [
+    chain_of([parent, size])
+    for parent in (
+        example(policies("configure")[kind]) for kind in ("modelkeeper", "random-parent")
+    )
+    for size in map(example, policies("configure").values())
+    if not size.sets_parent
+]
+CONFIGS = [config for point, kind in KINDS for config in variations(policies(point)[kind])] + CHAINS
 
 
 def label(config: PolicyConfig) -> str:
@@ -232,6 +242,8 @@ class Rehearsal:
         self.config = config
         self.policy = config.build()
         self.ctx = ScriptedContext(profile(runs=SIZES, max_epochs=5), seed)
+        if config in CHAINS:
+            self.ctx.zoo = Models(CHILD, PARENTS)
         self.cluster = Cluster(spec(NODES, GPUS_PER_NODE))
         self.flights: list[Flight] = []
         self.stored: dict[str, StoredModel] = {}
@@ -281,7 +293,10 @@ class Rehearsal:
         self.calls += 1
         shown = repr(views)
         context = () if method in ("retain", "on_use") else (self.ctx,)
-        answer = getattr(self.policy, method)(*context, *views)
+        policy = self.policy
+        if method == "tune" and self.config.tunes:
+            policy = policy.tuner()
+        answer = getattr(policy, method)(*context, *views)
         assert repr(views) == shown, f"{method} changed what it was shown"
         if method in ("observe", "on_submit", "on_end", "on_refuse", "on_use"):
             assert answer is None

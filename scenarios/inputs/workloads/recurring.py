@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import check_starts
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.synthetic_models import draw_models
 from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -17,6 +18,9 @@ from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.trace import Trace
+
+MOST_MODELS = 10_000
+"""Of a workload."""
 
 
 def read_recurring(
@@ -71,7 +75,14 @@ def read_recurring(
                 used.spec, profiles, recurrences=recurrences, gpus=workload.gpus,
                 every_s=_intervals(workload, recurrences, profiles), slack=workload.slack,
             )  # fmt: skip
-    return ScenarioInputs(runs, (trace,))
+    inputs = ScenarioInputs(runs, (trace,))
+    if workload.models is None:
+        return inputs
+    most = {name: max(run.recurrences[name] for run in runs.values()) for name in names}
+    if max(most.values()) > MOST_MODELS:
+        what = f"models: found {max(most.values()):,} recurrences; at most {MOST_MODELS:,} networks"
+        raise ScenarioError(what, document.where(("workload", "models")))
+    return inputs.update_runs(models=draw_models(most))
 
 
 def read_live(
@@ -87,6 +98,9 @@ def read_live(
     """
     scenario, document = loaded
     assert scenario.live is not None
+    if workload.models is not None:
+        what = "models: leave it out of a live run with scripts (live.workloads): they train theirs"
+        raise ScenarioError(what, document.where(("workload", "models")))
     trained = scenario.live.workloads
     names = workload.workloads or tuple(trained)
     rehearsed = tuple(name for name in names if name not in trained)

@@ -1,13 +1,17 @@
 """The section of scenario files on policies."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from wattkeeper.policies.configure._chain import ChainConfig, chain_of
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.spec.sections.section import Section
+
+LISTED: Final = ("configure",)
+"""Decision points whose policies may follow each other."""
 
 
 class OneOf:
@@ -23,18 +27,46 @@ class OneOf:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """A union of all configs of the group, discriminated by `kind`."""
+        """A union of all configs of the group, discriminated by `kind`; or a list of them."""
         choices = {kind: handler(config) for kind, config in parts(self.group).items()}
         union = core_schema.tagged_union_schema(choices, discriminator="kind")
-        spelt_out = core_schema.no_info_before_validator_function(_spell_out, union)
-        return core_schema.nullable_schema(spelt_out)
+        one: CoreSchema = core_schema.no_info_before_validator_function(_spell_out, union)
+        if self.group in LISTED:
+            one = core_schema.tagged_union_schema(
+                {"one": one, "list": _listed(one)}, discriminator=_form
+            )
+        return core_schema.nullable_schema(one)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Either the name or the mapping."""
+        """Either the name or the mapping; or a list of these."""
         names = {"type": "string", "enum": list(parts(self.group))}
-        return {"anyOf": [names, handler(schema)]}
+        described = handler(schema)
+        if self.group in LISTED:
+            one, several = described["anyOf"][0]["oneOf"]
+            several["items"] = {"anyOf": [names, several["items"]]}
+            described = {"anyOf": [one, several, *described["anyOf"][1:]]}
+        return {"anyOf": [names, described]}
+
+
+def _listed(one: CoreSchema) -> CoreSchema:
+    """A list of policies that follow each other."""
+    return core_schema.no_info_after_validator_function(
+        chain_of, core_schema.list_schema(one),
+        serialization=core_schema.plain_serializer_function_ser_schema(
+            lambda config, info: [
+                part.model_dump(mode=info.mode, exclude_none=info.exclude_none)
+                for part in config.parts
+            ],
+            info_arg=True,
+        ),
+    )  # fmt: skip
+
+
+def _form(value: object) -> str:
+    """The form of a value of a group in `LISTED`."""
+    return "list" if isinstance(value, list | ChainConfig) else "one"
 
 
 def _spell_out(value: object) -> object:
@@ -54,6 +86,7 @@ class Policies(Section):
     """The policy of each decision point."""
 
     configure: Annotated[PolicyConfig | None, OneOf("configure")] = None
+    """Or a list: a policy that chooses the parent, then one that chooses the batch size."""
     tune: Annotated[PolicyConfig | None, OneOf("tune")] = None
     select: Annotated[PolicyConfig | None, OneOf("select")] = None
     place: Annotated[PolicyConfig | None, OneOf("place")] = None

@@ -94,6 +94,10 @@ class RecurringWorkload(ReplayedWorkload):
     drift: Drift | None = None
     """How the epochs change from recurrence to recurrence; they do not, if absent. The optimum
     follows them, in `oracle` and in regret."""
+    models: Literal["mutations"] | None = None
+    """`mutations`: each recurrence trains a network of its own, for a zoo: a small convolutional
+    network, mutated from that of an earlier recurrence of the workload. Its profile is still that
+    of the workload: made up, and no larger network takes longer. None if absent."""
 
     @model_validator(mode="after")
     def _drift_has_a_target(self) -> Self:

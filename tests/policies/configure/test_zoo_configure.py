@@ -39,6 +39,11 @@ class Models:
         """All that was given."""
         return self._trained
 
+    def work_left(self, job: Job, parent: str) -> float:
+        """A half with any of them."""
+        assert any(model.model_id == parent for model in self._trained)
+        return 0.5
+
 
 def chain(*widths: int) -> Graph:
     """Linear layers one after the other; the first width is that of the input."""

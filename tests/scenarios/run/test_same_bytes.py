@@ -22,6 +22,7 @@ GOLDEN = {
     "carbon-deadlines": "61cbb8f75d3f1dfec7cb0d6ae832d366aabfba9d05ea2084a5fc59b0a2852fdf",
     "carbon-limits": "9dc4773d495af44c8f4c5d7ad11f767796444b6c8a1d4b08edb1c87b9426b026",
     "quickstart": "04d1c96742b73b7842923fec009a3ae6123486eaf5ff019377a7ed700b3ac767",
+    "zoo-bandits": "3693e6925101015b461b1895dbbfdd2f0db8d1bc27a5a896db09498e0d240046",
 }
 """Digests of results by scenario, and what they were made with. A change of them is a change of
 results: put the new ones here if it is meant, and say so in the changelog."""
@@ -32,7 +33,7 @@ def test_golden_digests(quick: Ran, inside: Command, tmp_path: Path) -> None:
     synthetic = [name for name, found in profiles.items() if isinstance(found, SyntheticSource)]
     assert synthetic == [name for name in GOLDEN if name != "versions"]
     manifests = {"quickstart": quick.json("manifest")}
-    for name in ("carbon-deadlines", "carbon-limits"):
+    for name in ("carbon-deadlines", "carbon-limits", "zoo-bandits"):
         inside("run", name, "--out", name)
         text = (tmp_path / name / "manifest.json").read_text(encoding="utf-8")
         manifests[name] = json.loads(text)

@@ -1,0 +1,182 @@
+"""A parent first, then a batch size given the work that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, SerializeAsAny
+
+from wattkeeper.policies.failures import explain_failures
+from wattkeeper.policies.moments import Moment
+from wattkeeper.policies.protocols import (
+    Configuration,
+    Configure,
+    Context,
+    Job,
+    Options,
+    Outcome,
+    Start,
+    Tune,
+)
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+
+ALLOWED = "a list holds one policy that chooses the parent, then one that chooses the batch size"
+
+
+class Chain(Configure):
+    """See `ChainConfig`."""
+
+    def __init__(self, config: ChainConfig) -> None:
+        self._configs = config.parts
+        self._policies: list[Configure] = [build_policy(part) for part in config.parts]
+        self._work: dict[str, float] = {}  # that a parent left, by job under way
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """The parent of the first policy, with the batch size and the power limit of the second.
+
+        A job without batch sizes has a parent alone.
+        """
+        inherited = self._ask(0, ctx, start)
+        if not start.options.batch_sizes:
+            return inherited
+        work = 1.0
+        if inherited.parent is not None:
+            work = ctx.zoo.work_left(start.job, inherited.parent)
+        self._work.pop(start.job.job_id, None)
+        if work < 1:
+            self._work[start.job.job_id] = work
+        chosen = self._ask(1, ctx, start._replace(work=work))
+        return chosen._replace(parent=inherited.parent, query_s=inherited.query_s)
+
+    def _ask(self, index: int, ctx: Context, start: Start) -> Configuration:
+        config, method = self._configs[index], self._policies[index].configure
+        with explain_failures(config, method, f" for job {start.job.job_id}"):
+            answer = method(ctx, start)
+            if not isinstance(answer, Configuration):
+                raise TypeError(f"found {answer!r}")
+        return answer
+
+    def tuner(self) -> Tune:
+        """That of the second policy, which chooses the power limit."""
+        return self._policies[1].tuner()
+
+    def on_submit(self, ctx: Context, job: Job) -> None:
+        """Tell both policies."""
+        for config, policy in zip(self._configs, self._policies, strict=True):
+            with explain_failures(config, policy.on_submit, f" for job {job.job_id}"):
+                policy.on_submit(ctx, job)
+
+    def observe(self, ctx: Context, outcome: Outcome) -> None:
+        """Tell both policies what the attempt came to, given the work that its parent left."""
+        job_id = outcome.start.job.job_id
+        start = outcome.start._replace(work=self._work.pop(job_id, 1.0))
+        outcome = outcome._replace(start=start)
+        for config, policy in zip(self._configs, self._policies, strict=True):
+            with explain_failures(config, policy.observe, f" for job {job_id}"):
+                policy.observe(ctx, outcome)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What both have learnt, and the work that parents left of jobs under way."""
+        return {
+            "policies": [policy.state_dict() for policy in self._policies],
+            "work": dict(self._work),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        for policy, saved in zip(self._policies, state["policies"], strict=True):
+            policy.load_state_dict(saved)
+        self._work = dict(state["work"])
+
+
+def _config_of(value: object) -> object:
+    """The config that a mapping stands for, by its kind."""
+    return find_config("configure", value["kind"], value) if isinstance(value, dict) else value
+
+
+class ChainConfig(PolicyConfig):
+    """A policy that chooses the parent, then one that chooses the batch size.
+
+    In a scenario it is a list of both. The second policy is told what share of the training the
+    parent leaves, when it decides and when it learns (`Start.work`).
+    """
+
+    point: ClassVar[Point] = "configure"
+    sets_parent: ClassVar[bool] = True
+    composed: ClassVar[bool] = True
+    policy = Chain
+    chain: tuple[Annotated[SerializeAsAny[PolicyConfig], BeforeValidator(_config_of)], ...]
+    """The configs of both, in this order."""
+
+    @property
+    def parts(self) -> tuple[PolicyConfig, ...]:
+        """See `PolicyConfig`."""
+        return self.chain
+
+    @property
+    def needs_foresight(self) -> bool:  # type: ignore[override]
+        """Whether one of them does."""
+        return any(part.needs_foresight for part in self.chain)
+
+    @property
+    def sets_power(self) -> bool:  # type: ignore[override]
+        """Whether the second one does."""
+        return any(part.sets_power for part in self.chain)
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        """Whether one of them does."""
+        return any(part.draws for part in self.chain)
+
+    @property
+    def tunes(self) -> bool:  # type: ignore[override]
+        """Whether the second one does."""
+        return any(part.tunes for part in self.chain)
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:  # type: ignore[override]
+        """Those of the second one."""
+        return self.chain[-1].moments
+
+    @property
+    def slices(self) -> bool:
+        """Whether the second one asks for slices."""
+        return self.chain[-1].slices
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The signals that they read."""
+        return tuple(dict.fromkeys(name for part in self.chain for name in part.signals))
+
+    @property
+    def needed_columns(self) -> Mapping[str, str]:
+        """The columns that they need."""
+        return {name: advice for part in self.chain for name, advice in part.needed_columns.items()}
+
+    def check(self, options: Options) -> None:
+        """See `PolicyConfig`."""
+        for part in self.chain:
+            part.check(options)
+
+
+def chain_of(configs: Sequence[PolicyConfig]) -> PolicyConfig:
+    """The config of a list of policies; of a list of one, that policy.
+
+    Raises:
+        ValueError: If they cannot follow each other.
+    """
+    if len(configs) == 1:
+        return configs[0]
+    parents = [config.kind for config in configs if config.sets_parent]
+    sizes = [config.kind for config in configs if not config.sets_parent]
+    for kinds, what in ((parents, "parents"), (sizes, "batch sizes")):
+        if len(kinds) > 1:
+            raise ValueError(
+                f"found {len(kinds)} that choose {what}, {' and '.join(kinds)}; {ALLOWED}"
+            )
+    if not configs:
+        raise ValueError(f"found an empty list; {ALLOWED}")
+    if not configs[0].sets_parent:
+        raise ValueError(f"found {sizes[0]} before {parents[0]}; {ALLOWED}")
+    return ChainConfig(kind="+".join(config.kind for config in configs), chain=tuple(configs))
