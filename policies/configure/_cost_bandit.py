@@ -46,7 +46,7 @@ class RunCosts:
         return costs
 
 
-class Group:
+class GroupCosts:
     """What the jobs of a group have learnt on a number and type of GPUs.
 
     Attributes:
@@ -76,8 +76,8 @@ class Group:
         """Learn from an attempt.
 
         Costs are those of a training from scratch, of which a parent leaves `Start.work`. An
-        attempt that missed the target counts with what it takes to do the job after all: its own cost
-        and the least mean cost known, or as much again.
+        attempt that missed the target counts with what it takes to do the job after all: its own
+        cost and the least mean cost known, or as much again.
         """
         cost, best = outcome.cost / outcome.start.work, self.best
         if not outcome.reached:
@@ -91,7 +91,7 @@ class Group:
         return {"sizes": self.sizes, "costs": costs, "scale": self.scale}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Group:
+    def from_state(cls, state: dict[str, Any]) -> GroupCosts:
         """What `state_dict` returned."""
         group = cls.__new__(cls)
         group.sizes, group.scale = list(state["sizes"]), state["scale"]
@@ -109,15 +109,15 @@ class CostBandit(Configure):
 
     def __init__(self, config: CostBound) -> None:
         self.beta = config.beta
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, GroupCosts] = {}
 
     @abstractmethod
-    def choose(self, ctx: Context, start: Start, group: Group) -> int:
+    def choose(self, ctx: Context, start: Start, group: GroupCosts) -> int:
         """The batch size of a job whose group is known."""
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """The batch size, with a bound on what the run may cost."""
-        group = self._groups.setdefault(start.learning_key, Group(start.options))
+        group = self._groups.setdefault(start.learning_key, GroupCosts(start.options))
         best = group.best
         if not group.costs:
             return Configuration(start.options.default_batch_size)
@@ -140,7 +140,7 @@ class CostBandit(Configure):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
-        self._groups = {key: Group.from_state(saved) for key, saved in state.items()}
+        self._groups = {key: GroupCosts.from_state(saved) for key, saved in state.items()}
 
 
 class CostBound(Described):

@@ -8,8 +8,8 @@ from typing import ClassVar, Final, Literal
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, Group
-from wattkeeper.policies.configure._normal import survival
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.learning.normal import survival
 from wattkeeper.policies.protocols import Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -25,7 +25,7 @@ ENOUGH: Final = 0.01
 class ExpectedImprovement(CostBandit):
     """See `ExpectedImprovementConfig`."""
 
-    def choose(self, ctx: Context, start: Start, group: Group) -> int:
+    def choose(self, ctx: Context, start: Start, group: GroupCosts) -> int:
         """The batch size of the largest expected improvement, or the cheapest one."""
         mean, deviation = posterior(group)
         tried = [index for index, size in enumerate(group.sizes) if size in group.costs]
@@ -39,7 +39,7 @@ class ExpectedImprovement(CostBandit):
         return group.sizes[most if gains[most] > ENOUGH else best]
 
 
-def posterior(group: Group) -> tuple[Floats, Floats]:
+def posterior(group: GroupCosts) -> tuple[Floats, Floats]:
     """Mean and deviation of ln(cost / scale) by batch size, in the order of `group.sizes`."""
     x = np.log2(np.array(group.sizes, dtype=np.float64))
     kernel = DEVIATION**2 * np.exp(-0.5 * ((x[:, None] - x[None, :]) / OCTAVES) ** 2)

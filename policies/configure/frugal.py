@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from wattkeeper.policies.configure._epoch_belief import EpochBelief
-from wattkeeper.policies.configure._epoch_costs import SHARE, EpochCosts
-from wattkeeper.policies.configure._lookahead import Lookahead, Trial
+from wattkeeper.policies.learning.epoch_belief import EpochBelief
+from wattkeeper.policies.learning.epoch_costs import SHARE, EpochCosts
+from wattkeeper.policies.learning.lookahead import Lookahead, Trial
 from wattkeeper.policies.moments import Moment
 from wattkeeper.policies.profile import epochs_left
 from wattkeeper.policies.protocols import (

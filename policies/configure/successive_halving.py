@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, Group
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
 from wattkeeper.policies.protocols import Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -13,7 +13,7 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 class SuccessiveHalving(CostBandit):
     """See `SuccessiveHalvingConfig`."""
 
-    def choose(self, ctx: Context, start: Start, group: Group) -> int:
+    def choose(self, ctx: Context, start: Start, group: GroupCosts) -> int:
         """The next batch size of the present round, or the last one that remains."""
         survivors, runs = list(group.sizes), 1
         while len(survivors) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final, Literal
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, Group, RunCosts
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts, RunCosts
 from wattkeeper.policies.protocols import Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -16,7 +16,7 @@ LEAST_NOISE: Final = 0.1
 class Thompson(CostBandit):
     """See `ThompsonConfig`."""
 
-    def choose(self, ctx: Context, start: Start, group: Group) -> int:
+    def choose(self, ctx: Context, start: Start, group: GroupCosts) -> int:
         """The batch size of the least cost that is drawn."""
         rng = ctx.rng(start.job.group_id)
         drawn = rng.standard_normal(len(group.sizes)).tolist()

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, Group
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
 from wattkeeper.policies.protocols import Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -19,7 +19,7 @@ class Ucb(CostBandit):
         super().__init__(config)
         self._width = config.width
 
-    def choose(self, ctx: Context, start: Start, group: Group) -> int:
+    def choose(self, ctx: Context, start: Start, group: GroupCosts) -> int:
         """A batch size that never ran, else the one whose cost may be least."""
         if group.untried:
             return group.untried[0]

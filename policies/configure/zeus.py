@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from numpy.random import Generator
 from pydantic import PositiveFloat, PositiveInt
 
-from wattkeeper.policies.configure._bandit import GaussianThompson, Rewards
-from wattkeeper.policies.configure._exploration import PruningExploration
+from wattkeeper.policies.learning.bandit import GaussianThompson, Rewards
+from wattkeeper.policies.learning.exploration import PruningExploration
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 

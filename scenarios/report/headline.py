@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import ENERGY
-from wattkeeper.scenarios.analysis.learning_window import LearningWindow
+from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.outside_window import outside_shares
 from wattkeeper.scenarios.analysis.overrides import variant_overrides

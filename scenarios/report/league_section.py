@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.analysis.league import League, league_table
+from wattkeeper.scenarios.analysis.learning.league import League, league_table
 from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import build_labelled_table, tag
 from wattkeeper.scenarios.report.phrases import typeset_minus

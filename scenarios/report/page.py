@@ -9,7 +9,7 @@ from importlib.resources import files
 from string import Template
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.analysis.learning_window import read_learning_window
+from wattkeeper.scenarios.analysis.learning.window import read_learning_window
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (

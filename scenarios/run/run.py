@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import Objective
-from wattkeeper.scenarios.analysis.league import compare_bandits
+from wattkeeper.scenarios.analysis.learning.league import compare_bandits
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.study import Study

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.printable import printable
-from wattkeeper.scenarios.analysis.league import League, league_table
-from wattkeeper.scenarios.analysis.learning_window import read_learning_window
+from wattkeeper.scenarios.analysis.learning.league import League, league_table
+from wattkeeper.scenarios.analysis.learning.window import read_learning_window
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.times.deadlines import (
     HEADS,

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.key_words import short_keys
-from wattkeeper.scenarios.analysis.league import leagues_of_sweep
+from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.sweep_cautions import (
     PointCautions,

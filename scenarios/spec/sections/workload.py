@@ -32,7 +32,7 @@ Recurrences = Annotated[int, Field(gt=0, le=MAX_RECURRENCES)] | PerConfiguration
 Load = Annotated[float, Field(gt=0, le=MAX_LOAD)]
 
 
-class Drift(Section):
+class DriftSection(Section):
     """A change of the epochs that workloads need, while they recur."""
 
     after: Annotated[int, Field(ge=1, le=MAX_RECURRENCES)]
@@ -91,7 +91,7 @@ class RecurringWorkload(ReplayedWorkload):
     power limit, on the slowest of its GPU types: below 1, submissions overlap."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
-    drift: Drift | None = None
+    drift: DriftSection | None = None
     """How the epochs change from recurrence to recurrence; they do not, if absent. The optimum
     follows them, in `oracle` and in regret."""
     models: Literal["mutations"] | None = None

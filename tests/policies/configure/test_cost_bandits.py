@@ -16,7 +16,7 @@ from tests.support.worlds import (
     profile,
     run_world,
 )
-from wattkeeper.policies.configure._cost_bandit import Group, RunCosts
+from wattkeeper.policies.configure._cost_bandit import GroupCosts, RunCosts
 from wattkeeper.policies.configure.expected_improvement import improvement, posterior
 from wattkeeper.policies.configure.thompson import belief
 from wattkeeper.policies.profile import Objective, Profile, optimum
@@ -31,9 +31,9 @@ def recur(kind: str, recurrences: int, known: Profile, tune: str = "oracle") -> 
     return attempts(run_world(source, by_job(known), None, chosen(configure=kind, tune=tune)))
 
 
-def group_of(costs: dict[int, list[float]]) -> Group:
+def group_of(costs: dict[int, list[float]]) -> GroupCosts:
     sizes = (16, 32, 64, 128)
-    group = Group(Options("cnn@V100x1", "V100", 1, sizes, ((250.0,),) * 4, 32, 250.0, 50))
+    group = GroupCosts(Options("cnn@V100x1", "V100", 1, sizes, ((250.0,),) * 4, 32, 250.0, 50))
     group.scale = costs[32][0]
     for size, each in costs.items():
         group.costs[size] = RunCosts()

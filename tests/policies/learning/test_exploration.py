@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wattkeeper.policies.configure._exploration import PruningExploration
+from wattkeeper.policies.learning.exploration import PruningExploration
 
 SIZES = (8, 16, 32, 64, 128)
 

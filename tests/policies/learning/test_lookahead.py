@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._epoch_belief import EpochBelief, Posterior
-from wattkeeper.policies.configure._lookahead import Lookahead
+from wattkeeper.policies.learning.epoch_belief import EpochBelief, Posterior
+from wattkeeper.policies.learning.lookahead import Lookahead
 
 SIZES = (16, 32, 64, 128)
 MOST_EPOCHS = 60

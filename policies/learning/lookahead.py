@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._epoch_belief import Posterior
-from wattkeeper.policies.configure._normal import normal_cdf
+from wattkeeper.policies.learning.epoch_belief import Posterior
+from wattkeeper.policies.learning.normal import normal_cdf
 
 REACH: Final = 1.6
 """Octaves from a batch size that reached the target within which others are tried."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.worlds import (
     job,
 )
-from wattkeeper.policies.configure._bandit import GaussianThompson, Rewards
+from wattkeeper.policies.learning.bandit import GaussianThompson, Rewards
 from wattkeeper.sim.engine.rng import PublishedStreams, checksum
 
 SIZES = (8, 16, 32, 64, 128)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.policies.configure._epoch_costs import EpochCosts
+from wattkeeper.policies.learning.epoch_costs import EpochCosts
 from wattkeeper.policies.protocols import Measurement, Options
 
 SIZES = (16, 32, 64, 128, 256)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._normal import hazard, mean_of_largest, survival
+from wattkeeper.policies.learning.normal import hazard, mean_of_largest, survival
 
 LEVEL: Final = math.log(10.0)
 LEVEL_SD: Final = 2.0

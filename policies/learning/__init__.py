@@ -1,0 +1,1 @@
+"""Beliefs that policies learn from outcomes, and choices by them."""

@@ -1,0 +1,1 @@
+"""What bandits cost while they learn."""
