@@ -228,6 +228,8 @@ class Start(NamedTuple):
         group_in_flight: How many other jobs of the group have started and not ended.
         work: The share of the training that its parent leaves, as expected; 1 from scratch, or
             where the parent is not chosen yet.
+        waiting: Jobs that wait for GPUs, over the GPUs of the cluster; 0 unless the policy's config
+            says that it reads it (`sees_queue`).
     """
 
     job: Job
@@ -235,6 +237,7 @@ class Start(NamedTuple):
     options: Options
     group_in_flight: int
     work: float = 1.0
+    waiting: float = 0.0
 
     @property
     def learning_key(self) -> str:

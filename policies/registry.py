@@ -71,6 +71,11 @@ class PolicyConfig(Part):
         return False
 
     @property
+    def sees_queue(self) -> bool:
+        """Whether a `Configure` policy reads how many jobs wait (`Start.waiting`)."""
+        return False
+
+    @property
     def signals(self) -> tuple[str, ...]:
         """The signals that it reads.
 

@@ -161,6 +161,10 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
             f"the {point} policy {config.kind!r} decides while a job runs "
             f"({', '.join(config.moments)}), which simulations and live runs can carry out: choose "
             "another one", point)  # fmt: skip
+    if config.sees_queue:
+        raise PolicyError(
+            f"the {point} policy {config.kind!r} weighs the waiting of others, and a session knows "
+            "of no queue: leave that setting out", point)  # fmt: skip
     if config.sets_parent:
         raise PolicyError(
             f"the {point} policy {config.kind!r} chooses from a zoo of models: give it to "

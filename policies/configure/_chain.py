@@ -145,6 +145,11 @@ class ChainConfig(PolicyConfig):
         return self.chain[-1].slices
 
     @property
+    def sees_queue(self) -> bool:
+        """Whether one of them does."""
+        return any(part.sees_queue for part in self.chain)
+
+    @property
     def signals(self) -> tuple[str, ...]:
         """The signals that they read."""
         return tuple(dict.fromkeys(name for part in self.chain for name in part.signals))

@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 
 from wattkeeper.policies.learning.epoch_belief import EpochBelief
 from wattkeeper.policies.learning.epoch_costs import SHARE, EpochCosts
@@ -140,7 +140,7 @@ class Frugal(Configure):
         default = options.batch_sizes.index(options.default_batch_size)
         if group.belief.is_empty:
             return Trial(default, options.max_epochs, 0.0, 0.0), None
-        ahead = group.look_ahead(options, ctx.objective.eta)
+        ahead = group.look_ahead(options, self._eta(ctx, start))
         if ahead.incumbent is None:
             stops = [group.belief.stops(batch_size) for batch_size in options.batch_sizes]
             least_tried = np.where(np.array(stops) == min(stops), ahead.costs, np.inf)
@@ -162,6 +162,11 @@ class Frugal(Configure):
                 best = trial
         return best, ahead
 
+    def _eta(self, ctx: Context, start: Start) -> float:
+        """Weight of energy, where time counts more the more jobs wait."""
+        eta = ctx.objective.eta
+        return eta / (eta + (1 - eta) * (1 + self._config.waiting * start.waiting))
+
     def _horizon(self, done: int) -> float:
         if self._config.recurrences is not None:
             return float(max(1, self._config.recurrences - done))
@@ -173,7 +178,7 @@ class Frugal(Configure):
 
     def tune(self, ctx: Context, running: Running) -> Knobs | None:
         """The cheapest limit, once slices have measured the limits; then other batch sizes."""
-        start, eta = running.start, ctx.objective.eta
+        start, eta = running.start, self._eta(ctx, running.start)
         options, size = start.options, running.configuration.batch_size
         group = self._groups.setdefault(start.job.group_id, _Group(options.default_batch_size))
         costs = group.costs_of(options)
@@ -200,7 +205,7 @@ class Frugal(Configure):
         spent = math.fsum(cost(each.spent_j, each.spent_s, max_power_w) for each in others)
         paid = cost(progress.energy_j, progress.time_s, max_power_w) / running.start.job.time_scale
         budget = SHARE * (paid - spent) - spent
-        probe = costs.next_other(options, size, budget, ctx.objective.eta)
+        probe = costs.next_other(options, size, budget, self._eta(ctx, running.start))
         return None if probe is None else Knobs(slice=probe)
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
@@ -266,7 +271,17 @@ class FrugalConfig(PolicyConfig):
     measure: Literal["all", "own"] = "all"
     """Whether slices measure other batch sizes, too, or only that of the run."""
 
+    waiting: NonNegativeFloat = 0.0
+    """Weight of the time that other jobs wait. With 1, a second of their waiting costs as much as
+    one of the job's own time: where n jobs wait for c GPUs, each of them is taken to wait 1/c
+    seconds longer for each second on a GPU, so that the job's time counts 1 + n/c times."""
+
     @property
     def slices(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def sees_queue(self) -> bool:
+        """Whether the waiting of others has a weight."""
+        return self.waiting > 0

@@ -270,7 +270,9 @@ class DecisionMaker:
             chose += f" clock_mhz={configuration.clock_mhz}"
         if self._notes_parents:
             chose += f" {_format_parent(configuration)}"
-        saw = (start.options.key, start.group_in_flight)
+        saw: tuple[object, ...] = (start.options.key, start.group_in_flight)
+        if start.waiting:
+            saw = (*saw, start.waiting)
         self._note(self._configure_ctx, "configure", start, saw, chose)
         check_configuration(start, configuration)
         if limit_w is not None:

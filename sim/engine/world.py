@@ -132,6 +132,8 @@ class World(Listener):
         tuning = policies.configure if tunes else policies.tune
         tune = self._engage("tune", tuning, configure.policy.tuner() if tunes else None)
         sets_parent = zoo is not None and policies.configure.sets_parent
+        self._sees_queue = policies.configure.sees_queue
+        self._all_gpus = cluster.spec.gpus
         self._decisions = DecisionMaker(
             configure, tune, self._journal, (select, place), sets_parent
         )
@@ -450,7 +452,9 @@ class World(Listener):
         else:
             options = self.backend.options(job, attempt.gpu_type)
             in_flight = self._in_flight[job.group_id] - 1
-            decision = self._decisions.decide(Start(job, attempt.number, options, in_flight))
+            waiting = len(self._waiting) / self._all_gpus if self._sees_queue else 0.0
+            start = Start(job, attempt.number, options, in_flight, waiting=waiting)
+            decision = self._decisions.decide(start)
             inheritance = self._inheritances.take(job, decision.configuration)
             execution = self.backend.train(attempt, decision, inheritance)
             self._follow_attempt(execution, decision)
