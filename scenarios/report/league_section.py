@@ -1,12 +1,27 @@
 """Section of a page on a league of bandits."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.analysis.learning.league import League, league_table
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.learning.league import League, league_table, rank_variants
 from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import build_labelled_table, tag
-from wattkeeper.scenarios.report.phrases import typeset_minus
+from wattkeeper.scenarios.report.phrases import FUTURE, typeset_minus, variant_sentence
+
+
+def league_sentences(
+    leagues: Sequence[tuple[str, League]], oracles: Collection[str], names: Json
+) -> Iterator[Element]:
+    """The variants by regret; those that know the future come last."""
+    against = leagues[0][1]["against"]
+    ranked = sorted(rank_variants(leagues), key=lambda row: row[0] in oracles)
+    for name, mean, least, most in ranked:
+        spread = "" if least == most else f", {least:.2f} to {most:.2f} by condition"
+        yield variant_sentence(
+            name, names, *([FUTURE] if name in oracles else []), ": ",
+            tag("strong", f"{mean:.2f}"), f" times the regret of {against}{spread}.",
+        )  # fmt: skip
 
 
 def league_section(leagues: Sequence[tuple[str, League]]) -> Element | None:

@@ -17,7 +17,7 @@ from wattkeeper.scenarios.analysis.sweep_cautions import (
 )
 from wattkeeper.scenarios.report import about, headline, markup
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
-from wattkeeper.scenarios.report.league_section import league_section
+from wattkeeper.scenarios.report.league_section import league_section, league_sentences
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
 from wattkeeper.scenarios.report.phrases import name_baseline, variant_label
@@ -50,10 +50,14 @@ def render_sweep_page(folder: Path, *, check: bool = True) -> str:
     cautions = merge_cautions([point.cautions for point in points])
     failed = [point for point in sweep["points"] if point["state"] != "done"]
     leagues = leagues_of_sweep([(p.values, p.summary) for p in points], list(sweep["axes"]))
+    sentences = write_sentences(points, variants)
+    if leagues:
+        names = {"variants": dict.fromkeys(variants)}
+        sentences = league_sentences(leagues, points[0].oracles, names)
     body = [
         header(sweep["scenario"]),
         tag("h1", sweep["question"] or sweep["scenario"]),
-        tag("ul", *write_sentences(points, variants), class_="answer"),
+        tag("ul", *sentences, class_="answer"),
         *markup.notes(remarks),
         *markup.notes(cautions, "caution"),
         *([_list_failures(failed)] if failed else []),

@@ -31,7 +31,7 @@ LAST: Final = 5
 NEAR: Final = 1.02
 """The last recurrences, and how much more than the best configuration a near one may cost."""
 HORIZONS: Final = (10, 20, 40, 100)
-LEAST: Final = 0.01
+LEAST: Final = 0.1
 """Regrets below so many runs of the optimum count as that: their ratio would be one of noise."""
 CONFIDENCE: Final = 0.95
 
@@ -209,7 +209,8 @@ def league_table(leagues: Sequence[tuple[str, League]]) -> LeagueTable:
         f"trainings replay the same recorded runs; here over that of {against}, as geometric mean "
         f"over pairs of workload and GPU type (regrets below {LEAST} runs of the optimum count as "
         f"that). Pairs that cost more than {baseline}: over all recurrences, at 95 %, one-sided, "
-        "over seeds. Within 2 %: expected cost of what the first attempts chose."
+        "over seeds; by how much at most. Last 5: recurrences whose first attempt had a "
+        "configuration of at most 1.02 times the least expected cost."
     )
     return LeagueTable(["", *names], rows, note)
 
@@ -222,31 +223,50 @@ class _Row(NamedTuple):
 def _rows(
     leagues: Sequence[tuple[str, League]], against: str, baseline: str, names: Sequence[str]
 ) -> Iterator[_Row]:
+    """Four rows for each condition, then regrets by horizon over all of them."""
+    conditions = _by_condition(leagues)
+    for condition, pairs in conditions.items():
+        regrets = {name: f"{_geometric_mean(pairs, name, against):.2f}" for name in names}
+        yield _Row(f"{condition or 'regret'} ({count(len(pairs), 'pair')})", regrets)
+        worst = {name: max(_ratio(pair, name, against) for pair in pairs) for name in names}
+        yield _Row("... on the worst pair", {name: f"{worst[name]:.2f}" for name in names})
+        yield _Row(f"... pairs that cost more than {baseline}", {
+            name: _more_than_baseline(pairs, name) for name in names
+        })  # fmt: skip
+        near = {name: fmean(pair["variants"][name]["near"] for pair in pairs) for name in names}
+        shares = {name: f"{100 * share:.0f} %" for name, share in near.items()}
+        yield _Row(f"... last {LAST} within 2 % of the optimum", shares)
+    every = [pair for pairs in conditions.values() for pair in pairs]
+    for horizon in HORIZONS:
+        long = [pair for pair in every if str(horizon) in pair["variants"][against]["horizons"]]
+        if long:
+            yield _Row(f"first {horizon} recurrences ({count(len(long), 'pair')})", {
+                name: f"{_geometric_mean(long, name, against, horizon):.2f}" for name in names
+            })  # fmt: skip
+
+
+def _by_condition(leagues: Sequence[tuple[str, League]]) -> dict[str, list[Pair]]:
     conditions: dict[str, list[Pair]] = {}
     for condition, league in leagues:
         conditions.setdefault(condition, []).extend(league["pairs"])
-    every = [(condition, pair) for condition, pairs in conditions.items() for pair in pairs]
+    return conditions
 
-    for condition, pairs in conditions.items():
-        means = {name: f"{_geometric_mean(pairs, name, against):.2f}" for name in names}
-        yield _Row(f"{condition or 'all'} ({count(len(pairs), 'pair')})", means)
-    for horizon in HORIZONS:
-        long = [pair for _, pair in every if str(horizon) in pair["variants"][against]["horizons"]]
-        if long:
-            yield _Row(f"after {horizon} recurrences ({count(len(long), 'pair')})", {
-                name: f"{_geometric_mean(long, name, against, horizon):.2f}" for name in names
-            })  # fmt: skip
-    worst = {name: max(_ratio(pair, name, against) for _, pair in every) for name in names}
-    yield _Row("on the worst pair", {name: f"{ratio:.2f}" for name, ratio in worst.items()})
-    yield _Row(f"pairs that cost more than {baseline}, of {len(every)}", {
-        name: f"{sum(pair['variants'][name]['worse'] for _, pair in every)}" for name in names
-    })  # fmt: skip
-    most = {name: max(pair["variants"][name]["excess"] for _, pair in every) for name in names}
-    beyond = {name: f"{100 * value:+.1f} %" for name, value in most.items()}
-    yield _Row(f"cost beyond {baseline}'s on the worst pair", beyond)
-    near = {name: fmean(pair["variants"][name]["near"] for _, pair in every) for name in names}
-    shares = {name: f"{100 * share:.0f} %" for name, share in near.items()}
-    yield _Row(f"last {LAST} recurrences within 2 % of the optimum", shares)
+
+def _more_than_baseline(pairs: Sequence[Pair], name: str) -> str:
+    """How many pairs cost more than the baseline, and how much more at most."""
+    worse = [pair["variants"][name]["excess"] for pair in pairs if pair["variants"][name]["worse"]]
+    return f"{len(worse)} ({100 * max(worse):+.1f} %)" if worse else "0"
+
+
+def rank_variants(leagues: Sequence[tuple[str, League]]) -> list[tuple[str, float, float, float]]:
+    """Variants by regret: mean over that of `against`, least and largest mean of a condition."""
+    against, conditions = leagues[0][1]["against"], _by_condition(leagues)
+    every = [pair for pairs in conditions.values() for pair in pairs]
+    rows = []
+    for name in every[0]["variants"]:
+        means = [_geometric_mean(pairs, name, against) for pairs in conditions.values()]
+        rows.append((name, _geometric_mean(every, name, against), min(means), max(means)))
+    return sorted(rows, key=lambda row: row[1])
 
 
 def _ratio(pair: Pair, name: str, against: str, horizon: int | None = None) -> float:

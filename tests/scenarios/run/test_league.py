@@ -68,7 +68,7 @@ def test_regrets_are_those_of_the_jobs(inside: Command, tmp_path: Path) -> None:
         assert pair["variants"]["oracle"]["regret"] == 0
         assert pair["variants"]["oracle"]["near"] == 1
     regrets = [
-        [max(pair["variants"][name]["regret"], 0.01) for name in ("frugal", "zeus")]
+        [max(pair["variants"][name]["regret"], 0.1) for name in ("frugal", "zeus")]
         for pair in league["pairs"]
     ]
     ratios = [own / other for own, other in regrets]
@@ -90,8 +90,9 @@ def test_a_sweep_has_a_table_of_all_points(inside: Command, tmp_path: Path) -> N
     page = (tmp_path / "out" / "report.html").read_text()
     for condition in ("eta 0 (6 pairs)", "eta 0.5, drift after 5 per_octave 0.3 (6 pairs)"):
         assert condition in page
-    assert "after 10 recurrences (24 pairs)" in page
-    assert "pairs that cost more than default, of 24" in page
+    assert "first 10 recurrences (24 pairs)" in page
+    assert "pairs that cost more than default" in page
+    assert "times the regret of zeus" in page
     assert_states(shown, "Regret over that of zeus")
 
 
