@@ -228,8 +228,8 @@ class Start(NamedTuple):
         group_in_flight: How many other jobs of the group have started and not ended.
         work: The share of the training that its parent leaves, as expected; 1 from scratch, or
             where the parent is not chosen yet.
-        waiting: Jobs that wait for GPUs, over the GPUs of the cluster; 0 unless the policy's config
-            says that it reads it (`sees_queue`).
+        waiting: Other jobs in the queue, over the GPUs of the cluster, those that start at the same
+            time included; 0 unless the policy's config says that it reads it (`sees_queue`).
     """
 
     job: Job

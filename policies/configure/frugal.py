@@ -185,7 +185,8 @@ class Frugal(Configure):
         if running.moment == "reached":
             if running.measured and running.measured[-1].batch_size != size:
                 costs.add(running.measured[-1])
-            return self._measure_other(ctx, costs, running)
+            others = self._config.measure == "all"
+            return self._measure_other(ctx, costs, running) if others else None
         if running.measured:
             costs.add(running.measured[-1])
         epochs = group.belief.typical_epochs(size)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.registry import Point, policies
 from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, format_amount
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
@@ -112,9 +113,15 @@ def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
 
 
 def oracle_variants(scenario: Json) -> list[str]:
-    """The variants of a resolved scenario whose `configure` policy knows the future."""
-    names: list[str] = list(scenario["variants"])
-    return [name for name in names if "oracle" in policy_kinds(scenario, name, "configure")]
+    """The variants of a resolved scenario that choose batch sizes or limits by foresight."""
+    points: tuple[Point, ...] = ("configure", "tune")
+    foreseeing = {(point, kind) for point in points for kind, config in policies(point).items()
+                  if config.needs_foresight is True}  # fmt: skip
+    return [
+        name for name in scenario["variants"]
+        if any((point, kind) in foreseeing for point in points
+               for kind in policy_kinds(scenario, name, point))
+    ]  # fmt: skip
 
 
 def describe_profiles(manifest: Manifest) -> Iterator[str]:

@@ -169,3 +169,13 @@ def test_profiles_without_samples_are_refused(inside: Command, tmp_path: Path) -
     path = scenario(tmp_path, workload={"kind": "recurring", "profiles": "made", "recurrences": 2})
     said = inside("validate", path, code=2).stderr
     assert_states(said, "frugal", "samples_per_epoch", "image")
+
+
+def test_other_batch_sizes_need_not_be_measured(inside: Command, tmp_path: Path) -> None:
+    own = {"policies": {"configure": {"kind": "frugal", "measure": "own"}}}
+    variants = {"frugal": {"policies": {"configure": "frugal"}}, "own": own}
+    inside("run", scenario(tmp_path, variants=variants, baseline="frugal"), "--out", "out")
+    every, only = (read(tmp_path / "out", "jobs", name) for name in ("frugal", "own"))
+    assert every["discarded_time_s"].sum() > 0
+    assert only["discarded_time_s"].sum() == 0
+    assert only["slices"].sum() > 0
