@@ -161,7 +161,7 @@ def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
     log = EventLog(path)
     log.note("version", "1")
     log.close()
-    with pytest.raises(StoreError, match=r"version 1, .* version 5"):
+    with pytest.raises(StoreError, match=r"version 1, .* version 6"):
         EventLog(path)
 
 
