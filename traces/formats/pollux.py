@@ -9,6 +9,7 @@ progress. Placements over several nodes are left out, and ``scalability.csv`` wi
 import math
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,6 +32,8 @@ GPU_TYPE: Final = "T4"
 """Of the nodes of the artifact: g4dn.12xlarge of AWS, with four of them (``benchmark/main.tf``)."""
 MOST_GPUS: Final = 9
 """Of a node: its digit in a placement."""
+MOST_EPOCHS: Final = 1_000_000
+"""Of a curve, as of a training in a scenario."""
 PLACEMENTS_FILE: Final = "placements.csv"
 CURVE_FILE: Final = re.compile(r"validation-([1-9][0-9]{0,8})\.csv")
 NEEDED: Final = f"{PLACEMENTS_FILE} and validation-<batch size>.csv"
@@ -87,7 +90,7 @@ Steps = dict[int, dict[int, tuple[float, float]]]
 synchronisation."""
 
 Curve = list[tuple[int, float]]
-"""Steps done and validation metric."""
+"""Epochs, rounded up, and validation metric."""
 
 Row = dict[str, object]
 
@@ -105,7 +108,9 @@ def read(paths: Sequence[Path]) -> Trace:
         steps, inputs[f"{workload}/{PLACEMENTS_FILE}"] = _read_steps(files.pop(0))
         curves = {}
         for batch_size, path in files.items():
-            curves[batch_size], inputs[f"{workload}/{path.name}"] = _read_curve(path)
+            samples = CONSTANTS[workload].samples_per_epoch
+            curve, digest = _read_curve(path, batch_size, samples)
+            curves[batch_size], inputs[f"{workload}/{path.name}"] = curve, digest
         profiles = _profiles(workload, steps, curves)
         rows["profiles"] += profiles
         rows["convergence"] += _convergence(workload, curves)
@@ -192,15 +197,22 @@ def _read_steps(path: Path) -> tuple[Steps, str]:
     return {gpus: dict(sorted(steps[gpus].items())) for gpus in sorted(steps)}, file.sha256
 
 
-def _read_curve(path: Path) -> tuple[Curve, str]:
-    """The curve, and the digest of the file."""
+def _read_curve(path: Path, batch_size: int, samples: int) -> tuple[Curve, str]:
+    """The curve of a batch size, and the digest of the file.
+
+    A row counts the epochs until the one in which its last step begins.
+    """
     file = read_csv(path, CURVE)
-    curve = list(zip(*(file.table[name].to_pylist() for name in CURVE.names), strict=True))
-    for row in range(1, len(curve)):
-        if curve[row][0] < curve[row - 1][0]:
-            text = f"iteration is {curve[row][0]}, must be more than in the row before"
-            raise TraceError(f"{text} ({curve[row - 1][0]})", f"{path}, row {row + 1}")
-    return curve, file.sha256
+    iterations, metrics = (file.table[name].to_pylist() for name in CURVE.names)
+    for row, (before, now) in enumerate(pairwise(iterations), 2):
+        if now < before:
+            text = f"iteration is {now}, must be more than in the row before ({before})"
+            raise TraceError(text, f"{path}, row {row}")
+    epochs = [(iteration - 1) * batch_size // samples + 1 for iteration in iterations]
+    if epochs[-1] > MOST_EPOCHS:
+        text = f"iteration is {iterations[-1]}, which is in epoch {epochs[-1]} of {samples} samples"
+        raise TraceError(f"{text}; allowed are up to {MOST_EPOCHS}", f"{path}, row {len(epochs)}")
+    return list(zip(epochs, metrics, strict=True)), file.sha256
 
 
 def _profiles(workload: str, steps: Steps, curves: Mapping[int, Curve]) -> list[Row]:
@@ -237,7 +249,7 @@ def _convergence(workload: str, curves: Mapping[int, Curve]) -> list[Row]:
     target = _target(workload, curves)
     what = {"workload": workload, "run": 1, "target": target}
     return [
-        what | {"batch_size": batch_size, "epochs": _epochs(workload, batch_size, curve, target)}
+        what | {"batch_size": batch_size, "epochs": _epochs(workload, curve, target)}
         for batch_size, curve in curves.items()
     ]
 
@@ -248,33 +260,23 @@ def _target(workload: str, curves: Mapping[int, Curve]) -> float:
     return float(min(map(len, curves.values()))) if target is None else target
 
 
-def _epochs(workload: str, batch_size: int, curve: Curve, target: float) -> int | None:
+def _epochs(workload: str, curve: Curve, target: float) -> int | None:
     """Epochs until the first row at the target, None if there is none."""
     constants = CONSTANTS[workload]
     sign = 1 if constants.higher_is_better else -1
-    for row, (steps, metric) in enumerate(curve, 1):
+    for row, (epochs, metric) in enumerate(curve, 1):
         value = row if constants.target is None else metric
         if sign * value >= sign * target:
-            return _epoch_of(steps, batch_size, constants.samples_per_epoch)
+            return epochs
     return None
 
 
-def _epoch_of(step: int, batch_size: int, samples: int) -> int:
-    """The epoch in which a step begins; both count from 1."""
-    return (step - 1) * batch_size // samples + 1
-
-
 def _describe(workload: str, curves: Mapping[int, Curve]) -> Row:
-    constants = CONSTANTS[workload]
-    longest = (
-        _epoch_of(curve[-1][0], batch_size, constants.samples_per_epoch)
-        for batch_size, curve in curves.items()
-    )
     return {
         "workload": workload,
-        **constants._asdict(),
+        **CONSTANTS[workload]._asdict(),
         "target": _target(workload, curves),
-        "max_epochs": max(longest),
+        "max_epochs": max(curve[-1][0] for curve in curves.values()),
         "default_batch_size": min(curves),
     }
 

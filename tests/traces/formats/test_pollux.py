@@ -122,6 +122,7 @@ def test_files_folders_and_the_whole_are_the_same(tmp_path: Path, inside: Comman
         ("cifar10/placements.csv", PLACEMENTS + "1,8,0,0\n", "row 7: step_time is 0.0"),
         ("cifar10/validation-32.csv", "iteration,metric\n5,1\n4,1\n", "row 2: iteration is 4|(5)"),
         ("cifar10/validation-32.csv", "iteration,metric\n5,nan\n", "row 1: metric"),
+        ("cifar10/validation-9999999.csv", "iteration,metric\n1,1\n99999,1\n", "row 2|1000000"),
         ("cifar10/validation-32.csv", "steps,metric\n5,1\n", "validation-32.csv|iteration"),
     ],
 )
