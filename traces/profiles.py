@@ -101,7 +101,7 @@ def load_profiles(trace: Trace | Tables, gpu_type: str, gpus: int = 1) -> Profil
     }
     limits = [p[0] for by_batch in usable.values() for curve in by_batch.values() for p in curve]
     max_power_w = max(limits, default=0.0)
-    profiles, absent = {}, dict.fromkeys(rows, f"no power was recorded on {gpus} x {gpu_type}")
+    profiles, absent = {}, dict.fromkeys(rows, f"nothing was recorded on {gpus} x {gpu_type}")
     for name, by_batch in usable.items():
         default = min(rows[name]["default_batch_size"], max(points[name]))
         if why := _unusable(by_batch, default):
@@ -196,7 +196,7 @@ def target_runs(tables: Tables) -> dict[str, dict[int, tuple[float, ...]]]:
 def _unusable(usable: Points, default: int) -> str:
     """Why a workload cannot be replayed; empty if it can."""
     if not usable:
-        return "no batch size has both convergence at its target and power"
+        return "no batch size has both convergence at its target and a profile"
     if default not in usable:
         there = ", ".join(map(str, usable))
         return f"its default batch size {default} is not among the usable ones ({there})"

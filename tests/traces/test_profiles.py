@@ -101,7 +101,7 @@ def test_absent_workloads_have_a_reason() -> None:
     with pytest.raises(ProfileMissing) as caught:
         found.get("b")
     assert str(caught.value) == (
-        "no profile of workload 'b' on 1 x H: no power was recorded on 1 x H. There are: a"
+        "no profile of workload 'b' on 1 x H: nothing was recorded on 1 x H. There are: a"
     )
     with pytest.raises(ProfileMissing, match="the trace does not know it"):
         found.get("c")

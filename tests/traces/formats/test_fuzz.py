@@ -15,7 +15,7 @@ import pytest
 
 from tests.scenarios.test_damage import CODES, Hung, ask
 from tests.support import damage
-from tests.traces.formats import test_formats
+from tests.traces.formats import test_formats, test_pollux
 from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.traces.formats import registry
@@ -58,6 +58,8 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     names["zeus-nsdi23"] = ("summary_train.csv", "summary_power_v100.csv")
     names["zeus-groups"] = ("groups.csv",)
     names["modelkeeper"] = ("arrivals.csv", "net.json", "plain.json")
+    test_pollux.write(root)
+    names["pollux"] = ("cifar10/placements.csv", "cifar10/validation-32.csv")
     return names
 
 
