@@ -91,6 +91,7 @@ class PolicyContext:
 
     Attributes:
         point: The policy's decision point.
+        slices: Whether the policy may ask for slices.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class PolicyContext:
         self.objective = objective
         self.zoo = zoo
         self.point = point
+        self.slices = config.slices
         self._config = config
         self._env = env
         self._stream_of = stream_of
@@ -114,11 +116,6 @@ class PolicyContext:
         self._sources = signals or {}
         self._signals: dict[str, SignalView] = {}
         self._streams: dict[str, np.random.Generator] = {}
-
-    @property
-    def slices(self) -> bool:
-        """Whether the policy may ask for slices."""
-        return self._config.slices
 
     @property
     def is_foreign(self) -> bool:
@@ -399,7 +396,7 @@ def _format_parent(configuration: Configuration) -> str:
 
 def format_pace(knobs: Knobs) -> str:
     """The pace of knobs as the journal has it; `UNLIMITED_W` is no limit, and is left out."""
-    limit_w, _, clock_mhz, plan, *_ = knobs
+    limit_w, clock_mhz, plan = knobs.power_limit_w, knobs.clock_mhz, knobs.plan
     parts = []
     if limit_w is not None and limit_w != UNLIMITED_W:
         parts.append(f"power_limit_w={limit_w}")
@@ -412,21 +409,22 @@ def format_pace(knobs: Knobs) -> str:
 
 def _format_knobs(knobs: Knobs) -> str:
     """Knobs as the journal has them, likewise."""
+    _, profile_w, _, _, run, wake_s, profile_mhz, piece = knobs
     parts = []
-    if knobs.slice is not None:
-        size = knobs.slice.batch_size
-        parts.append(f"slice_w={knobs.slice.power_limit_w}")
+    if piece is not None:
+        size = piece.batch_size
+        parts.append(f"slice_w={piece.power_limit_w}")
         parts += [] if size is None else [f"slice_batch_size={size}"]
-    if knobs.profile_w:
-        limits = [limit_w for limit_w in knobs.profile_w if limit_w != UNLIMITED_W]
+    if profile_w:
+        limits = [limit_w for limit_w in profile_w if limit_w != UNLIMITED_W]
         parts.append(f"profile_w={limits}")
-    if knobs.profile_mhz:
-        parts.append(f"profile_mhz={list(knobs.profile_mhz)}")
+    if profile_mhz:
+        parts.append(f"profile_mhz={list(profile_mhz)}")
     pace = format_pace(knobs)
     if pace:
         parts.append(pace)
-    if knobs.run != "go":
-        parts.append(f"run={knobs.run}")
-    if knobs.wake_s != math.inf:
-        parts.append(f"wake_s={knobs.wake_s!r}")
+    if run != "go":
+        parts.append(f"run={run}")
+    if wake_s != math.inf:
+        parts.append(f"wake_s={wake_s!r}")
     return " ".join(parts) or "go"

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from wattkeeper.policies.errors import PolicyError, cut_message
 from wattkeeper.policies.protocols import (
+    NO_KNOBS,
     Configuration,
     Job,
     Knobs,
@@ -102,8 +103,8 @@ def check_knobs(
         _check_clock(start, batch_size, clock_mhz, None, "tune")
     _check_clocks(start, batch_size, knobs)
     _check_run(start, knobs, now_s)
-    asked = Knobs(profile_w=knobs.profile_w, profile_mhz=knobs.profile_mhz)
-    if knobs.run == "stop" or (profile and knobs != asked):
+    others = knobs._replace(profile_w=(), profile_mhz=()) if profile else NO_KNOBS
+    if knobs.run == "stop" or others != NO_KNOBS:
         raise PolicyError(
             f"{start.job.job_id}: at the start, Tune can neither stop an attempt nor give other "
             f"knobs with a profile; found {knobs}",

@@ -453,7 +453,7 @@ class World(Listener):
             options = self.backend.options(job, attempt.gpu_type)
             in_flight = self._in_flight[job.group_id] - 1
             waiting = len(self._waiting) / self._all_gpus if self._sees_queue else 0.0
-            start = Start(job, attempt.number, options, in_flight, waiting=waiting)
+            start = Start(job, attempt.number, options, in_flight, 1.0, waiting)
             decision = self._decisions.decide(start)
             inheritance = self._inheritances.take(job, decision.configuration)
             execution = self.backend.train(attempt, decision, inheritance)
