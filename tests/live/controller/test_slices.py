@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +35,13 @@ from wattkeeper.scenarios.spec.loading import load
 FRUGAL = {"variants": {"zeus": {"policies": {"configure": "frugal"}}}}
 
 
-def logged(folder: Path) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
+def logged(folder: Path) -> list[tuple[str, int, str, dict[str, Any]]]:
     """The events of the log of a live run: job, attempt, kind and payload."""
     (path,) = folder.glob("live.live/**/log.sqlite")
     query = "SELECT job_id, attempt, kind, payload FROM events ORDER BY number"
-    with sqlite3.connect(path) as db:
-        for job_id, attempt, kind, payload in db.execute(query).fetchall():
-            yield job_id, attempt, kind, json.loads(payload)
+    with closing(sqlite3.connect(path)) as db:
+        events = db.execute(query).fetchall()
+    return [(job_id, attempt, kind, json.loads(text)) for job_id, attempt, kind, text in events]
 
 
 def test_slices_go_on_after_kills(tmp_path: Path) -> None:
