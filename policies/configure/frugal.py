@@ -131,6 +131,8 @@ class Frugal(Configure):
         bound = math.inf
         if ahead is not None and trial.choice != ahead.incumbent:
             epochs = epochs_left(trial.epochs, start.work) + 0.5
+            if self._eta(ctx, start) != ctx.objective.eta:  # a bound counts no waiting of others
+                ahead = group.look_ahead(options, ctx.objective.eta)
             bound = (1 + SHARE) * epochs * float(ahead.epoch_costs[trial.choice])
         group.under_way[job.job_id] = options.key, batch_size, trial.excess
         return Configuration(batch_size, cost_bound=bound)

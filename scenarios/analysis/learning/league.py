@@ -103,7 +103,9 @@ def compare_bandits(
                 },
                 "excess": float(excess.mean()),
                 "worse": _is_positive(excess),
-                "near": fmean(_share_near(runs[name, s], near, recurrences) for s in seeds),
+                "near": fmean(
+                    _share_near(runs[name, s], profile, near, recurrences) for s in seeds
+                ),
             }  # fmt: skip
         pairs.append(
             {"workload": workload, "gpu_type": gpu_type, "recurrences": recurrences,
@@ -143,11 +145,18 @@ def _near_configurations(profile: Profile, objective: Objective) -> list[Configu
     return near
 
 
-def _share_near(table: pa.Table, near: Sequence[Configurations], recurrences: int) -> float:
+def _share_near(
+    table: pa.Table, profile: Profile, near: Sequence[Configurations], recurrences: int
+) -> float:
     last = table.filter(pc.and_(pc.greater(table["recurrence"], recurrences - LAST),
                                 pc.equal(table["attempt"], 1)))  # fmt: skip
-    chosen = zip(last["batch_size"].to_pylist(), last["power_limit_w"].to_pylist(), strict=True)
-    return fmean(configuration in near[-1] for configuration in chosen)
+    names = ("recurrence", "batch_size", "power_limit_w")
+    chosen = zip(*(last[name].to_pylist() for name in names), strict=True)
+    drift = profile.drift
+    return fmean(
+        (size, limit_w) in near[0 if drift is None else drift.step(recurrence)]
+        for recurrence, size, limit_w in chosen
+    )
 
 
 def _is_positive(values: Floats) -> bool:

@@ -31,11 +31,16 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
+def stops_early(both: Path) -> bool:
+    """Whether a run reaches its bound here: one of `zeus` does, and none of `frugal`."""
+    return not any("frugal" in row for row in decisions(both / "sim"))
+
+
 def test_a_live_run_gives_the_simulators_journal(both: Path) -> None:
     expected, found = decisions(both / "sim"), decisions(both / "live")
     assert [row[:-1] for row in found] == [row[:-1] for row in expected]
     bounds = [(a[-1], b[-1]) for a, b in zip(found, expected, strict=True) if a[-1]]
-    assert any(bound != "inf" for bound, _ in bounds) or "frugal" in found[0]
+    assert any(bound != "inf" for bound, _ in bounds)
     for mine, theirs in bounds:
         assert float(mine) == pytest.approx(float(theirs), rel=0.01)
 
@@ -65,8 +70,8 @@ def test_the_manifest_names_the_live_backend(both: Path) -> None:
     assert about["backend"] == "live"
     assert about["live"]["devices"] == ["synthetic"]
     assert about["live"]["power_limits"] == "set"
-    assert "reached" in about["live"]["causes"]
-    assert set(about["live"]["causes"]) <= {"reached", "bound"}
+    causes = {"reached", "bound"} if stops_early(both) else {"reached"}
+    assert set(about["live"]["causes"]) == causes
     assert {row["replayed"] for row in rows(both / "live", "jobs")} == {"live"}
 
 

@@ -96,6 +96,15 @@ def test_a_sweep_has_a_table_of_all_points(inside: Command, tmp_path: Path) -> N
     assert_states(shown, "Regret over that of zeus")
 
 
+def test_the_oracle_is_near_the_optimum_while_epochs_drift(inside: Command, tmp_path: Path) -> None:
+    drift = {"after": 2, "per_octave": 1.5, "over": 60}
+    changes = {"workload.drift": drift, "workload.recurrences": 8}
+    inside("run", "bandit-league", *settings(**changes), "--seeds", "1", "--out", "out")
+    league = json.loads((tmp_path / "out" / "summary.json").read_text())["league"]
+    for pair in league["pairs"]:
+        assert pair["variants"]["oracle"]["near"] == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
