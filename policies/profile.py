@@ -84,6 +84,17 @@ class Curve(NamedTuple):
         time_s = self.time_per_epoch_s[index]
         return time_s, time_s * self.average_power_w[index]
 
+    def cheapest_epoch(self, objective: Objective, max_power_w: float) -> tuple[float, float]:
+        """Least cost of an epoch at a profiled limit, J, and that limit, W; the lower of two.
+
+        `max_power_w`: of all GPUs together.
+        """
+        costs = []
+        for limit_w in self.limits_w:
+            time_s, energy_j = self.epoch(limit_w)
+            costs.append((objective.cost(energy_j, time_s, max_power_w), limit_w))
+        return min(costs)
+
     def expected_epochs(self, max_epochs: float, work: float = 1.0) -> float:
         """Expected number of epochs until the target, failed runs and their retries included.
 

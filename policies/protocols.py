@@ -284,6 +284,10 @@ class Configuration(NamedTuple):
         return _format_fields(type(self).__name__, self._fields, self, not self.clock_mhz)
 
 
+SETUP_S: Final = 2.0
+"""What it takes to set another batch size up for a slice, s, at the power of the slice: assumed."""
+
+
 class Slice(NamedTuple):
     """A short training that measures what an epoch costs at a batch size and a power limit.
 

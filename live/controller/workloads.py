@@ -13,7 +13,7 @@ from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
 from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_limit
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import NO_KNOBS, Knobs, Measurement, Options, Slice
+from wattkeeper.policies.protocols import NO_KNOBS, SETUP_S, Knobs, Measurement, Options, Slice
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
     AttemptTotals,
@@ -22,7 +22,6 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.replay.sliced import SETUP_S
 
 if TYPE_CHECKING:
     from wattkeeper.live.controller.launchers.launcher import Gpu

@@ -122,7 +122,7 @@ class ChainConfig(PolicyConfig):
     @property
     def sets_power(self) -> bool:  # type: ignore[override]
         """Whether the second one does."""
-        return any(part.sets_power for part in self.chain)
+        return self.chain[-1].sets_power
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
@@ -132,7 +132,7 @@ class ChainConfig(PolicyConfig):
     @property
     def tunes(self) -> bool:  # type: ignore[override]
         """Whether the second one does."""
-        return any(part.tunes for part in self.chain)
+        return self.chain[-1].tunes
 
     @property
     def moments(self) -> tuple[Moment, ...]:  # type: ignore[override]
@@ -146,8 +146,8 @@ class ChainConfig(PolicyConfig):
 
     @property
     def sees_queue(self) -> bool:
-        """Whether one of them does."""
-        return any(part.sees_queue for part in self.chain)
+        """Whether the second one does."""
+        return self.chain[-1].sees_queue
 
     @property
     def signals(self) -> tuple[str, ...]:

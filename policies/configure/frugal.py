@@ -166,8 +166,8 @@ class Frugal(Configure):
 
     def _eta(self, ctx: Context, start: Start) -> float:
         """Weight of energy, where time counts more the more jobs wait."""
-        eta = ctx.objective.eta
-        return eta / (eta + (1 - eta) * (1 + self._config.waiting * start.waiting))
+        eta, others = ctx.objective.eta, self._config.waiting * start.waiting
+        return eta / (eta + (1 - eta) * (1 + others)) if others else eta
 
     def _horizon(self, done: int) -> float:
         if self._config.recurrences is not None:

@@ -1,11 +1,10 @@
-"""What could be had if each recurrence showed a run of every batch size."""
+"""What could be had if each attempt showed a run of every batch size."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import Configuration, Configure, Context, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
@@ -19,16 +18,18 @@ class FullInformation(Configure):
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """The cheapest configuration by the runs that were seen; the default one at first."""
         profile, key = ctx.foresight(start), start.learning_key
+        most_w = profile.max_power_w * profile.gpus
         seen = self._seen.setdefault(key, {})
         costs = {}
         for size, curve in profile.curves.items():
             epochs = _mean_epochs(seen[size], profile.max_epochs) if seen else math.inf
             if epochs < math.inf:
-                epoch_cost, limit_w = _cheapest_epoch(ctx, profile, curve)
+                epoch_cost, limit_w = curve.cheapest_epoch(ctx.objective, most_w)
                 costs[epochs * epoch_cost, size] = limit_w
         if not costs:
             size = start.options.default_batch_size
-            return Configuration(size, _cheapest_epoch(ctx, profile, profile.curves[size])[1])
+            cheapest = profile.curves[size].cheapest_epoch(ctx.objective, most_w)
+            return Configuration(size, cheapest[1])
         best = min(costs)
         return Configuration(best[1], costs[best])
 
@@ -68,18 +69,8 @@ def _mean_epochs(sums: list[float], max_epochs: int) -> float:
     return (epochs + misses * max_epochs) / (runs - misses)
 
 
-def _cheapest_epoch(ctx: Context, profile: Profile, curve: Curve) -> tuple[float, float]:
-    """Least cost of an epoch (J) and the power limit (W) that has it."""
-    most_w = profile.max_power_w * profile.gpus
-    costs = []
-    for limit_w in curve.limits_w:
-        time_s, energy_j = curve.epoch(limit_w)
-        costs.append((ctx.objective.cost(energy_j, time_s, most_w), limit_w))
-    return min(costs)
-
-
 class FullInformationConfig(PolicyConfig):
-    """Knows costs of epochs, and sees a run of every batch size at each recurrence.
+    """Knows costs of epochs, and sees a run of every batch size after each attempt.
 
     A bound on what learning can do: its first run has the default batch size, then it takes the
     cheapest by the runs that it saw, which are drawn from the profile. The power limit is set with

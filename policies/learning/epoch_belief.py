@@ -89,19 +89,11 @@ class Arm:
         self.total += log_epochs
         self.squares += log_epochs**2
 
-    def stop(self, epochs: float, misses: float, later: float) -> None:
-        """Add a run that did not.
-
-        The earliest one gives way, once there are `STOPS`: it was without hope with a probability
-        that follows from `misses`, and from how probable it was of a run that reaches the target
-        (`later`).
-        """
-        if len(self.stops) == STOPS:
-            weight = _hopeless(misses, later)
-            self.stopped += weight
-            self.never = max(self.never, weight)
-            self.stops = self.stops[1:]
-        self.stops = [*self.stops, epochs]
+    def drop_stop(self, hopeless: float) -> None:
+        """Keep of the earliest of `stops` only how probably it was without hope."""
+        self.stopped += hopeless
+        self.never = max(self.never, hopeless)
+        self.stops = self.stops[1:]
 
     def forget(self, kept: float) -> None:
         """Keep so many runs at most, after a change."""
@@ -171,14 +163,15 @@ class EpochBelief:
         """Learn from a run that reached its target after so many epochs, or did not within them."""
         if not epochs:
             return
-        if reached:
-            self._watch(batch_size, epochs, True)
-            self._arms.setdefault(batch_size, Arm()).add(math.log(epochs))
-            return
-        self._watch(batch_size, epochs, False)
+        self._watch(batch_size, epochs, reached)
         arm = self._arms.setdefault(batch_size, Arm())
-        oldest = self._expect(batch_size, math.log((arm.stops or [epochs])[0] + 0.5))
-        arm.stop(epochs, oldest.misses, survival(oldest.z))
+        if reached:
+            arm.add(math.log(epochs))
+            return
+        if len(arm.stops) == STOPS:
+            oldest = self._expect(batch_size, math.log(arm.stops[0] + 0.5))
+            arm.drop_stop(_hopeless(oldest.misses, survival(oldest.z)))
+        arm.stops = [*arm.stops, epochs]
 
     def _expect(self, batch_size: int, log_epochs: float) -> _Expected:
         """What is expected of a run, against what it was."""

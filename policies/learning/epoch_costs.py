@@ -15,7 +15,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.profile import cost
-from wattkeeper.policies.protocols import Measurement, Options, Slice
+from wattkeeper.policies.protocols import SETUP_S, Measurement, Options, Slice
 
 WORSE: Final = 1.15
 """Limits are measured from the highest down, until two in a row cost so much more than the best."""
@@ -33,8 +33,6 @@ SHARE: Final = 0.03
 OWN_SHARE: Final = 0.01
 """Once slices of a run's own limits cost this share of the run beyond the cheapest limit, they end
 with the next one that is not the cheapest; the next run goes on with them."""
-SETUP_S: Final = 2.0
-"""What such a slice takes besides its steps, about, s."""
 RISE: Final = 0.35
 FALL: Final = -0.15
 """Change of ln(cost of an epoch) an octave, down and up, beyond the batch sizes that are known."""

@@ -16,11 +16,7 @@ class LimitOracle(Tune):
         profile = ctx.foresight(running.start)
         curve = profile.curves[running.configuration.batch_size]
         most_w = profile.max_power_w * profile.gpus
-        costs = []
-        for limit_w in curve.limits_w:
-            time_s, energy_j = curve.epoch(limit_w)
-            costs.append((ctx.objective.cost(energy_j, time_s, most_w), limit_w))
-        return Knobs(min(costs)[1])
+        return Knobs(curve.cheapest_epoch(ctx.objective, most_w)[1])
 
 
 class LimitOracleConfig(PolicyConfig):

@@ -100,6 +100,7 @@ class SimulatedZoo:
         self._stored: dict[str, StoredModel] = {}
         self._count = 0
         self._view: tuple[TrainedModel, ...] | None = ()
+        self._covered: tuple[tuple[int, str], float] = ((-1, ""), 0.0)
         self._coverages: dict[int, float] = {}
 
     def child(self, job: Job) -> ChildModel | None:
@@ -131,11 +132,14 @@ class SimulatedZoo:
         return self._spec.warm_start.work(filled)
 
     def _coverage(self, job: Job, parent: str) -> float:
+        """The share of a job's model that a parent fills; known if it was asked for just before."""
         model, child = self._trained.get(parent), self.child(job)
         if model is None or child is None:
             what = "is not in the zoo" if child else "cannot be: the job has no model"
             raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
-        return coverage(model.graph, child.graph)
+        if self._covered[0] != (job.number, parent):
+            self._covered = (job.number, parent), coverage(model.graph, child.graph)
+        return self._covered[1]
 
     def offer(
         self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
-from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.policies.protocols import SETUP_S, Measurement, Slice
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
     Attempt,
@@ -18,9 +17,6 @@ from wattkeeper.sim.attempts.attempt import (
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.replay.replayed import RecordedWorkload, ReplayRules
 from wattkeeper.sim.replay.retuned import ROUNDING, RetunedTraining
-
-SETUP_S: Final = 2.0
-"""What it takes to set another batch size up for a slice, s, at the power of the slice: assumed."""
 
 
 class SlicedTraining(RetunedTraining):

@@ -39,7 +39,7 @@ CURVE_FILE: Final = re.compile(r"validation-([1-9][0-9]{0,8})\.csv")
 NEEDED: Final = f"{PLACEMENTS_FILE} and validation-<batch size>.csv"
 
 
-class Constants(NamedTuple):
+class WorkloadFacts(NamedTuple):
     """What is known of a workload beyond its files.
 
     Attributes:
@@ -64,13 +64,13 @@ class Constants(NamedTuple):
     samples_per_epoch: int
 
 
-CONSTANTS: Final[Mapping[str, Constants]] = {
-    "bert": Constants("squad", "bert-base", "adamw", 88.0, True, 88_641),
-    "cifar10": Constants("cifar10", "resnet18", "sgd", 0.94, True, 50_000),
-    "deepspeech2": Constants("cmu-arctic", "deepspeech2", "sgd", 25.0, False, 7_134),
-    "imagenet": Constants("imagenet", "resnet50", "sgd", 0.75, True, 1_281_167),
-    "ncf": Constants("movielens-1m", "neumf", "adam", 0.69, True, 4_970_845),
-    "yolov3": Constants("pascal-voc", "yolov3", "sgd", None, True, 16_551),
+CONSTANTS: Final[Mapping[str, WorkloadFacts]] = {
+    "bert": WorkloadFacts("squad", "bert-base", "adamw", 88.0, True, 88_641),
+    "cifar10": WorkloadFacts("cifar10", "resnet18", "sgd", 0.94, True, 50_000),
+    "deepspeech2": WorkloadFacts("cmu-arctic", "deepspeech2", "sgd", 25.0, False, 7_134),
+    "imagenet": WorkloadFacts("imagenet", "resnet50", "sgd", 0.75, True, 1_281_167),
+    "ncf": WorkloadFacts("movielens-1m", "neumf", "adam", 0.69, True, 4_970_845),
+    "yolov3": WorkloadFacts("pascal-voc", "yolov3", "sgd", None, True, 16_551),
 }
 
 PLACEMENTS: Final = table_schema("placements", ["placement", "local_bsz"], [

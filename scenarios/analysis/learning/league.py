@@ -89,7 +89,7 @@ def compare_bandits(
         variants = list(dict.fromkeys(variant for variant, _ in costs))
         recurrences = len(costs[baseline, seeds[0]])
         least = _by_recurrence(least_costs(profile, objective), recurrences)
-        near = _near_configurations(profile, objective)
+        near = _near_configurations(profile, objective, recurrences)
         about: dict[str, VariantOnPair] = {}
         for name in variants:
             regret = np.array([(costs[name, s] - costs[section.oracle, s]) / least for s in seeds])
@@ -103,9 +103,7 @@ def compare_bandits(
                 },
                 "excess": float(excess.mean()),
                 "worse": _is_positive(excess),
-                "near": fmean(
-                    _share_near(runs[name, s], profile, near, recurrences) for s in seeds
-                ),
+                "near": fmean(_share_near(runs[name, s], near) for s in seeds),
             }  # fmt: skip
         pairs.append(
             {"workload": workload, "gpu_type": gpu_type, "recurrences": recurrences,
@@ -133,30 +131,27 @@ def _by_recurrence(values: Sequence[float], recurrences: int) -> Floats:
 Configurations = set[tuple[int, float]]
 
 
-def _near_configurations(profile: Profile, objective: Objective) -> list[Configurations]:
-    """Configurations near the optimum, by step of the profile's drift."""
-    steps = 1 if profile.drift is None else profile.drift.over + 1
-    near = []
-    for step in range(steps):
-        costs = {(c.batch_size, c.power_limit_w): c.cost
-                 for c in expectations(profile.after_drift(step), objective)}  # fmt: skip
+def _near_configurations(
+    profile: Profile, objective: Objective, recurrences: int
+) -> dict[int, Configurations]:
+    """Configurations near the optimum, by the last recurrences."""
+    near = {}
+    for recurrence in range(max(1, recurrences - LAST + 1), recurrences + 1):
+        then = profile
+        if profile.drift is not None:
+            then = profile.after_drift(profile.drift.step(recurrence))
+        costs = {(c.batch_size, c.power_limit_w): c.cost for c in expectations(then, objective)}
         most = NEAR * min(costs.values())
-        near.append({key for key, cost in costs.items() if cost <= most})
+        near[recurrence] = {key for key, cost in costs.items() if cost <= most}
     return near
 
 
-def _share_near(
-    table: pa.Table, profile: Profile, near: Sequence[Configurations], recurrences: int
-) -> float:
-    last = table.filter(pc.and_(pc.greater(table["recurrence"], recurrences - LAST),
-                                pc.equal(table["attempt"], 1)))  # fmt: skip
+def _share_near(table: pa.Table, near: Mapping[int, Configurations]) -> float:
+    first = table.filter(pc.equal(table["attempt"], 1))
     names = ("recurrence", "batch_size", "power_limit_w")
-    chosen = zip(*(last[name].to_pylist() for name in names), strict=True)
-    drift = profile.drift
-    return fmean(
-        (size, limit_w) in near[0 if drift is None else drift.step(recurrence)]
-        for recurrence, size, limit_w in chosen
-    )
+    chosen = zip(*(first[name].to_pylist() for name in names), strict=True)
+    return fmean((size, limit_w) in near[number] for number, size, limit_w in chosen
+                 if number in near)  # fmt: skip
 
 
 def _is_positive(values: Floats) -> bool:

@@ -38,10 +38,9 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.profile import Curve, Profile
-from wattkeeper.policies.protocols import Slice
+from wattkeeper.policies.protocols import SETUP_S, Slice
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.replay.sliced import SETUP_S
 from wattkeeper.sim.results.accounting import Window
 from wattkeeper.sim.results.tables import attempt_columns, recorded_columns
 
