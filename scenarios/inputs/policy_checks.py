@@ -32,6 +32,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         _check_touched(loaded, inputs, variant)
         _check_moments(loaded, variant)
         _check_slices(loaded, run, variant)
+        _check_queue(loaded, variant, configure)
         _check_energy(loaded, run, variant)
         for point in DEFAULTS:
             config = policy_of(loaded.scenario, variant, point)
@@ -103,6 +104,17 @@ def _check_slices(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> No
                 f"say how many samples an epoch of {profile.workload} has (samples_per_epoch)"
             )
             raise locate_error(loaded, variant, PolicyError(what, tune.point))
+
+
+def _check_queue(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:
+    """Refuse a weight of waiting where time has none."""
+    objective = loaded.scenario.variants[variant].objective or loaded.scenario.objective
+    if configure.sees_queue and objective.eta == 1:
+        what = (
+            f"configure: {configure.kind} weighs the waiting of others, which changes nothing "
+            "where time has no weight (objective.eta 1)"
+        )
+        raise locate_error(loaded, variant, PolicyError(what, "configure"))
 
 
 def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig) -> None:

@@ -76,6 +76,10 @@ def read_recurring(
                 every_s=_intervals(workload, recurrences, profiles), slack=workload.slack,
             )  # fmt: skip
     inputs = ScenarioInputs(runs, (trace,))
+    drift = workload.drift
+    if drift is not None and drift.after >= max(max(r.recurrences.values()) for r in runs.values()):
+        what = f"after: epochs drift after recurrence {drift.after:,}, and none follows"
+        raise ScenarioError(what, document.where(("workload", "drift", "after")))
     if workload.models is None:
         return inputs
     most = {name: max(run.recurrences[name] for run in runs.values()) for name in names}

@@ -144,6 +144,7 @@ def test_submissions_overlap_by_run_times(
         ({"epochs_sd": 0}, "greater than 0"),
         ({"drift": {"after": 0, "per_octave": 1}}, "greater than or equal to 1"),
         ({"drift": {"per_octave": 1}}, "after"),
+        ({"drift": {"after": 200, "per_octave": 1}}, "after recurrence 200, and none follows"),
         ({"every_s": 5, "every_runs": 0.5}, "either every_s or every_runs"),
     ],
 )

@@ -48,6 +48,13 @@ def test_time_counts_more_where_jobs_wait(inside: Command, tmp_path: Path) -> No
     assert queue[WEIGHED]["power_limit_w"].mean() > queue[PLAIN]["power_limit_w"].mean()
 
 
+def test_waiting_has_no_weight_where_time_has_none(inside: Command) -> None:
+    settings = ("--set", "objective.eta=1", "--set", "variants.zeus.policies.tune=null", "--set",
+                "variants.zeus.policies.configure={kind: frugal, waiting: 1}")  # fmt: skip
+    done = inside("validate", "quickstart", *settings, code=2)
+    assert_states(done.stderr, "time has no weight (objective.eta 1)")
+
+
 def test_sessions_know_of_no_queue() -> None:
     with pytest.raises(PolicyError) as refused:
         config_of("configure", FrugalConfig(waiting=1.0))

@@ -1,0 +1,93 @@
+"""What each part of `frugal` is worth: the league of recorded pairs with one part left out.
+
+Needs the profiles of Zeus: `wattkeeper traces fetch zeus-nsdi23`. Prints regret over Zeus's
+(geometric mean) and its sum in runs of the optimum; under drift, the share of the last five
+recurrences within 2 % of the optimum. Seeds are those of the arguments, 901 and 902 if there are
+none.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from statistics import fmean
+from typing import Any
+from unittest.mock import patch
+
+from wattkeeper import scenarios
+from wattkeeper.policies.configure import frugal
+from wattkeeper.policies.learning import epoch_belief
+from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.scenarios.analysis.learning.league import League, Pair, rank_variants
+
+GPU_TYPES = ("V100", "RTX6000", "A40", "P100")
+ON_ITS_OWN = {"BEND_SD": 1e-3, "SLOPE_SD": 1e-3, "UNEVEN_SD": 0.5}
+DRIFTS = ("{after: 20, per_octave: 0.4}", "{after: 20, per_octave: -0.4}")
+
+
+@contextmanager
+def _constants(module: Any, **values: float) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name, value in values.items():
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+@contextmanager
+def _without_stops() -> Iterator[None]:
+    configure = frugal.Frugal.configure
+
+    def unbounded(self: frugal.Frugal, ctx: Context, start: Start) -> Configuration:
+        return configure(self, ctx, start)._replace(cost_bound=math.inf)
+
+    with patch.object(frugal.Frugal, "configure", unbounded):
+        yield
+
+
+def run(seeds: list[int], policy: str = "frugal", drift: str = "null") -> list[Pair]:
+    """The pairs of all GPU types."""
+    variants = (
+        "{default: {policies: {tune: max-power}}, "
+        "zeus: {policies: {configure: {kind: zeus, beta: 2}, tune: zeus-jit}}, "
+        f"frugal: {{policies: {{configure: {policy}, tune: null}}}}, "
+        "oracle: {policies: {configure: oracle}}}"
+    )
+    pairs: list[Pair] = []
+    for gpu_type in GPU_TYPES:
+        settings = [f"variants={variants}", "sweep=null", f"cluster.gpu={gpu_type}",
+                    f"workload.drift={drift}"]  # fmt: skip
+        done = scenarios.load("bandit-league", settings, seeds=seeds).run()
+        pairs += done.summary["league"]["pairs"]
+    return pairs
+
+
+def report(name: str, pairs: list[Pair]) -> None:
+    """Print a line."""
+    league: League = {"against": "zeus", "baseline": "default", "pairs": pairs}
+    ratio = next(row[1] for row in rank_variants([("", league)]) if row[0] == "frugal")
+    own = [pair["variants"]["frugal"] for pair in pairs]
+    regret, near = sum(each["regret"] for each in own), fmean(each["near"] for each in own)
+    print(f"{name:45} {ratio:6.2f} {regret:8.0f} {near:6.0%}", flush=True)
+
+
+def main() -> None:
+    seeds = [int(text) for text in sys.argv[1:]] or [901, 902]
+    print(f"{'left out':45} {'regret':>6} {'sum':>8} {'near':>6}")
+    report("nothing", run(seeds))
+    report("slices of other batch sizes", run(seeds, "{kind: frugal, measure: own}"))
+    with _without_stops():
+        report("stopping trials", run(seeds))
+    with _constants(frugal, ALLOWANCE=1e9, LASTING_ALLOWANCE=1e9):
+        report("the spending cap", run(seeds))
+    with _constants(epoch_belief, **ON_ITS_OWN):
+        report("smoothness over batch sizes", run(seeds))
+    report("nothing, epochs drift", [pair for drift in DRIFTS for pair in run(seeds, drift=drift)])
+    with _constants(epoch_belief, ALARM=1e9):
+        changed = [pair for drift in DRIFTS for pair in run(seeds, drift=drift)]
+        report("the watch for changes, epochs drift", changed)
+
+
+if __name__ == "__main__":
+    main()
