@@ -19,6 +19,7 @@ import os
 import secrets
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,7 @@ import sqlalchemy as sa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
 from wattkeeper.policies.protocols import Measurement, Slice
-from wattkeeper.sim.attempts.attempt import NO_SLICES
+from wattkeeper.sim.attempts.attempt import NO_SLICES, SliceTotals
 from wattkeeper.traces.files.private import make_private_file, make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
 
@@ -212,19 +213,21 @@ class SessionStore:
             .where(attempts.c.job == job)
             .order_by(attempts.c.recurrence, attempts.c.attempt)
         )
-        return self.run(lambda db: [self._with_slices(db, row) for row in
-                                    db.execute(query).mappings()], FIRST_S)  # fmt: skip
+        trained = sa.select(slices).join(attempts).where(attempts.c.job == job)
 
-    def _with_slices(self, db: sa.Connection, row: sa.RowMapping) -> dict[str, Any]:
-        """An attempt with what its slices took; those of other batch sizes apart, too."""
-        totals = NO_SLICES
-        for _, piece, measured in slices_of(db, row["id"]):
-            if measured is not None:
-                discarded = piece.batch_size is not None
-                totals = totals.add(measured.spent_s, measured.spent_j, discarded)
-        names = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s",
-                 "discarded_energy_j")  # fmt: skip
-        return dict(row) | dict(zip(names, totals, strict=True))
+        def read(db: sa.Connection) -> list[dict[str, Any]]:
+            totals = defaultdict[str, SliceTotals](lambda: NO_SLICES)
+            for row in db.execute(trained).mappings():
+                _, piece, measured = _slice_of(row)
+                if measured is not None:
+                    own, discarded = row["attempt_id"], piece.batch_size is not None
+                    totals[own] = totals[own].add(measured.spent_s, measured.spent_j, discarded)
+            names = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s",
+                     "discarded_energy_j")  # fmt: skip
+            return [dict(row) | dict(zip(names, totals[row["id"]], strict=True))
+                    for row in db.execute(query).mappings()]  # fmt: skip
+
+        return self.run(read, FIRST_S)
 
     def _file(self, path: Path) -> sa.Engine:
         try:
@@ -299,14 +302,15 @@ class SessionStore:
 def slices_of(db: sa.Connection, attempt: str) -> list[tuple[int, Slice, Measurement | None]]:
     """The slices of an attempt in order: number of its report, what was asked, what it measured."""
     query = sa.select(slices).where(slices.c.attempt_id == attempt).order_by(slices.c.report)
-    return [
-        (
-            row["report"],
-            Slice(*(row[name] for name in Slice._fields)),
-            None if row["measured"] is None else Measurement(*json.loads(row["measured"])),
-        )
-        for row in db.execute(query).mappings()
-    ]
+    return [_slice_of(row) for row in db.execute(query).mappings()]
+
+
+def _slice_of(row: sa.RowMapping) -> tuple[int, Slice, Measurement | None]:
+    return (
+        row["report"],
+        Slice(*(row[name] for name in Slice._fields)),
+        None if row["measured"] is None else Measurement(*json.loads(row["measured"])),
+    )
 
 
 def ask_for_slice(db: sa.Connection, attempt: str, report: int, piece: Slice) -> None:

@@ -72,6 +72,16 @@ def slices_trained(world: World) -> dict[tuple[str, int], int]:
     return {(job_id, attempt): slices for job_id, attempt, slices in rows}
 
 
+def ended_within(profile: Profile, row: AttemptRow, pieces: list[Slice]) -> bool:
+    """Whether the training ended within the last of the slices, which then measured nothing."""
+    assert row.batch_size is not None
+    size, curve = row.batch_size, profile.curves[row.batch_size]
+    parts = [piece.epochs(curve.epoch(piece.power_limit_w)[0], profile.samples_per_epoch, size)
+             for piece in pieces]  # fmt: skip
+    is_own = all(piece.batch_size is None for piece in pieces)
+    return is_own and math.fsum(parts) >= epochs_of(row) * (1 - 1e-12)
+
+
 def sliced(profile: Profile, row: AttemptRow, pieces: list[Slice]) -> tuple[float, float]:
     """Seconds and joules of an attempt with slices, as profiled."""
     assert row.batch_size is not None
@@ -124,9 +134,12 @@ def planned(setting: Setting, world: World) -> Iterator[tuple[AttemptRow, float,
         assert row.power_limit_w is not None
         pieces = slices.get((row.job_id, row.attempt))
         if pieces is not None:
-            done = trained[row.job_id, row.attempt]
-            refused = len(pieces) - done
-            assert refused == 0 or (refused == 1 and setting.cluster.power_cap_w is not None)
+            done = trained.get((row.job_id, row.attempt), 0)
+            refused = setting.cluster.power_cap_w is not None
+            if ended_within(profile_of(setting, row), row, pieces):
+                assert done == len(pieces) - 1
+            else:
+                assert done == len(pieces) or (refused and done == len(pieces) - 1)
             time_s, energy_j = sliced(profile_of(setting, row), row, pieces[:done])
             yield row, time_s * row.time_scale, energy_j * row.time_scale
             continue
@@ -213,23 +226,28 @@ def test_overheads_are_those_of_waking_saving_and_restoring(setting: Setting) ->
 
 
 def asleep(setting: Setting, world: World, from_s: float, to_s: float) -> list[float]:
-    """How long each node slept, s: it was free for longer than it stays awake."""
-    after_s = setting.cluster.sleep_after_s
+    """How long each node slept, s: it was free for longer than it stays awake.
+
+    It is not free while it wakes or saves what a preempted job reached.
+    """
+    spec, after_s = setting.cluster, setting.cluster.sleep_after_s
     if after_s is None:
-        return [0.0] * setting.cluster.nodes
+        return [0.0] * spec.nodes
+    preempted = {(row.job_id, row.time_s) for row in decisions(world) if row.chose == "preempt"}
     slept_by_node = []
-    for node in range(setting.cluster.nodes):
+    for node in range(spec.nodes):
         busy = sorted(
-            (span.from_s, span.to_s)
+            (span.from_s, span.to_s, (span.job.job_id, span.to_s) in preempted)
             for span in spans(setting, world)
             if any(slot[0] == node for slot in span.slots)
         )
         free_s, slept_s = 0.0, []
-        for begin_s, end_s in [*busy, (math.inf, math.inf)]:
+        for begin_s, end_s, saves in [*busy, (math.inf, math.inf, False)]:
             if free_s + after_s < begin_s:
                 asleep_s, woken_s = max(free_s + after_s, from_s), min(begin_s, to_s)
                 slept_s.append(max(0.0, woken_s - asleep_s))
-            free_s = max(free_s, end_s)
+                free_s = begin_s + spec.wake_s
+            free_s = max(free_s, end_s + spec.checkpoint_s * saves)
         slept_by_node.append(math.fsum(slept_s))
     return slept_by_node
 
