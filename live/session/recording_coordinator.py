@@ -64,6 +64,11 @@ class RecordingRequest(NamedTuple):
     parent: str = ""
 
 
+PROFILED: Final = ("job", "batch_sizes", "default_batch_size", "max_epochs", "target",
+                   "higher_is_better", "samples_per_epoch")  # fmt: skip
+"""The arguments that concern a profile."""
+
+
 class RecordingCoordinator:
     """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
@@ -150,8 +155,7 @@ class RecordingCoordinator:
         types = sorted({device.gpu_type for device in self._devices})
         torch = sys.modules.get("torch")
         return {
-            # The arguments up to `higher_is_better`; the others do not concern a profile.
-            "terms": dict(zip(arguments._fields[:6], arguments, strict=False)),
+            "terms": {name: getattr(arguments, name) for name in PROFILED},
             "gpu_type": "+".join(types) or "cpu",
             "gpus": len(self._devices) or distributed.world_size(),
             "limits_w": common_range(self._devices),

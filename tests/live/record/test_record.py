@@ -40,7 +40,7 @@ with open("started", "a") as file:
     file.write(f"{os.getpid()}\\n")
 counter = Counter()
 with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, max_epochs=8,
-             eta=0) as session:
+             eta=0, samples_per_epoch=64) as session:
     session.keep(counter=counter)
     if session.batch_size == 8:
         raise MemoryError("too much")
@@ -122,7 +122,7 @@ def test_sweep_is_saved_as_a_profile(recorded_on_device: tuple[Path, str]) -> No
     (workload,) = tables["workloads"].to_dict("records")
     assert workload["workload"] == "toy"
     assert (workload["target"], workload["max_epochs"]) == (4, 8)
-    assert workload["default_batch_size"] == 16
+    assert (workload["default_batch_size"], workload["samples_per_epoch"]) == (16, 64)
     assert (trace.origin, trace.format) == ("recorded", "record")
 
 
