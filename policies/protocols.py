@@ -621,6 +621,9 @@ class Configure(Policy):
         """Choose batch size, cost bound, parent, and power limit if the config has `sets_power`."""
         raise NotImplementedError
 
+    def on_loss(self, ctx: Context, start: Start) -> None:
+        """Called when an attempt was lost to an accident and is not repeated: it has no outcome."""
+
     def tuner(self) -> Tune:
         """The `Tune` policy that shares the state of this one, if the config says `tunes`.
 

@@ -300,18 +300,22 @@ class LocalCoordinator:
         reached = outcome.cause == "reached" or done
         cost = None if plan is None else _cost(plan, outcome)
         learnt = cost is not None and not self._is_accident(db, row, outcome)
-        if plan is not None and cost is not None and learnt:
-            charged = cost
-            if not reached and outcome.cause not in {"epochs", "bound"}:
-                charged = max(cost, row["cost_bound"] or 0.0)
+        again = not reached and row["attempt"] < ATTEMPTS
+        if plan is not None and (learnt or not again):
             host = PolicyHost(self._store, db, job, plan, row)
-            host.observe(row, outcome, charged, reached)
+            if learnt:
+                assert cost is not None
+                charged = cost
+                if not reached and outcome.cause not in {"epochs", "bound"}:
+                    charged = max(cost, row["cost_bound"] or 0.0)
+                host.observe(row, outcome, charged, reached)
+            else:
+                host.lose(row)
             host.save()
         self._checkpoint(row["id"]).unlink(missing_ok=True)
         count = sa.update(jobs).where(jobs.c.name == job["name"])
         count = count.values(observed=jobs.c.observed + 1)
         number = db.execute(count.returning(jobs.c.observed)).scalar_one()
-        again = not reached and row["attempt"] < ATTEMPTS
         db.execute(ended.values(status="ended", again=again, **new))
         db.execute(
             sa.insert(observations).values(

@@ -355,6 +355,10 @@ class PolicyHost(DecisionJournal):
         totals = AttemptTotals(max(1, result.epochs), result.time_s, energy_j, reached)
         self.maker.observe(tuned.outcome(totals, cost))
 
+    def lose(self, row: sa.RowMapping) -> None:
+        """Tell `Configure` that the attempt of a row was lost and is not repeated."""
+        self.maker.lose(self.restore(row).start)
+
 
 def _key(config: PolicyConfig) -> str:
     return _json(config.model_dump())

@@ -14,8 +14,10 @@ from wattkeeper.policies.protocols import (
     Configure,
     Context,
     Job,
+    Knobs,
     Options,
     Outcome,
+    Running,
     Start,
     Tune,
 )
@@ -58,8 +60,8 @@ class Chain(Configure):
         return answer
 
     def tuner(self) -> Tune:
-        """That of the second policy, which chooses the power limit."""
-        return self._policies[1].tuner()
+        """That of the second policy, which chooses the power limit, given the work left."""
+        return _ChainTune(self._configs[1], self._policies[1].tuner(), self._work)
 
     def on_submit(self, ctx: Context, job: Job) -> None:
         """Tell both policies."""
@@ -76,6 +78,13 @@ class Chain(Configure):
             with explain_failures(config, policy.observe, f" for job {job_id}"):
                 policy.observe(ctx, outcome)
 
+    def on_loss(self, ctx: Context, start: Start) -> None:
+        """Tell both policies that an attempt was lost."""
+        work = self._work.pop(start.job.job_id, 1.0)
+        for config, policy in zip(self._configs, self._policies, strict=True):
+            with explain_failures(config, policy.on_loss, f" for job {start.job.job_id}"):
+                policy.on_loss(ctx, start._replace(work=work))
+
     def state_dict(self) -> dict[str, Any]:
         """What both have learnt, and the work that parents left of jobs under way."""
         return {
@@ -87,7 +96,22 @@ class Chain(Configure):
         """Restore the state that `state_dict` returned."""
         for policy, saved in zip(self._policies, state["policies"], strict=True):
             policy.load_state_dict(saved)
-        self._work = dict(state["work"])
+        self._work.clear()
+        self._work.update(state["work"])
+
+
+class _ChainTune(Tune):
+    """The second policy of a chain at `Tune`; `work`: that parents left, by job under way."""
+
+    def __init__(self, config: PolicyConfig, policy: Tune, work: Mapping[str, float]) -> None:
+        self._config, self._policy, self._work = config, policy, work
+
+    def tune(self, ctx: Context, running: Running) -> Knobs | None:
+        """Ask it given the work that the parent left."""
+        start = running.start
+        start = start._replace(work=self._work.get(start.job.job_id, 1.0))
+        with explain_failures(self._config, self._policy.tune, f" for job {start.job.job_id}"):
+            return self._policy.tune(ctx, running._replace(start=start))
 
 
 def _config_of(value: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
@@ -35,60 +35,89 @@ LASTING_ALLOWANCE: Final = 0.03
 over all so far, and of all."""
 
 
-class _Spending:
-    """What a group spent on a GPU type.
+class _UnderWay(NamedTuple):
+    """A run under way.
 
     Attributes:
-        paid: Cost of all attempts, J.
+        key: Of its GPUs.
+        batch_size: Its batch size.
+        is_trial: Whether it runs for what it teaches, not for what it costs.
+        excess: What it costs beyond the incumbent, in expectation, J.
+        is_first: Whether it is the first run of its job.
+    """
+
+    key: str
+    batch_size: int
+    is_trial: bool
+    excess: float
+    is_first: bool
+
+
+class _OnGpus:
+    """What a group has learnt, and spent, on a number and type of GPUs.
+
+    Attributes:
+        costs: Of epochs.
+        paid: What runs cost, as expected, J.
         default: What the default batch size would have cost, as believed, J.
         recurrences: Number of jobs.
     """
 
-    def __init__(self, paid: float = 0.0, default: float = 0.0, recurrences: int = 0) -> None:
-        self.paid, self.default, self.recurrences = paid, default, recurrences
+    def __init__(self, max_power_w: float) -> None:
+        self.costs = EpochCosts(max_power_w)
+        self.paid = self.default = 0.0
+        self.recurrences = 0
 
     @property
     def allowed(self) -> float:
-        """What explorations under way and the next one may cost beyond the incumbent, J."""
+        """What trials under way and the next one may cost beyond the incumbent, J."""
         share = ALLOWANCE / max(1, self.recurrences) + LASTING_ALLOWANCE
         return (1 + share) * self.default - self.paid
 
-    def state_dict(self) -> list[float]:
+    def state_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return [self.paid, self.default, self.recurrences]
+        return self.costs.state_dict() | {
+            "paid": self.paid, "default": self.default, "recurrences": self.recurrences,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> _OnGpus:
+        """What `state_dict` returned."""
+        learnt = cls.__new__(cls)
+        learnt.costs = EpochCosts.from_state(state)
+        learnt.paid, learnt.default = state["paid"], state["default"]
+        learnt.recurrences = state["recurrences"]
+        return learnt
 
 
 class _Group:
-    """What a group has learnt on all GPU types.
+    """What a group has learnt.
 
     Attributes:
-        belief: On epochs.
-        costs: Of epochs, by key of the GPU type.
-        spending: Likewise.
-        under_way: By job: its key, its batch size, and its expected excess, J.
+        belief: On epochs, of all GPU types.
+        learnt: By number and type of GPUs.
+        under_way: By job.
     """
 
     def __init__(self, default: int) -> None:
         self.belief = EpochBelief(default)
-        self.costs: dict[str, EpochCosts] = {}
-        self.spending: dict[str, _Spending] = {}
-        self.under_way: dict[str, tuple[str, int, float]] = {}
+        self.learnt: dict[str, _OnGpus] = {}
+        self.under_way: dict[str, _UnderWay] = {}
 
-    def costs_of(self, options: Options) -> EpochCosts:
-        """What was learnt on a GPU type."""
-        if options.key not in self.costs:
-            self.costs[options.key] = EpochCosts(options.max_power_w * options.gpus)
-            self.spending[options.key] = _Spending()
-        return self.costs[options.key]
+    def on(self, options: Options) -> _OnGpus:
+        """What was learnt on the GPUs of a job."""
+        if options.key not in self.learnt:
+            self.learnt[options.key] = _OnGpus(options.max_power_w * options.gpus)
+        return self.learnt[options.key]
 
     def look_ahead(self, options: Options, eta: float) -> Lookahead:
         """What is believed, once the runs under way have ended."""
-        own = self.costs_of(options)
-        others = [costs for key, costs in self.costs.items() if key != options.key]
+        own = self.on(options).costs
+        others = [learnt.costs for key, learnt in self.learnt.items() if key != options.key]
         posterior = self.belief.posterior(options.batch_sizes)
-        for _, batch_size, _ in self.under_way.values():
-            if batch_size in options.batch_sizes:
-                posterior = posterior.expect(options.batch_sizes.index(batch_size))
+        for run in self.under_way.values():
+            if run.batch_size in options.batch_sizes:
+                posterior = posterior.expect(options.batch_sizes.index(run.batch_size))
         log_costs, variances = own.expect(options, others, eta)
         return Lookahead(posterior, log_costs, variances, options.max_epochs)
 
@@ -96,9 +125,8 @@ class _Group:
         """What was learnt, as JSON values."""
         return {
             "belief": self.belief.state_dict(),
-            "costs": {key: costs.state_dict() for key, costs in self.costs.items()},
-            "spending": {key: spent.state_dict() for key, spent in self.spending.items()},
-            "under_way": {job: list(values) for job, values in self.under_way.items()},
+            "learnt": {key: learnt.state_dict() for key, learnt in self.learnt.items()},
+            "under_way": {job_id: list(run) for job_id, run in self.under_way.items()},
         }
 
     @classmethod
@@ -106,9 +134,8 @@ class _Group:
         """What `state_dict` returned."""
         group = cls(1)
         group.belief = EpochBelief.from_state(state["belief"])
-        group.costs = {key: EpochCosts.from_state(each) for key, each in state["costs"].items()}
-        group.spending = {key: _Spending(*each) for key, each in state["spending"].items()}
-        group.under_way = {job: tuple(values) for job, values in state["under_way"].items()}
+        group.learnt = {key: _OnGpus.from_state(each) for key, each in state["learnt"].items()}
+        group.under_way = {job_id: _UnderWay(*run) for job_id, run in state["under_way"].items()}
         return group
 
 
@@ -123,50 +150,65 @@ class Frugal(Configure):
         """The batch size that costs least, or one that is worth trying, with a bound."""
         options, job = start.options, start.job
         group = self._groups.setdefault(job.group_id, _Group(options.default_batch_size))
-        group.under_way.pop(job.job_id, None)
-        while len(group.under_way) > start.group_in_flight:  # lost: they never ended
+        before = group.under_way.pop(job.job_id, None)
+        while len(group.under_way) > start.group_in_flight:  # left by a session for good
             del group.under_way[next(iter(group.under_way))]
-        trial, ahead = self._choose(ctx, group, start)
-        batch_size = options.batch_sizes[trial.choice]
-        bound = math.inf
-        if ahead is not None and trial.choice != ahead.incumbent:
+        plain = ahead = group.look_ahead(options, ctx.objective.eta)
+        if start.waiting:
+            ahead = group.look_ahead(options, self._eta(ctx, start))
+        trial = self._find_trial(group, start, ahead, plain)
+        if trial is None:
+            choice, bound, excess = self._find_cheapest(group, options, ahead), math.inf, 0.0
+        else:
+            choice, excess = trial.choice, plain.excess(trial)
             epochs = epochs_left(trial.epochs, start.work) + 0.5
-            if self._eta(ctx, start) != ctx.objective.eta:  # a bound counts no waiting of others
-                ahead = group.look_ahead(options, ctx.objective.eta)
-            bound = (1 + SHARE) * epochs * float(ahead.epoch_costs[trial.choice])
-        group.under_way[job.job_id] = options.key, batch_size, trial.excess
-        return Configuration(batch_size, cost_bound=bound)
-
-    def _choose(self, ctx: Context, group: _Group, start: Start) -> tuple[Trial, Lookahead | None]:
-        options = start.options
-        default = options.batch_sizes.index(options.default_batch_size)
-        if group.belief.is_empty:
-            return Trial(default, options.max_epochs, 0.0, 0.0), None
-        ahead = group.look_ahead(options, self._eta(ctx, start))
-        if ahead.incumbent is None:
-            stops = [group.belief.stops(batch_size) for batch_size in options.batch_sizes]
-            least_tried = np.where(np.array(stops) == min(stops), ahead.costs, np.inf)
-            return Trial(int(least_tried.argmin()), options.max_epochs, 0.0, 0.0), None
-        spending = group.spending[options.key]
-        horizon = self._horizon(spending.recurrences)
-        best = ahead.exploit(horizon)
-        if start.attempt > 1 or not group.costs[options.key].points:
-            return best, ahead
-        excess = math.fsum(
-            excess for key, _, excess in group.under_way.values() if key == options.key
+            bound = (1 + SHARE) * epochs * float(plain.epoch_costs[choice])
+        is_first = start.attempt == 1 or (before is not None and before.is_first)
+        group.under_way[job.job_id] = _UnderWay(
+            options.key, options.batch_sizes[choice], trial is not None, excess, is_first
         )
-        tried = {size for _, size, _ in group.under_way.values()}
+        return Configuration(options.batch_sizes[choice], cost_bound=bound)
+
+    @staticmethod
+    def _find_cheapest(group: _Group, options: Options, ahead: Lookahead) -> int:
+        """The incumbent; before there is one, the batch size that failed least often."""
+        if group.belief.is_empty:
+            return options.batch_sizes.index(options.default_batch_size)
+        if ahead.incumbent is not None:
+            return ahead.incumbent
+        stops = np.array([group.belief.stops(batch_size) for batch_size in options.batch_sizes])
+        return int(np.where(stops == stops.min(), ahead.costs, np.inf).argmin())
+
+    def _find_trial(
+        self, group: _Group, start: Start, ahead: Lookahead, plain: Lookahead
+    ) -> Trial | None:
+        """The trial that is worth most; None: nothing is worth more than a run of the incumbent.
+
+        Args:
+            group: What was learnt.
+            start: The attempt.
+            ahead: What is believed.
+            plain: The same, where the waiting of others costs nothing: what runs are charged.
+        """
+        options, own = start.options, group.on(start.options)
+        if ahead.incumbent is None or start.attempt > 1 or not own.costs.points:
+            return None
+        horizon = self._horizon(own.recurrences)
+        runs = group.under_way.values()
+        tried = {run.batch_size for run in runs}
+        spare = own.allowed - math.fsum(run.excess for run in runs if run.key == options.key)
+        best, found = ahead.exploit(horizon), None
         for index in ahead.candidates():
             if options.batch_sizes[index] in tried:
                 continue
             trial = ahead.explore(index, horizon)
-            if trial.score < best.score and trial.excess + excess <= spending.allowed:
-                best = trial
-        return best, ahead
+            if trial.score < best.score and plain.excess(trial) <= spare:
+                best = found = trial
+        return found
 
     def _eta(self, ctx: Context, start: Start) -> float:
-        """Weight of energy, where time counts more the more jobs wait."""
-        eta, others = ctx.objective.eta, self._config.waiting * start.waiting
+        """Weight of energy, where time counts more the more jobs wait for its GPUs."""
+        eta, others = ctx.objective.eta, self._config.waiting * start.waiting * start.options.gpus
         return eta / (eta + (1 - eta) * (1 + others)) if others else eta
 
     def _horizon(self, done: int) -> float:
@@ -183,7 +225,7 @@ class Frugal(Configure):
         start, eta = running.start, self._eta(ctx, running.start)
         options, size = start.options, running.configuration.batch_size
         group = self._groups.setdefault(start.job.group_id, _Group(options.default_batch_size))
-        costs = group.costs_of(options)
+        costs = group.on(options).costs
         if running.moment == "reached":
             if running.measured and running.measured[-1].batch_size != size:
                 costs.add(running.measured[-1])
@@ -191,7 +233,7 @@ class Frugal(Configure):
             return self._measure_other(ctx, costs, running) if others else None
         if running.measured:
             costs.add(running.measured[-1])
-        epochs = group.belief.typical_epochs(size)
+        epochs = start.work * group.belief.typical_epochs(size)
         limit_w = costs.next_own(size, options.limits(size), running.measured, epochs, eta)
         if limit_w is not None:
             return Knobs(slice=Slice(limit_w))
@@ -212,25 +254,39 @@ class Frugal(Configure):
         return None if probe is None else Knobs(slice=probe)
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
-        """Learn from an attempt that ended, as if it had started from scratch."""
-        start, options = outcome.start, outcome.start.options
+        """Learn from an attempt that ended, as if it had started from scratch.
+
+        A run counts with what it was expected to cost, so that bad luck forbids no trial; before
+        any run at its batch size reached the target, with what it did cost.
+        """
+        start, options, size = outcome.start, outcome.start.options, outcome.batch_size
         group = self._groups.get(start.job.group_id)
         if group is None:
             return
-        known = group.under_way.pop(start.job.job_id, None)
-        group.belief.add(outcome.batch_size, outcome.epochs / start.work, outcome.reached)
-        group.costs_of(options)
-        spending = group.spending[options.key]
-        ahead = group.look_ahead(options, ctx.objective.eta)
-        if known is None or known[2]:
-            spending.paid += outcome.cost / start.work
-        elif outcome.reached:
-            spending.paid += float(ahead.costs[options.batch_sizes.index(outcome.batch_size)])
-        if start.attempt == 1:
-            spending.recurrences += 1
-            spending.default += float(
+        run = group.under_way.pop(start.job.job_id, None)
+        had_reached = group.belief.has_reached(size)
+        group.belief.add(size, outcome.epochs / start.work, outcome.reached)
+        ahead, learnt = group.look_ahead(options, ctx.objective.eta), group.on(options)
+        if run is not None and run.is_trial:
+            learnt.paid += run.excess
+        elif not (outcome.reached or had_reached):
+            learnt.paid += outcome.cost / start.work
+        if outcome.reached:
+            assert ahead.incumbent is not None
+            is_trial = run is not None and run.is_trial
+            index = ahead.incumbent if is_trial else options.batch_sizes.index(size)
+            learnt.paid += float(ahead.costs[index])
+        if start.attempt == 1 if run is None else run.is_first:
+            learnt.recurrences += 1
+            learnt.default += float(
                 ahead.costs[options.batch_sizes.index(options.default_batch_size)]
             )
+
+    def on_loss(self, ctx: Context, start: Start) -> None:
+        """Expect no result of a run that was lost."""
+        group = self._groups.get(start.job.group_id)
+        if group is not None:
+            group.under_way.pop(start.job.job_id, None)
 
     def state_dict(self) -> dict[str, Any]:
         """What was learnt, by group."""
@@ -276,8 +332,9 @@ class FrugalConfig(PolicyConfig):
 
     waiting: NonNegativeFloat = 0.0
     """Weight of the time that other jobs wait. With 1, a second of their waiting costs as much as
-    one of the job's own time: where n jobs wait for c GPUs, each of them is taken to wait 1/c
-    seconds longer for each second on a GPU, so that the job's time counts 1 + n/c times."""
+    one of the job's own time: where n jobs wait for c GPUs, each of them is taken to wait g/c
+    seconds longer for each second that a job holds g GPUs, whose time then counts 1 + n g/c
+    times."""
 
     @property
     def slices(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.learning.arm import STOPS, Arm, hopeless
 from wattkeeper.policies.learning.normal import hazard, mean_of_largest, survival
 
 LEVEL: Final = math.log(10.0)
@@ -32,87 +33,15 @@ NOISE_RUNS: Final = 4.0
 """Deviation of ln(epochs) from run to run, and how many degrees of freedom that guess counts."""
 MOST_DEGREES: Final = 10.0
 """Degrees of freedom that one batch size counts at most in the noise."""
-NEVER: Final = 0.10
-MOST_NEVER: Final = 0.97
-"""Probability that a batch size never reaches the target, before it ran; and the largest one."""
-RARELY: Final = 0.005
-"""Misses that count beforehand for a batch size that reached the target, in addition to those seen:
-without any, the first miss could not be told from a long run."""
-STOPS: Final = 5
-"""Stopped runs that are kept of a batch size."""
 DRIFT: Final = 0.75
 ALARM: Final = 6.0
 LARGEST_Z: Final = 4.0
-ROUGH_SD: Final = 0.15
-CHANGE_SD: Final = 1.0
+SHIFT_SD: Final = 1.0
+TILT_SD: Final = 0.5
+APART_SD: Final = 0.1
 """A change is noticed by two cumulative sums of standardised results, less `DRIFT` each, above
-`ALARM`: then what is known of a batch size counts as one measurement of deviation `CHANGE_SD`, and
-batch sizes deviate from their neighbours by `ROUGH_SD`."""
-
-
-class Arm:
-    """The runs of a batch size.
-
-    Attributes:
-        runs: How many reached the target; a fraction after a change.
-        total: Sum of their ln(epochs).
-        squares: Sum of the squares of these.
-        stops: How far the last runs came that did not, epochs.
-        stopped: How many earlier ones are thought to have been without hope.
-        never: Probability that it never reaches the target, before its first run that does and
-            without the runs of `stops`.
-    """
-
-    def __init__(self) -> None:
-        self.runs = self.total = self.squares = 0.0
-        self.stops: list[float] = []
-        self.stopped = 0.0
-        self.never = NEVER
-
-    @property
-    def mean(self) -> float:
-        """Mean of ln(epochs) of runs that reached the target."""
-        return self.total / self.runs
-
-    @property
-    def scatter(self) -> float:
-        """Sum of squared deviations from the mean."""
-        return max(0.0, self.squares - self.total * self.mean)
-
-    def misses(self, stopped: float) -> float:
-        """Probability that a run never reaches the target; `stopped`: so many did not yet."""
-        return (stopped + RARELY) / (self.runs + stopped + 1)
-
-    def add(self, log_epochs: float) -> None:
-        """Add a run that reached the target."""
-        self.runs += 1
-        self.total += log_epochs
-        self.squares += log_epochs**2
-
-    def drop_stop(self, hopeless: float) -> None:
-        """Keep of the earliest of `stops` only how probably it was without hope."""
-        self.stopped += hopeless
-        self.never = max(self.never, hopeless)
-        self.stops = self.stops[1:]
-
-    def forget(self, kept: float) -> None:
-        """Keep so many runs at most, after a change."""
-        if self.runs > kept:
-            mean = self.mean
-            self.runs, self.total, self.squares = kept, kept * mean, kept * mean**2
-        self.stops, self.stopped, self.never = [], 0.0, NEVER
-
-    def state_dict(self) -> list[Any]:
-        """The runs as JSON values."""
-        return [self.runs, self.total, self.squares, self.stops, self.stopped, self.never]
-
-    @classmethod
-    def from_state(cls, state: Sequence[Any]) -> Arm:
-        """The runs that `state_dict` returned."""
-        arm = cls()
-        arm.runs, arm.total, arm.squares, stops, arm.stopped, arm.never = state
-        arm.stops = list(stops)
-        return arm
+`ALARM`. What was known holds then up to a shift of ln(epochs), a slope an octave, and what is
+uneven besides, of these deviations."""
 
 
 class Posterior(NamedTuple):
@@ -152,7 +81,6 @@ class EpochBelief:
         self._default = default
         self._arms: dict[int, Arm] = {}
         self._up = self._down = 0.0
-        self._is_rough = False
 
     @property
     def is_empty(self) -> bool:
@@ -169,15 +97,17 @@ class EpochBelief:
             arm.add(math.log(epochs))
             return
         if len(arm.stops) == STOPS:
-            oldest = self._expect(batch_size, math.log(arm.stops[0] + 0.5))
-            arm.drop_stop(_hopeless(oldest.misses, survival(oldest.z)))
-        arm.stops = [*arm.stops, epochs]
+            oldest, later, arm.stops = arm.stops[0], arm.stops[1:], []
+            expected = self._expect(batch_size, math.log(oldest + 0.5))
+            arm.count_stop(hopeless(expected.misses, survival(expected.z)))
+            arm.stops = later
+        arm.stops.append(epochs)
 
     def _expect(self, batch_size: int, log_epochs: float) -> _Expected:
         """What is expected of a run, against what it was."""
-        found = self.posterior((batch_size,))
-        spread = math.sqrt(found.covariance[0, 0] + found.noise[0])
-        return _Expected((log_epochs - float(found.mean[0])) / spread, float(found.misses[0]))
+        belief = self.posterior((batch_size,))
+        spread = math.sqrt(belief.covariance[0, 0] + belief.noise[0])
+        return _Expected((log_epochs - float(belief.mean[0])) / spread, float(belief.misses[0]))
 
     def _watch(self, batch_size: int, epochs: float, reached: bool) -> None:
         """Notice a change of epochs over time (cumulative sums; Page, Biometrika 1954).
@@ -196,10 +126,14 @@ class EpochBelief:
         self._up = max(0.0, self._up + min(z, LARGEST_Z) - DRIFT)
         if max(self._up, self._down) > ALARM:
             self._up = self._down = 0.0
-            self._is_rough = True
-            kept = self._noise() / CHANGE_SD**2
+            noise = self._noise()
             for each in self._arms.values():
-                each.forget(kept)
+                each.begin_anew(noise)
+
+    def has_reached(self, batch_size: int) -> bool:
+        """Whether a run reached the target."""
+        arm = self._arms.get(batch_size)
+        return arm is not None and arm.has_reached
 
     def stops(self, batch_size: int) -> int:
         """How many runs did not reach the target; at most `STOPS`."""
@@ -220,33 +154,56 @@ class EpochBelief:
         seen = [index for index, arm in enumerate(arms) if arm.runs]
         rounding = np.zeros(len(sizes))
         if seen:
-            found = np.array([arms[index].mean for index in seen])
-            rounding[seen] = np.exp(-2 * found) / 12
-            runs = np.array([arms[index].runs for index in seen])
-            cross = covariance[:, seen]
-            inner = covariance[np.ix_(seen, seen)] + np.diag((noise + rounding[seen]) / runs)
-            gain = np.linalg.solve(inner, cross.T).T
-            mean = mean + gain @ (found - mean[seen])
+            means = np.array([arms[index].mean for index in seen])
+            rounding[seen] = np.exp(-2 * means) / 12
+        rows, found, errors = self._regressed(arms, x, noise + rounding)
+        if rows:
+            cross = covariance[:, rows]
+            gain = np.linalg.solve(covariance[np.ix_(rows, rows)] + errors, cross.T).T
+            mean = mean + gain @ (found - mean[rows])
             covariance = covariance - gain @ cross.T
         unseen = [index for index, arm in enumerate(arms) if not arm.runs]
         rounding[unseen] = np.exp(-2 * mean[unseen]) / 12
         total = noise + rounding
-        misses = np.array([arm.misses(arm.stopped) if arm.runs else arm.never for arm in arms])
+        misses = np.array([
+            arm.misses(arm.stopped) if arm.has_reached else arm.never for arm in arms
+        ])  # fmt: skip
         for index, arm in enumerate(arms):
             if arm.stops:
-                mean, covariance, misses[index] = _stop(mean, covariance, total[index], index, arm)
+                mean, covariance, misses[index] = _fold_stops(
+                    mean, covariance, total[index], index, arm
+                )
         count = len(batch_sizes)
         return Posterior(
             x[:count], mean[:count], covariance[:count, :count], total[:count], misses[:count],
-            np.array([arm.runs > 0 for arm in arms[:count]]),
+            np.array([arm.has_reached for arm in arms[:count]]),
         )  # fmt: skip
+
+    @staticmethod
+    def _regressed(
+        arms: Sequence[Arm], x: Floats, noise: Floats
+    ) -> tuple[list[int], Floats, Floats]:
+        """Indices of the means that are known, the means, and the covariance of their errors.
+
+        Those from before a change come last: their errors are what it may have changed.
+        """
+        new = [index for index, arm in enumerate(arms) if arm.runs]
+        old = [index for index, arm in enumerate(arms) if arm.before is not None]
+        means = [*(arms[index].mean for index in new), *(arms[index].before for index in old)]
+        variances = [*(noise[index] / arms[index].runs for index in new),
+                     *(arms[index].variance for index in old)]  # fmt: skip
+        errors = np.diag(np.array(variances, dtype=np.float64))
+        if old:
+            change = SHIFT_SD**2 + TILT_SD**2 * np.outer(x[old], x[old])
+            change = change + APART_SD**2 * np.eye(len(old))
+            errors[len(new) :, len(new) :] += change
+        return [*new, *old], np.array(means, dtype=np.float64), errors
 
     def _prior(self, x: Floats) -> tuple[Floats, Floats]:
         apart = (x[:, None] - x[None, :]) / BEND_OCTAVES
         covariance = LEVEL_SD**2 + SLOPE_SD**2 * np.outer(x, x)
         covariance = covariance + BEND_SD**2 * np.exp(-0.5 * apart**2)
-        uneven_sd = ROUGH_SD if self._is_rough else UNEVEN_SD
-        covariance = covariance + uneven_sd**2 * np.eye(len(x))
+        covariance = covariance + UNEVEN_SD**2 * np.eye(len(x))
         return LEVEL + SLOPE * x, covariance
 
     def _noise(self) -> float:
@@ -261,9 +218,10 @@ class EpochBelief:
 
     def state_dict(self) -> dict[str, Any]:
         """What was learnt, as JSON values."""
-        arms = {str(size): arm.state_dict() for size, arm in self._arms.items()}
-        return {"default": self._default, "arms": arms, "up": self._up, "down": self._down,
-                "rough": self._is_rough}  # fmt: skip
+        return {
+            "default": self._default, "up": self._up, "down": self._down,
+            "arms": {str(size): arm.state_dict() for size, arm in self._arms.items()},
+        }  # fmt: skip
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpochBelief:
@@ -271,7 +229,6 @@ class EpochBelief:
         belief = cls(state["default"])
         belief._arms = {int(size): Arm.from_state(arm) for size, arm in state["arms"].items()}
         belief._up, belief._down = state["up"], state["down"]
-        belief._is_rough = state["rough"]
         return belief
 
 
@@ -287,15 +244,7 @@ class _Expected(NamedTuple):
     misses: float
 
 
-def _hopeless(misses: float, later: float) -> float:
-    """Probability that a stopped run would never have reached the target.
-
-    `misses`: the same before the run; `later`: of runs that reach it, how many take longer.
-    """
-    return min(MOST_NEVER, misses / (misses + (1 - misses) * later))
-
-
-def _stop(
+def _fold_stops(
     mean: Floats, covariance: Floats, noise: float, index: int, arm: Arm
 ) -> tuple[Floats, Floats, float]:
     """The moments, and how probably runs miss, once an arm's runs of `stops` did.
@@ -307,11 +256,11 @@ def _stop(
         variance = float(covariance[index, index]) + noise
         s = math.sqrt(variance)
         z = (math.log(epochs + 0.5) - float(mean[index])) / s
-        never = _hopeless(arm.misses(stopped) if arm.runs else never, survival(z))
+        never = hopeless(arm.misses(stopped) if arm.has_reached else never, survival(z))
         stopped += never
         rate, share = hazard(z), 1 - never
         gain = covariance[:, index] / variance
         shrunk = share * variance * rate * (rate - z)
         mean = mean + share * s * rate * gain
         covariance = covariance - shrunk * np.outer(gain, gain)
-    return mean, covariance, arm.misses(stopped) if arm.runs else never
+    return mean, covariance, arm.misses(stopped) if arm.has_reached else never

@@ -127,11 +127,9 @@ class EpochCosts:
         is_worse = bool(done_w) and costs[done_w[-1]] > min(costs.values())
         if is_worse and _lost_epochs(measured, costs) > OWN_SHARE * epochs:
             return None
-        times = self.times.get(batch_size, 0)
-        if not times:
-            return self._next_unmeasured(limits_w, costs)
-        if times == MOST_TIMES:
-            return None
+        unmeasured_w = self._next_unmeasured(limits_w, costs)
+        if unmeasured_w is not None or not 0 < self.times.get(batch_size, 0) < MOST_TIMES:
+            return unmeasured_w
         least = min(costs.values())
         close = sorted((c, -w) for w, c in costs.items() if c <= least + math.log(CLOSE))
         again = [-limit_w for _, limit_w in close[:MOST_CLOSE]] if len(close) > 1 else []
@@ -187,17 +185,17 @@ class EpochCosts:
             return None
         ceiling = min(costs.values()) + math.log(MOST_COST)
         sides = ([s for s in sizes if s > default], [s for s in reversed(sizes) if s < default])
-        found = []
+        unknown = []
         for side in sides:
             for steps, size in enumerate(side):
                 if size not in costs:
-                    found.append((steps, size < default, size))
+                    unknown.append((steps, size < default, size))
                     break
                 if costs[size] > ceiling:
                     break
         if default not in costs:
             return default
-        return min(found)[2] if found else None
+        return min(unknown)[2] if unknown else None
 
     def expect(
         self, options: Options, others: Sequence[EpochCosts], eta: float

@@ -9,6 +9,7 @@ cheapest then. Costs are in J, epochs costs and epochs lognormal.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +22,9 @@ REACH: Final = 1.6
 """Octaves from a batch size that reached the target within which others are tried."""
 SHARPER: Final = 4.0
 """One result stands for so many, since more would follow."""
+EACH: Final = 200
+APART: Final = 1.02
+"""Stops are thought of after each of so many epochs, later ones in steps of this ratio."""
 
 
 class Trial(NamedTuple):
@@ -29,13 +33,12 @@ class Trial(NamedTuple):
     Attributes:
         choice: Index of the batch size.
         epochs: Epochs after which it is stopped.
-        excess: What it costs beyond a run of the incumbent, in expectation, J.
-        score: Excess less the worth of what it teaches, J.
+        score: What it costs beyond a run of the incumbent, in expectation, less the worth of what
+            it teaches, J.
     """
 
     choice: int
     epochs: int
-    excess: float
     score: float
 
 
@@ -67,7 +70,7 @@ class Lookahead:
         self.incumbent: int | None = None
         if reached.size:
             self.incumbent = int(reached[np.argmin(self.costs[reached])])
-        self._epochs = np.arange(1, max_epochs + 1, dtype=np.float64)
+        self._stops, self._ends = _stops(max_epochs)
 
     def candidates(self) -> list[int]:
         """The batch sizes near to those that reached the target, and not the incumbent."""
@@ -79,25 +82,33 @@ class Lookahead:
         """A run of the incumbent to its end."""
         assert self.incumbent is not None
         gain = float(self._gains(self.incumbent)[-1])
-        return Trial(self.incumbent, len(self._epochs), 0.0, -horizon * gain)
+        return Trial(self.incumbent, int(self._stops[-1]), -horizon * gain)
 
     def explore(self, index: int, horizon: float) -> Trial:
         """The best run of a batch size; `horizon`: recurrences that profit from what it teaches."""
+        scores = self._excess(index) - horizon * self._gains(index)
+        best = int(np.argmin(scores))
+        return Trial(index, int(self._stops[best]), float(scores[best]))
+
+    def excess(self, trial: Trial) -> float:
+        """What a trial costs beyond a run of the incumbent, in expectation, J."""
+        return float(self._excess(trial.choice)[np.searchsorted(self._stops, trial.epochs)])
+
+    def _excess(self, index: int) -> Floats:
+        """The same by the number of epochs after which a run of a batch size is stopped."""
         assert self.incumbent is not None
         reached = self._reached_by(index, self._belief.noise[index])
         parts = np.diff(reached, prepend=0.0)
-        epochs = np.cumsum(self._epochs * parts) + self._epochs * (1 - reached)
+        epochs = np.cumsum(self._ends * parts) + self._stops * (1 - reached)
         spare = self.costs[self.incumbent]
-        excess = self.epoch_costs[index] * epochs + (1 - reached) * spare - spare
-        scores = excess - horizon * self._gains(index)
-        best = int(np.argmin(scores))
-        return Trial(index, best + 1, float(excess[best]), float(scores[best]))
+        excess: Floats = self.epoch_costs[index] * epochs + (1 - reached) * spare - spare
+        return excess
 
     def _reached_by(self, index: int, noise: float) -> Floats:
-        """Probability of having reached the target after each number of epochs."""
+        """Probability of having reached the target by each of the stops."""
         belief = self._belief
         spread = math.sqrt(self._joint[index, index] + noise)
-        z = (np.log(self._epochs + 0.5) - belief.mean[index]) / spread
+        z = (np.log(self._stops + 0.5) - belief.mean[index]) / spread
         return (1 - float(belief.misses[index])) * normal_cdf(z)
 
     def _gains(self, index: int) -> Floats:
@@ -108,9 +119,19 @@ class Lookahead:
         column = joint[:, index]
         share = column / (joint[index, index] + noise)
         after = self._base + belief.mean + (np.diag(joint) - share * column) / 2
-        moved = share[:, None] * (np.log(self._epochs) - belief.mean[index])[None, :]
+        moved = share[:, None] * (np.log(self._ends) - belief.mean[index])[None, :]
         misses = belief.misses.copy()
         misses[index] = 0.0
         costs = np.exp(after[:, None] + moved) / (1 - misses)[:, None]
         now = int(np.argmin(self.costs))
         return np.cumsum(parts * (costs[now] - costs.min(axis=0)))
+
+
+@cache
+def _stops(max_epochs: int) -> tuple[Floats, Floats]:
+    """Epochs after which a run may be stopped, and of those that end by then, and no sooner."""
+    stops = [min(EACH, max_epochs)]
+    while stops[-1] < max_epochs:
+        stops.append(min(max_epochs, int(stops[-1] * APART)))
+    later = np.array([*range(1, stops[0]), *stops], dtype=np.float64)
+    return later, later - (np.diff(later, prepend=0.0) - 1) / 2

@@ -253,6 +253,14 @@ class DecisionMaker:
                 about = f"job {outcome.start.job.job_id}"
                 raise ctx.explain_failure(error, observe, about) from None
 
+    def lose(self, start: Start) -> None:
+        """Tell `Configure` of an attempt that was lost to an accident and is not repeated."""
+        try:
+            self._configure.on_loss(self._configure_ctx, start)
+        except BaseException as error:
+            method, about = self._configure.on_loss, f"job {start.job.job_id}"
+            raise self._configure_ctx.explain_failure(error, method, about) from None
+
     def decide(self, start: Start) -> Decision:
         """Ask how an attempt shall run, and at which power limit or with which to be measured.
 

@@ -20,6 +20,7 @@ from tests.support.messages import assert_states
 from tests.support.sessions import DRAWN, history, session
 from wattkeeper.live import Session
 from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.session import local_coordinator
 from wattkeeper.live.session.store import SessionStore, states
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.profile import Objective
@@ -127,7 +128,7 @@ def test_limits_are_measured_in_slices(clock: ManualTime, device: SyntheticDevic
 def measured_epochs() -> dict[int, dict[float, float]]:
     """Time of an epoch (s) that `frugal` learnt, by batch size and power limit."""
     ((_, state),) = learnt()
-    ((_, costs),) = state["mine"]["costs"].items()
+    ((_, costs),) = state["mine"]["learnt"].items()
     return {
         int(size): {limit_w: math.exp(log_time) for limit_w, _, log_time, _ in points}
         for size, points in costs["points"].items()
@@ -172,8 +173,8 @@ def test_other_batch_sizes_are_measured_once_the_target_is_reached(
     assert row["cost"] == pytest.approx(cost)
     ((point, state),) = learnt()
     assert point == "configure", "one state of both"
-    (spending,) = state["mine"]["spending"].values()
-    assert spending == [pytest.approx(spending[1]), spending[1], 1], "a run of the default"
+    (own,) = state["mine"]["learnt"].values()
+    assert (own["paid"], own["recurrences"]) == (pytest.approx(own["default"]), 1)
     again = Training(clock, device, configure="frugal").run()
     assert (again.assignment.slice, again.power_limit_w) != (None, None)
 
@@ -290,6 +291,25 @@ def test_slices_survive_kills(tmp_path: Path) -> None:
     assert (other["cause"], other["learnt"], other["epochs"]) == ("reached", True, 4)
     assert (last["cause"], last["reached"]) == ("reached", True)
     ((_, state),) = learnt()
-    (spending,) = state["mine"]["spending"].values()
-    assert spending[2] == 1, "the recurrence that was tried again begins with its second attempt"
-    assert spending[0] == pytest.approx(2 * spending[1], rel=0.2), "two runs of the default"
+    (account,) = state["mine"]["learnt"].values()
+    assert account["recurrences"] == 2, "also the one whose first attempt was lost"
+    assert account["paid"] == pytest.approx(account["default"], rel=0.2)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_lost_run_is_awaited_while_it_may_be_tried_again(
+    clock: ManualTime, device: SyntheticDevice, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    monkeypatch.setattr(local_coordinator, "ATTEMPTS", attempts)
+    training = Training(clock, device, configure="frugal")
+
+    def fail(size: int) -> None:
+        raise OSError("the data is gone")
+
+    training.step = fail  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="the data is gone"):
+        training.run()
+    (row,) = history()
+    assert (row["cause"], row["learnt"]) == ("failed", False)
+    ((_, state),) = learnt()
+    assert len(state["mine"]["under_way"]) == attempts - 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.policies.configure.test_zoo_configure import CHILD, NO_PROFILE, PARENTS, Models
 from tests.support.worlds import NEVER, ScriptedContext, job, profile, stub
 from wattkeeper.policies.configure._chain import Chain, chain_of
-from wattkeeper.policies.configure.frugal import FrugalConfig
+from wattkeeper.policies.configure.frugal import Frugal, FrugalConfig
 from wattkeeper.policies.configure.grid_search import GridSearchConfig
 from wattkeeper.policies.configure.lineage import LineageConfig
 from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
@@ -23,6 +23,7 @@ from wattkeeper.policies.profile import Objective, epochs_left, optimum
 from wattkeeper.policies.protocols import (
     Configuration,
     Configure,
+    Context,
     Knobs,
     Options,
     Outcome,
@@ -140,6 +141,31 @@ def test_frugal_decides_at_tune_with_what_it_learnt_in_the_chain() -> None:
     assert isinstance(knobs, Knobs)
     assert knobs.slice is not None
     assert chain.state_dict()["policies"][1] != {}
+
+
+def test_the_second_is_told_at_tune_too_what_work_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices are a small part of that work."""
+    seen: list[float] = []
+
+    def tune(self: Frugal, ctx: Context, running: Running) -> Knobs:
+        seen.append(running.start.work)
+        return Knobs(200.0)
+
+    monkeypatch.setattr(Frugal, "tune", tune)
+    ctx, chain = context(), build(PARENT, FrugalConfig())
+    start = Start(job("a", group="g"), 1, ctx.options(), 0)
+    chain.tuner().tune(ctx, Running(start, chain.configure(ctx, start)))
+    assert seen == [HALF]
+
+
+def test_both_are_told_of_an_attempt_that_is_lost() -> None:
+    ctx, chain = context(), build(PARENT, FrugalConfig())
+    start = Start(job("a", group="g"), 1, ctx.options(), 0)
+    chain.configure(ctx, start)
+    chain.on_loss(ctx, start)
+    state = chain.state_dict()
+    assert state["work"] == {}
+    assert state["policies"][1]["g"]["under_way"] == {}
 
 
 def test_the_config_is_what_its_parts_are() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,10 +29,12 @@ class Group:
         self.policy: Frugal = FrugalConfig().build()
         self.costs = epoch_costs or dict.fromkeys(self.options.batch_sizes, 1000.0)
         self.waiting: dict[str, tuple[Start, Configuration]] = {}
+        self.queue = 0.0
 
     def start(self, name: str, attempt: int = 1) -> Configuration:
         """Start an attempt and train the slices that it asks for."""
-        start = Start(job(name, group="g"), attempt, self.options, len(self.waiting))
+        in_flight = len(self.waiting)
+        start = Start(job(name, group="g"), attempt, self.options, in_flight, 1.0, self.queue)
         decided = self.policy.configure(self.ctx, start)
         tune = self.policy.tuner()
         measured: list[Measurement] = []
@@ -83,9 +86,10 @@ class Group:
     def spare(self) -> float:
         """What the policy may still spend on trials, J, by its own accounts."""
         (state,) = self.policy.state_dict().values()
-        ((paid, default, recurrences),) = state["spending"].values()
-        under_way = math.fsum(excess for _, _, excess in state["under_way"].values())
-        return float((1 + 0.3 / max(1, recurrences) + 0.03) * default - paid - under_way)
+        (own,) = state["learnt"].values()
+        under_way = math.fsum(excess for _, _, _, excess, _ in state["under_way"].values())
+        share = 1 + 0.3 / max(1, own["recurrences"]) + 0.03
+        return float(share * own["default"] - own["paid"] - under_way)
 
 
 results = st.lists(
@@ -144,6 +148,73 @@ def test_a_batch_size_that_reaches_its_target_no_more_is_left() -> None:
             assert attempt <= 20, "a job is given up after so many"
     assert attempts < 20
     assert size != usual
+
+
+def own_account(group: Group) -> dict[str, float]:
+    (state,) = group.policy.state_dict().values()
+    (own,) = state["learnt"].values()
+    return {name: own[name] for name in ("paid", "default", "recurrences")}
+
+
+def test_runs_that_fail_before_any_reached_are_paid() -> None:
+    group = Group()
+    group.start("a")
+    group.end("a", math.inf)
+    failed = MOST_EPOCHS * 1000.0
+    assert own_account(group)["paid"] == failed
+    group.start("a", attempt=2)
+    group.end("a", math.inf)
+    assert own_account(group)["paid"] == 2 * failed
+    assert own_account(group)["recurrences"] == 1
+
+
+def test_a_job_counts_once_though_its_first_attempt_was_lost() -> None:
+    """An accident is repeated as the next attempt, about which nobody is asked."""
+    group = Group()
+    group.start("a")
+    start, decided = group.waiting.pop("a")
+    again = start._replace(attempt=2), decided
+    group.waiting["a"] = again
+    group.end("a", 12)
+    assert own_account(group)["recurrences"] == 1
+    assert own_account(group)["default"] > 0
+
+
+def test_a_run_that_was_lost_is_not_awaited() -> None:
+    group = Group()
+    for number in range(3):
+        group.start(f"job{number}")
+    start, _ = group.waiting.pop("job1")
+    group.policy.on_loss(group.ctx, start)
+    (state,) = group.policy.state_dict().values()
+    assert list(state["under_way"]) == ["job0", "job2"]
+
+
+@pytest.mark.parametrize("waiting", [0.0, 4.0])
+def test_limits_that_were_too_dear_under_a_queue_are_measured_later(waiting: float) -> None:
+    """While many wait, low limits are not worth a slice; they are once nobody does."""
+    group = Group()
+    group.policy = FrugalConfig(waiting=1).build()
+    group.queue = waiting
+    group.start("a")
+    group.end("a", 30)
+    group.queue = 0.0
+    group.start("b")
+    group.end("b", 30)
+    group.start("c")
+    (state,) = group.policy.state_dict().values()
+    (own,) = state["learnt"].values()
+    ((_, points),) = [each for each in own["points"].items() if int(each[0]) == 32]
+    assert sorted(limit_w for limit_w, *_ in points) == [100.0, 150.0, 250.0]
+
+
+def test_a_gang_weighs_the_waiting_for_all_its_gpus() -> None:
+    """One job that waits for each GPU, and 3 GPUs held: an own second counts four times."""
+    policy = FrugalConfig(waiting=1).build()
+    ctx = ScriptedContext(ANY, eta=ETA)
+    options = ctx.options()._replace(gpus=3)
+    start = Start(job("a", group="g"), 1, options, 0, 1.0, 1.0)
+    assert policy._eta(ctx, start) == pytest.approx(0.5 / (0.5 + 0.5 * 4))
 
 
 @given(results)

@@ -115,6 +115,18 @@ def test_a_batch_size_that_reaches_its_target_no_more_is_given_up() -> None:
     assert cost > 1.4 * 4
 
 
+@pytest.mark.parametrize("reached", [0, 1])
+def test_the_belief_does_not_jump_once_stops_are_not_kept_one_by_one(reached: int) -> None:
+    before: list[Run] = [(64, 20, True), *[(128, 22, True)] * reached]
+    costs, misses = [], []
+    for stops in range(40):
+        found = learn([*before, *[(128, 30, False)] * stops]).posterior((128,))
+        costs.append(math.exp(found.mean[0]) / (1 - found.misses[0]))
+        misses.append(found.misses[0])
+    assert (np.diff(misses) >= 0).all()
+    assert (np.abs(np.diff(np.log(costs[15:]))) < 0.15).all()
+
+
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_a_change_is_noticed_and_steady_runs_are_not(factor: float) -> None:
     rng = np.random.default_rng(5)
@@ -127,6 +139,42 @@ def test_a_change_is_noticed_and_steady_runs_are_not(factor: float) -> None:
     changed = steady.posterior((64, 128))
     assert math.exp(changed.mean[0]) == pytest.approx(30 * factor, rel=0.2)
     assert changed.covariance[1, 1] > found.covariance[1, 1]
+
+
+def test_what_was_known_before_a_change_shifts_with_it() -> None:
+    """Halved epochs at one batch size are expected at the others, too, with less certainty."""
+    known: list[Run] = [(size, epochs, True) for size, epochs in ((32, 20), (64, 24), (128, 32))]
+    before = learn(known * 5).posterior((32, 64, 128))
+    after = learn([*known * 5, *[(64, 12, True)] * 6]).posterior((32, 64, 128))
+    change = after.mean - before.mean
+    assert change == pytest.approx(math.log(0.5), abs=0.15)
+    variances = np.diag(after.covariance)
+    assert variances[0] > 4 * variances[1]
+    assert variances[2] > 4 * variances[1]
+    assert (variances > np.diag(before.covariance)).all()
+
+
+def test_errors_of_what_was_known_are_those_of_the_change() -> None:
+    """Regression with a shift, a slope and what is uneven, common to what was known before."""
+    belief = learn([(64, 20, True)] * 12 + [(128, 22, True)] * 12)
+    old = {size: (arm.mean, arm.runs) for size, arm in belief._arms.items()}
+    noise = belief._noise()
+    for arm in belief._arms.values():
+        arm.begin_anew(noise)
+    belief.add(64, 30, True)
+    found = belief.posterior((64, 128))
+    mean, covariance = prior((64, 64, 128))
+    x = np.array([0.0, 0.0, 1.0])
+    same = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    covariance += 0.03**2 * same
+    errors = np.diag([0.01 + 1 / 12 / 30**2, *(noise / runs for _, runs in old.values())])
+    errors[1:, 1:] += 1.0 + 0.5**2 * np.outer(x[1:], x[1:]) + 0.1**2 * np.eye(2)
+    values = np.array([math.log(30), *(each for each, _ in old.values())])
+    gain = covariance @ np.linalg.inv(covariance + errors)
+    expected = mean + gain @ (values - mean)
+    np.testing.assert_allclose(found.mean, expected[[0, 2]], rtol=1e-6)
+    left = covariance - gain @ covariance
+    np.testing.assert_allclose(found.covariance, left[np.ix_([0, 2], [0, 2])], rtol=1e-6)
 
 
 def test_a_batch_size_that_often_misses_is_no_change() -> None:
