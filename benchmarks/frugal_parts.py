@@ -1,5 +1,8 @@
 """What each part of `frugal` is worth: the league of recorded pairs with one part left out.
 
+Also what a prior is worth that is fitted to the other workloads, where each workload has the one
+that it is left out of.
+
 Needs the profiles of Zeus: `wattkeeper traces fetch zeus-nsdi23`. Prints regret over Zeus's
 (geometric mean) and its sum in runs of the optimum; under drift, the share of the last five
 recurrences within 2 % of the optimum. Seeds are those of the arguments, 901 and 902 if there are
@@ -12,7 +15,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from statistics import fmean
+from statistics import fmean, linear_regression, stdev
 from typing import Any
 from unittest.mock import patch
 
@@ -21,6 +24,8 @@ from wattkeeper.policies.configure import frugal
 from wattkeeper.policies.learning import epoch_belief
 from wattkeeper.policies.protocols import Configuration, Context, Start
 from wattkeeper.scenarios.analysis.learning.league import League, Pair, rank_variants
+from wattkeeper.traces.library import store
+from wattkeeper.traces.profiles import load_profiles
 
 GPU_TYPES = ("V100", "RTX6000", "A40", "P100")
 ON_ITS_OWN = {"BEND_SD": 1e-3, "SLOPE_SD": 1e-3, "UNEVEN_SD": 0.5}
@@ -63,6 +68,37 @@ def run(seeds: list[int], policy: str = "frugal", drift: str = "null") -> list[P
     return pairs
 
 
+def _priors(left_out: str) -> dict[str, float]:
+    """Level and slope of ln(epochs), and deviation from that line, of the other workloads."""
+    trace = store.find("zeus-nsdi23")
+    lines, squares = [], []
+    for profile in load_profiles(trace, "V100").profiles.values():
+        if profile.workload == left_out:
+            continue
+        points = []
+        for size, curve in profile.curves.items():
+            reached = [epochs for epochs in curve.epochs if math.isfinite(epochs)]
+            if reached:
+                octaves = math.log2(size / profile.default_batch_size)
+                points.append((octaves, math.log(fmean(reached))))
+        x, y = zip(*points, strict=True)
+        slope, level = linear_regression(x, y)
+        lines.append((level, slope))
+        squares.append(fmean((b - level - slope * a) ** 2 for a, b in points))
+    levels, slopes = zip(*lines, strict=True)
+    return {"LEVEL": fmean(levels), "LEVEL_SD": stdev(levels), "SLOPE": fmean(slopes),
+            "SLOPE_SD": stdev(slopes), "BEND_SD": math.sqrt(fmean(squares))}  # fmt: skip
+
+
+def _fitted(seeds: list[int]) -> list[Pair]:
+    """The pairs, each with the prior that is fitted to the other workloads."""
+    pairs: list[Pair] = []
+    for name in sorted({pair["workload"] for pair in run(seeds[:1])}):
+        with _constants(epoch_belief, **_priors(name)):
+            pairs += [pair for pair in run(seeds) if pair["workload"] == name]
+    return pairs
+
+
 def report(name: str, pairs: list[Pair]) -> None:
     """Print a line."""
     league: League = {"against": "zeus", "baseline": "default", "pairs": pairs}
@@ -84,6 +120,7 @@ def main() -> None:
     with _constants(epoch_belief, **ON_ITS_OWN):
         report("smoothness over batch sizes", run(seeds))
     report("nothing, epochs drift", [pair for drift in DRIFTS for pair in run(seeds, drift=drift)])
+    report("nothing, the prior is fitted", _fitted(seeds))
     with _constants(epoch_belief, ALARM=1e9):
         changed = [pair for drift in DRIFTS for pair in run(seeds, drift=drift)]
         report("the watch for changes, epochs drift", changed)
