@@ -1,0 +1,70 @@
+"""How much of its savings a bandit keeps where submissions of a group overlap.
+
+Needs the profiles of Zeus: `wattkeeper traces fetch zeus-nsdi23`. For each workload on V100, energy
+saved against the default, all recurrences and learning included, over what is saved where each
+recurrence waits for the one before. Jobs are submitted each 0.5, 0.3, 0.2 and 0.1 of the default's
+run time; `overlapping` is the share that is submitted while an earlier one of its group is under
+way. Seeds are those of the arguments, 901 to 908 if there are none.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from wattkeeper import scenarios
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EVERY_RUNS = (0.5, 0.3, 0.2, 0.1)
+VARIANTS = (
+    "{default: {policies: {tune: max-power}}, "
+    "zeus: {policies: {configure: {kind: zeus, beta: 2}, tune: zeus-jit}}, "
+    "frugal: {policies: {configure: frugal, tune: null}}}"
+)
+
+
+def run(every_runs: float | None, seeds: list[int]) -> pd.DataFrame:
+    """The jobs of all variants; `every_runs`: None has each recurrence wait for the one before."""
+    interval = "null" if every_runs is None else str(every_runs)
+    settings = [
+        f"variants={VARIANTS}", "sweep=null", "league=null", f"workload.every_runs={interval}"
+    ]  # fmt: skip
+    return scenarios.load("bandit-league", settings, seeds=seeds).run().jobs
+
+
+def saved(jobs: pd.DataFrame, policy: str) -> dict[str, float]:
+    """Energy that a policy saves against the default, J, by workload."""
+    energy = jobs.groupby(["variant", "workload"]).energy_j.sum()
+    return dict(energy["default"] - energy[policy])
+
+
+def overlapping(jobs: pd.DataFrame, policy: str) -> float:
+    """Share of jobs that are submitted while an earlier one of their group is under way."""
+    own = jobs[jobs.variant == policy].groupby(["seed", "group_id", "recurrence"])
+    spans = own.agg(submitted=("submit_time_s", "min"), finished=("finish_time_s", "max"))
+    latest = spans.groupby(["seed", "group_id"]).finished.transform(
+        lambda end: end.cummax().shift()
+    )
+    return float((spans.submitted < latest).mean())
+
+
+def main() -> None:
+    seeds = [int(text) for text in sys.argv[1:]] or list(range(901, 909))
+    alone = run(None, seeds)
+    print("every_runs  policy  overlapping  kept by workload")
+    for every_runs in EVERY_RUNS:
+        jobs = run(every_runs, seeds)
+        for policy in ("zeus", "frugal"):
+            most = saved(alone, policy)
+            shares = "  ".join(
+                f"{name} {energy_j / most[name]:.0%}"
+                for name, energy_j in saved(jobs, policy).items()
+            )
+            print(f"{every_runs:10}  {policy:6}  {overlapping(jobs, policy):11.0%}  {shares}",
+                  flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
