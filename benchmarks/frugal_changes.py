@@ -16,6 +16,7 @@ import sys
 from statistics import fmean
 from typing import NamedTuple
 
+from benchmarks.league_variants import choose_variants
 from wattkeeper import scenarios
 from wattkeeper.policies.profile import Drift, Objective, Profile, expectations
 from wattkeeper.traces.library import store
@@ -24,10 +25,6 @@ from wattkeeper.traces.profiles import load_profiles
 GPU_TYPES = ("V100", "RTX6000", "A40", "P100")
 PER_OCTAVE = (0.4, -0.4)
 ETA = 0.5
-VARIANTS = (
-    "{zeus: {policies: {configure: {kind: zeus, beta: 2}, tune: zeus-jit}}, "
-    "frugal: {policies: {configure: frugal, tune: null}}}"
-)
 
 Configurations = set[tuple[int, float]]
 
@@ -70,7 +67,7 @@ def measure(after: int, seeds: list[int]) -> dict[str, list[tuple[bool, bool]]]:
         profiles = load_profiles(store.find("zeus-nsdi23"), gpu_type).profiles.values()
         for per_octave in PER_OCTAVE:
             settings = [
-                f"variants={VARIANTS}", "sweep=null", "league=null", "baseline=zeus",
+                choose_variants("zeus", "frugal"), "sweep=null", "league=null", "baseline=zeus",
                 f"cluster.gpu={gpu_type}", f"workload.recurrences={after + 15}",
                 f"workload.drift={{after: {after}, per_octave: {per_octave}}}",
             ]  # fmt: skip

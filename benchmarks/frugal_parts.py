@@ -19,6 +19,7 @@ from statistics import fmean, linear_regression, stdev
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.league_variants import choose_variants
 from wattkeeper import scenarios
 from wattkeeper.policies.configure import frugal
 from wattkeeper.policies.learning import epoch_belief
@@ -53,16 +54,11 @@ def _without_stops() -> Iterator[None]:
 
 def run(seeds: list[int], policy: str = "frugal", drift: str = "null") -> list[Pair]:
     """The pairs of all GPU types."""
-    variants = (
-        "{default: {policies: {tune: max-power}}, "
-        "zeus: {policies: {configure: {kind: zeus, beta: 2}, tune: zeus-jit}}, "
-        f"frugal: {{policies: {{configure: {policy}, tune: null}}}}, "
-        "oracle: {policies: {configure: oracle}}}"
-    )
+    variants = choose_variants("default", "zeus", "frugal", "oracle")
     pairs: list[Pair] = []
     for gpu_type in GPU_TYPES:
-        settings = [f"variants={variants}", "sweep=null", f"cluster.gpu={gpu_type}",
-                    f"workload.drift={drift}"]  # fmt: skip
+        settings = [variants, f"variants.frugal.policies.configure={policy}", "sweep=null",
+                    f"cluster.gpu={gpu_type}", f"workload.drift={drift}"]  # fmt: skip
         done = scenarios.load("bandit-league", settings, seeds=seeds).run()
         pairs += done.summary["league"]["pairs"]
     return pairs
