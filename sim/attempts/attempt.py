@@ -28,6 +28,7 @@ from wattkeeper.policies.protocols import (
 )
 
 if TYPE_CHECKING:
+    from wattkeeper.sim.replay.checkpoints import CheckpointRule
     from wattkeeper.policies.planning.hull import SpeedPoint
 
 
@@ -81,6 +82,22 @@ class AttemptTotals(NamedTuple):
     saved_s: float = 0.0
     accuracy: float | None = None
     slices: SliceTotals = NO_SLICES
+
+
+class LostWork(NamedTuple):
+    """An attempt that a lost node ended.
+
+    Attributes:
+        time_s: Its training time, s.
+        energy_j: Energy of that, J.
+        lost_time_s: Of its time, what was trained since its last checkpoint, s.
+        lost_energy_j: Energy of that, J.
+    """
+
+    time_s: float
+    energy_j: float
+    lost_time_s: float
+    lost_energy_j: float
 
 
 class Decided:
@@ -238,6 +255,10 @@ class Attempt:
         draws: Time (s) and power (W) of each change of its power, where knobs may change.
         reserved_w: What it counts with under a power cap at least, W: a straggler lowers its power
             for a while only.
+        losses: How many attempts of the job before it ended with a lost node.
+        kept_time_s: Training time of the work that it took over from these, s.
+        kept_energy_j: Energy of that, J.
+        waits_anew: Whether it waits for its first GPUs since a node was lost.
     """
 
     has_trained = False
@@ -254,6 +275,10 @@ class Attempt:
     tune_paused_since_s = math.nan
     draws: list[tuple[float, float]] | None = None
     reserved_w = 0.0
+    losses = 0
+    kept_time_s = 0.0
+    kept_energy_j = 0.0
+    waits_anew = False
 
     def __init__(
         self,
@@ -275,8 +300,23 @@ class Attempt:
 
     def next_try(self, begun_s: float) -> Attempt:
         """The next try of the job, on the same GPUs."""
-        return Attempt(self.job, self.number + 1, self.placement, self.where, self.gpu_type,
-                       begun_s, self.idle_w)  # fmt: skip
+        again = Attempt(self.job, self.number + 1, self.placement, self.where, self.gpu_type,
+                        begun_s, self.idle_w)  # fmt: skip
+        again.losses = self.losses
+        return again
+
+    def after_loss(self, job: Job, lost: LostWork, now_s: float) -> Attempt:
+        """The attempt that goes on from the last checkpoint of this one.
+
+        `job`: as it waits from now on.
+        """
+        again = self.next_try(now_s)
+        again.job = job
+        again.losses += 1
+        again.kept_time_s = self.kept_time_s + lost.time_s - lost.lost_time_s
+        again.kept_energy_j = self.kept_energy_j + lost.energy_j - lost.lost_energy_j
+        again.waits_anew = True
+        return again
 
     def hold(self, since_s: float) -> None:
         """Hold the GPUs without training from a time on, s."""
@@ -327,6 +367,26 @@ class Execution:
     @abstractmethod
     def pause(self) -> None:
         """Stop at once; what was done is kept."""
+
+    def lose(self) -> LostWork:
+        """Stop at once, since a node is lost, and go back to the last checkpoint.
+
+        Raises:
+            NotImplementedError: If the backend cannot do that.
+        """
+        raise NotImplementedError
+
+    def write_checkpoints(self, rule: CheckpointRule) -> None:
+        """Write checkpoints from now on, since nodes may be lost.
+
+        Raises:
+            NotImplementedError: If the backend cannot do that.
+        """
+        raise NotImplementedError
+
+    def configured(self) -> tuple[int, float]:
+        """Its batch size (-1: not known), and the power limit of each GPU, W (NaN: none is set)."""
+        return -1, math.nan
 
     @property
     def is_training(self) -> bool:

@@ -15,12 +15,17 @@ STOP: Final = -6
 COMPLETION: Final = -5
 """Priority of ends of attempts, and of all else that the world itself schedules."""
 
+DOWN: Final = -4
+"""Priority of losses of nodes: after completions."""
+
+UP: Final = -3
+"""Priority of their returns: after losses."""
+
 SIGNAL: Final = -2
-"""Priority of new values of signals: after completions, before arrivals."""
+"""Priority of new values of signals: after returns of nodes, before arrivals."""
 
 ARRIVAL: Final = -1
-"""Priority of arrivals. Between completions and signals there is room for losses of nodes and their
-returns. Events of SimPy's processes follow arrivals: their priorities are 0 and 1."""
+"""Priority of arrivals. Events of SimPy's processes follow them: their priorities are 0 and 1."""
 
 NEVER: Final = math.inf
 

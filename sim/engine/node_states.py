@@ -30,6 +30,7 @@ class NodeStates:
         self._after_s = spec.sleep_after_s
         self._idle_since: dict[int, float] = {}
         self._ready_s: dict[int, float] = {}
+        self._down_since: dict[int, float] = {}
         self.vary = spec.sleep_after_s is not None or spec.checkpoint_s > 0
         if spec.sleep_after_s is not None:
             self._idle_since = dict.fromkeys(range(spec.nodes), 0.0)
@@ -63,11 +64,43 @@ class NodeStates:
             saved_s = now_s + self._cluster.spec.checkpoint_s
             self._ready_s[node] = max(saved_s, self._ready_s.get(node, now_s))
 
+    def go_down(self, node: int, now_s: float) -> None:
+        """Let a node that no job is on go down: it draws nothing."""
+        since_s = self._idle_since.pop(node, None)
+        if since_s is not None and self._after_s is not None and since_s + self._after_s < now_s:
+            self._record_sleep(node, since_s + self._after_s, now_s)
+        self._ready_s.pop(node, None)
+        self._down_since[node] = now_s
+
+    def come_up(self, node: int, now_s: float) -> None:
+        """Let a node that was down draw idle power again."""
+        self._record_off(node, self._down_since.pop(node), now_s)
+        if self._after_s is not None:
+            self._idle_since[node] = now_s
+
+    def is_down(self, node: int) -> bool:
+        """Whether a node is down."""
+        return node in self._down_since
+
+    @property
+    def some_are_down(self) -> bool:
+        """Whether any node is."""
+        return bool(self._down_since)
+
     def close(self) -> None:
-        """Account for the nodes that sleep at the end of the run."""
+        """Account for the nodes that sleep, or are down, at the end of the run."""
+        for node, since_s in self._down_since.items():
+            self._record_off(node, since_s, math.inf)
         if self._after_s is not None:
             for node, since_s in self._idle_since.items():
                 self._record_sleep(node, since_s + self._after_s, math.inf)
+
+    def _record_off(self, node: int, from_s: float, to_s: float) -> None:
+        """Record that a node was down, as a sleep without power."""
+        cluster = self._cluster
+        power = cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
+        idle = whole_units(power.idle_w * int(cluster.capacity[node]))
+        self._recorder.add_sleep(from_s, to_s, idle, 0)
 
     def _record_sleep(self, node: int, from_s: float, to_s: float) -> None:
         cluster = self._cluster

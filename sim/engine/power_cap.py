@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.planning.sharing import cheapest, share_out
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
-from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
 from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import SLACK_W, PowerBudget
 from wattkeeper.sim.engine.retuner import Retuner
+from wattkeeper.sim.replay.checkpoints import CheckpointRule
 
 
 class PowerCap:
@@ -178,3 +179,11 @@ class StalledRetry(Execution):
     def pause(self) -> None:
         """Wait for GPUs, as other preempted jobs do."""
         self._retries.remove(self.attempt)
+
+    def write_checkpoints(self, rule: CheckpointRule) -> None:
+        """There is nothing to save."""
+
+    def lose(self) -> LostWork:
+        """Wait for GPUs; nothing is lost."""
+        self.pause()
+        return LostWork(0.0, 0.0, 0.0, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +81,12 @@ _DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
 _RETUNED = {"row": "i8", "retunes": "i4", "tune_paused_s": "f8"}
 """Columns of attempts that `Tune` is asked about after their start."""
 
+_BROKEN_OFF = {"row": "i8", "lost_node": "i4", "lost_time_s": "f8", "lost_energy_j": "f8"}
+"""Columns of attempts that ended with a lost node."""
+
+_REQUEUED = {"number": "i8", "from_s": "f8", "to_s": "f8"}
+"""Columns of the time from such an end to the start of the next attempt."""
+
 _SLICED = {"row": "i8", "slices": "i4", "slice_time_s": "f8", "slice_energy_j": "f8",
            "discarded_time_s": "f8", "discarded_energy_j": "f8"}  # fmt: skip
 """Columns of attempts with slices."""
@@ -109,7 +115,8 @@ BUFFER_BYTES = 1 << 18
 """Size from which written rows are moved to a part of their own."""
 
 _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
-                               "epochs": ABSENT, "flags": REACHED}  # fmt: skip
+                               "epochs": ABSENT, "flags": REACHED,
+                               "lost_node": ABSENT}  # fmt: skip
 
 
 class _Rows:
@@ -288,16 +295,46 @@ def digest_of(seen: object) -> int:
     return int.from_bytes(blake2b(repr(seen).encode(), digest_size=8).digest(), "big", signed=True)
 
 
+class NodeRow(NamedTuple):
+    """What happened to a node.
+
+    Attributes:
+        time_s: When, s.
+        node: Its number.
+        event: `down`, `up` or `notice`.
+        cause: Why; empty if not known.
+        deadline_s: With a notice: when it is expected to go down, s; else NaN.
+        jobs: Jobs that ran on it and lost it.
+        lost_gpu_s: GPU time of training that they had not saved, s.
+        lost_energy_j: Energy of that, J.
+    """
+
+    time_s: float
+    node: int
+    event: str
+    cause: str
+    deadline_s: float
+    jobs: int
+    lost_gpu_s: float
+    lost_energy_j: float
+
+
 class Recorder:
     """Collects attempts, decisions and changes of power.
 
     Attributes:
         journal: Decisions.
         parents: Parents of attempts, by the attempt's row.
+        node_changes: What happened to nodes: rows of `NODES`, in order.
+        unable: Numbers of jobs that never ended, for want of nodes.
+        follows_nodes: Whether nodes may be lost.
     """
 
     def __init__(self) -> None:
         self.journal = Journal()
+        self.node_changes: list[NodeRow] = []
+        self.unable: list[int] = []
+        self.follows_nodes = False
         self.clear()
 
     def clear(self) -> None:
@@ -309,6 +346,8 @@ class Recorder:
         self._delayed = _Rows(_DELAYED)
         self._retuned = _Rows(_RETUNED)
         self._sliced = _Rows(_SLICED)
+        self._broken_off = _Rows(_BROKEN_OFF)
+        self._requeued = _Rows(_REQUEUED)
         self._drawn = _Rows(_DRAWN)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
@@ -400,6 +439,36 @@ class Recorder:
         """Whether an attempt had slices."""
         return bool(len(self._sliced))
 
+    def add_loss(self, node: int, lost_time_s: float, lost_energy_j: float) -> None:
+        """Add that the last added attempt ended with a lost node, and what it had not saved.
+
+        Time is that of training (s), energy that of all its GPUs (J).
+        """
+        row = self._broken_off.writer
+        write_i64_le(row, self.attempts - 1)
+        write_i32_le(row, node)
+        write_f64_le(row, lost_time_s)
+        write_f64_le(row, lost_energy_j)
+        self._broken_off.end_row()
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether an attempt ended with a lost node."""
+        return bool(len(self._broken_off))
+
+    def add_requeue(self, number: int, from_s: float, to_s: float) -> None:
+        """Add that a job, by `Job.number`, waited anew between two attempts."""
+        row = self._requeued.writer
+        write_i64_le(row, number)
+        write_f64_le(row, from_s)
+        write_f64_le(row, to_s)
+        self._requeued.end_row()
+
+    def requeues(self) -> tuple[Ints, Floats, Floats]:
+        """Job number, begin and end (s) of each wait between two attempts, shapes (waits,)."""
+        rows = self._requeued
+        return rows.column("number"), rows.column("from_s"), rows.column("to_s")
+
     def add_delay(self, overhead_s: float, preemptions: int) -> None:
         """Add seconds without training, and preemptions, of the last added attempt."""
         row = self._delayed.writer
@@ -466,7 +535,8 @@ class Recorder:
         """A column of the attempts, shape (attempts,); defaults where nothing was added."""
         if name in self._ended:
             return self._ended.column(name)
-        groups = self._trained, self._locked, self._delayed, self._retuned, self._sliced
+        groups = (self._trained, self._locked, self._delayed, self._retuned, self._sliced,
+                  self._broken_off)  # fmt: skip
         rows = next(rows for rows in groups if name in rows)
         values = rows.column(name)
         full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)

@@ -175,6 +175,12 @@ class Retuner:
         tuning.missed, tuning.share_w = lost.missed, lost.share_w
         self._wake_at(tuning, tuning.knobs.wake_s)
 
+    def follow_again(self, tuning: Tuning) -> None:
+        """Follow an attempt that goes on after its end; its changes are counted anew."""
+        self._tunings[tuning.start.job.number] = tuning
+        tuning.retunes = 0
+        self._wake_at(tuning, tuning.knobs.wake_s)
+
     def end(self, number: int) -> int:
         """Forget the attempt of a job, by its number; returns how often its knobs changed."""
         tuning = self._tunings.pop(number, None)

@@ -36,6 +36,7 @@ from wattkeeper.sim.attempts.attempt import (
     Decided,
     Decision,
     Execution,
+    LostWork,
     Paused,
     Tuned,
     Untuned,
@@ -54,6 +55,7 @@ from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import (
     NEVER,
     SIGNAL,
+    UP,
     Callback,
     EventLoop,
     ScheduledEvent,
@@ -61,6 +63,7 @@ from wattkeeper.sim.engine.event_loop import (
 )
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
+from wattkeeper.sim.engine.node_events import LossRules, NodeChange, NodeChanges
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
 from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
 from wattkeeper.sim.engine.recorder import (
@@ -69,6 +72,7 @@ from wattkeeper.sim.engine.recorder import (
     PROFILED,
     REACHED,
     REPLAYED,
+    NodeRow,
     Recorder,
     whole_units,
 )
@@ -80,6 +84,8 @@ from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 
 MOST_IDLE_WAKES: Final = 1_000_000
 """So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
+MOST_LOSSES: Final = 10_000
+"""After so many lost attempts a job is given up."""
 WAKES: Final = 1_000_000
 SHORTEST_WAKE_S: Final = 1e-3
 """The least time from wake to wake, s, as the mean of so many wakes."""
@@ -92,7 +98,8 @@ class World(Listener):
     attempt fails is tried again at once on the GPUs that it holds; under a power cap it may have to
     wait on them, before jobs that wait in the queue. A preempted job gives its GPUs up at once and
     keeps what it did; its node is busy saving that for a while, so that a job which starts waits
-    (`ClusterSpec.checkpoint_s`), and it resumes later on GPUs of the same type.
+    (`ClusterSpec.checkpoint_s`), and it resumes later on GPUs of the same type. A node that goes
+    down ends the attempts on it; their jobs wait anew, and go on from their last checkpoint.
 
     Attributes:
         env: The environment; ordinary SimPy processes may run in it (`env.process`).
@@ -112,6 +119,7 @@ class World(Listener):
         zoo: ZooBackend | None = None,
         signals: Mapping[str, SignalSource] | None = None,
         stragglers: Mapping[str, Stragglers] | None = None,
+        losses: tuple[LossRules, Iterator[NodeChange]] | None = None,
     ) -> None:
         self.env = env
         self._loop: EventLoop = env  # the same: compiled code knows its attributes
@@ -185,6 +193,17 @@ class World(Listener):
                 cap, self._budget, self._running, self._retuner, self._evict, self._note_pace
             )
             self._budget.set_cap(self._signals[cap.name].view(env).value)
+        self._loss_rules = LossRules()
+        self._node_changes: NodeChanges | None = None
+        self._by_node = -1
+        self._boots: dict[int, Callback] = {}
+        self._idle_changes = 0
+        if losses is not None:
+            self._loss_rules, changes = losses
+            self.recorder.follows_nodes = True
+            self._node_changes = NodeChanges(env, changes, self._change_node, self._wants_nodes)
+            self._journal.add_maker("node", "events")
+            self._by_node = self._journal.maker_of("node")
         self._room = Feasibility(cluster, self._budget, place, self._running, self._paused)
         self._retries = Retries(self._budget, self._room, self._decide)
         self._arrivals = source.arrivals()
@@ -214,19 +233,33 @@ class World(Listener):
                 self._follow(name)
         if self.cluster.spec.cap is not None:
             self._follow_cap(self.cluster.spec.cap.name)
+        if self._node_changes is not None:
+            self._node_changes.go_on()
         with _uncollected():
             self.env.run()
-        if self._waiting or self._retries.stalled:
+        if self._waiting and self._nodes.some_are_down:
+            self.recorder.unable += self._waiting
+        elif self._waiting or self._retries.stalled:
             raise self._left_waiting()
         if self._suspended:
             job = next(iter(self._suspended.values())).execution.attempt.job
             raise PolicyError(f"job {job.job_id} was paused, and never went on", "tune")
         self._nodes.close()
 
+    def _has_work(self) -> bool:
+        """Whether any job runs, waits or is to come."""
+        has_jobs = bool(self._running or self._waiting or self._suspended)
+        return has_jobs or self._loop.next_arrival_s < NEVER
+
+    def _wants_nodes(self) -> bool:
+        """Whether changes of nodes matter to any job; not if none ran through very many of them."""
+        is_idle = not self._running and self._loop.next_arrival_s == NEVER
+        self._idle_changes = self._idle_changes + 1 if is_idle else 0
+        return self._has_work() and self._idle_changes <= MOST_IDLE_WAKES
+
     def _follow(self, name: str) -> None:
         """Schedule the next value of a signal, while anything can happen that it matters to."""
-        is_over = not (self._running or self._waiting or self._suspended)
-        if not (is_over and self._loop.next_arrival_s == NEVER):
+        if self._has_work():
             self._schedule_change(name, self._signal_changed)
 
     def _schedule_change(self, name: str, changed: Callable[[str], None]) -> None:
@@ -471,6 +504,8 @@ class World(Listener):
     def _begin(self, execution: Execution, delay_s: float) -> None:
         attempt = execution.attempt
         self._running[attempt.job.number] = execution
+        if self._node_changes is not None:
+            execution.write_checkpoints(self._loss_rules.checkpoints)
         if self._retuner is None:
             execution.go_on(delay_s)
             return
@@ -577,10 +612,117 @@ class World(Listener):
                 f"job {attempt.job.job_id} goes on on {attempt.gpu_type}, placed on {placement}",
                 "place",
             )
-        self.recorder.add_pause(attempt.job.number, paused.since_s, self._loop.now_s)
         attempt.placement, attempt.where = placement, where
+        if attempt.waits_anew:
+            self._go_on_after_loss(paused, delay_s)
+            return
+        self.recorder.add_pause(attempt.job.number, paused.since_s, self._loop.now_s)
         restore_s = cluster.spec.restore_s if attempt.has_trained else 0.0
         self._begin(paused.execution, delay_s + restore_s)
+
+    def _change_node(self, change: NodeChange) -> None:
+        """Let a node go down, come back, or announce that it will go down."""
+        jobs, lost_gpu_s, lost_j = 0, 0.0, 0.0
+        node = change.node
+        if change.event == "down":
+            now_s = self._loop.now_s
+            holders = [
+                execution for execution in self._running.values()
+                if any(slot[0] == node for slot in execution.attempt.placement)
+            ]  # fmt: skip
+            for execution in holders:
+                time_s, energy_j = self._lose(execution, node)
+                lost_gpu_s += time_s * execution.attempt.job.gpus_held
+                lost_j += energy_j
+            jobs = len(holders)
+            boot = self._boots.pop(node, None)
+            if boot is not None:
+                boot.cancel()
+            else:
+                self.cluster.close(node)
+            self._nodes.go_down(node, now_s)
+            self._room.shrink()
+        elif change.event == "up":
+            self._nodes.come_up(node, self._loop.now_s)
+            self._boots[node] = boot = Callback(self._reopen, node)
+            schedule_at(self._loop, self._loop.now_s + self._loss_rules.boot_s, boot, UP)
+        deadline_s = change.deadline_s if change.event == "notice" else math.nan
+        self.recorder.node_changes.append(
+            NodeRow(change.time_s, node, change.event, change.cause, deadline_s, jobs, lost_gpu_s,
+                    lost_j)
+        )  # fmt: skip
+
+    def _reopen(self, node: int) -> None:
+        """Let jobs start on a node that came back."""
+        del self._boots[node]
+        self.cluster.reopen(node)
+        self._room.grow()
+        self._ask_for_pass()
+
+    def _lose(self, execution: Execution, node: int) -> tuple[float, float]:
+        """End an attempt whose node went down; its job waits anew.
+
+        Returns:
+            Training time (s) and energy (J) since its last checkpoint.
+        """
+        attempt, now_s = execution.attempt, self._loop.now_s
+        number = attempt.job.number
+        waiting, free = len(self._waiting), self.cluster.free_gpus
+        choice = self._journal.index_choice("lost")
+        self._journal.add(now_s, self._by_node, number, attempt.number, choice, waiting, free)
+        lost = execution.lose()
+        attempt.count_idle(now_s)
+        tuning = None if self._retuner is None else self._retuner.find(number)
+        self._record_loss(execution, lost, node)
+        self._release(attempt)
+        job = attempt.job
+        del self._running[number]
+        if attempt.losses == MOST_LOSSES:
+            self._give_up(job)
+            return lost.lost_time_s, lost.lost_energy_j
+        self._tell_select(self._select.on_pause, job)
+        if self._loss_rules.requeues_last:
+            job = job.replace(submit_time_s=now_s)
+        execution.attempt = attempt.after_loss(job, lost, now_s)
+        if tuning is not None and self._retuner is not None:
+            self._retuner.follow_again(tuning)
+        self._paused[number] = Paused(execution, now_s)
+        self._waiting[number] = job
+        self._tell_select(self._select.on_resume, job)
+        self._loop.pass_is_due = True
+        return lost.lost_time_s, lost.lost_energy_j
+
+    def _give_up(self, job: Job) -> None:
+        """End a job that lost nodes again and again."""
+        self.recorder.unable.append(job.number)
+        if job.workload is not None:
+            self._in_flight[job.group_id] -= 1
+        self._tell_select(self._select.on_end, job)
+        follower = self.source.follow_up(job, self._loop.now_s)
+        if follower is not None:
+            self._submit(follower)
+
+    def _record_loss(self, execution: Execution, lost: LostWork, node: int) -> None:
+        """Record an attempt that a lost node ended."""
+        attempt = execution.attempt
+        most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
+        cost = cost_of(self._eta, lost.energy_j, lost.time_s, most_w)
+        self._record(attempt, lost.energy_j, lost.time_s, cost)
+        batch_size, limit_w = execution.configured()
+        replayed = REPLAYED if attempt.job.workload is not None else 0
+        self.recorder.add_training(attempt.number, batch_size, limit_w, ABSENT, replayed)
+        self.recorder.add_loss(node, lost.lost_time_s, lost.lost_energy_j)
+
+    def _go_on_after_loss(self, paused: Paused, delay_s: float) -> None:
+        """Start the attempt that follows a lost one, from what was saved."""
+        attempt, now_s = paused.execution.attempt, self._loop.now_s
+        self.recorder.add_requeue(attempt.job.number, paused.since_s, now_s)
+        attempt.waits_anew = False
+        attempt.begun_s = now_s
+        read_s = self._loss_rules.read_s if attempt.kept_time_s > 0 else 0.0
+        if self._stragglers is not None:
+            self._stragglers.begin(attempt.job)
+        self._begin(paused.execution, delay_s + read_s)
 
     def _preempt(self, job: Job) -> None:
         execution = self._running.pop(job.number, None)
@@ -747,9 +889,11 @@ class World(Listener):
     ) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
+        if attempt.losses:
+            time_s, energy_j = time_s - attempt.kept_time_s, energy_j - attempt.kept_energy_j
         self._record(attempt, energy_j, time_s, cost_of(self._eta, energy_j, time_s, most_w))
         reached = not attempt.is_stopped
-        if not math.isnan(limit_w) or not reached:
+        if not math.isnan(limit_w) or not reached or attempt.losses:
             self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
         self._end(attempt, saved_s, reached)
 
@@ -761,7 +905,8 @@ class World(Listener):
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._record_training(attempt, tuned, tuned.power_limit_w, totals, flags)
         self._decisions.observe(tuned.outcome(totals, cost))
-        if not (reached or stopped) and attempt.number < self.rules.max_attempts:
+        tries = attempt.number - attempt.losses
+        if not (reached or stopped) and tries < self.rules.max_attempts:
             self._retry(attempt)
             return
         self._in_flight[job.group_id] -= 1
@@ -823,7 +968,12 @@ class World(Listener):
         """Record an attempt of a job with a workload; returns its cost as profiled, J."""
         scale, time_s, energy_j = attempt.job.time_scale, totals.time_s, totals.energy_j
         cost = cost_of(self._eta, energy_j, time_s, decided.max_power_w)
-        self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
+        if attempt.losses:
+            own_s, own_j = time_s * scale, energy_j * scale
+            own_s, own_j = own_s - attempt.kept_time_s, own_j - attempt.kept_energy_j
+            self._record(attempt, own_j, own_s, cost_of(self._eta, own_j, own_s, decided.max_power_w))
+        else:
+            self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
         self.recorder.add_training(
             attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
         )

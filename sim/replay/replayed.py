@@ -16,12 +16,14 @@ from wattkeeper.sim.attempts.attempt import (
     Decision,
     Execution,
     Inheritance,
+    LostWork,
     Tuned,
     Untuned,
 )
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.replay.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.replay.latencies import Latencies
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
@@ -87,8 +89,18 @@ class Replayed(Execution):
         stage: `DELAY`, `QUERY` or `WORK`.
         phases: Number of phases begun or interrupted.
         since_s: Start of the current phase.
-        left_s: Duration of the current phase, unless it is interrupted.
+        left_s: Training time, or time of holding GPUs, of the current phase, unless it is
+            interrupted.
+        checkpoints: Its checkpoints; None where no node is lost.
+        power_w: Power in a phase of training.
+        trained_s: Training time of the attempt, where nodes are lost.
+        trained_j: Energy of that.
     """
+
+    checkpoints: CheckpointClock | None = None
+    power_w = 0.0
+    trained_s = 0.0
+    trained_j = 0.0
 
     def __init__(
         self,
@@ -116,8 +128,12 @@ class Replayed(Execution):
         """Called when a phase of the work is over."""
 
     @abstractmethod
-    def stop_work(self, left_s: float) -> None:
-        """Save the remaining time (s) of an interrupted phase of the work."""
+    def stop_work(self) -> None:
+        """Save what is left of an interrupted phase of the work."""
+
+    @abstractmethod
+    def undo(self, lost_s: float) -> None:
+        """Count so much of the training (s, at its present pace) as not done."""
 
     def go_on(self, delay_s: float) -> None:
         """Wait, search the parent, then work."""
@@ -133,16 +149,53 @@ class Replayed(Execution):
 
     def pause(self) -> None:
         """Save the remaining time of the phase; a delay starts anew."""
+        self._interrupt()
+        if self.checkpoints is not None:
+            self.checkpoints.save()
+
+    def _interrupt(self) -> None:
         self.phases += 1
-        left_s = self.left_s - (self.env.now_s - self.since_s)
         if self.stage == WORK:
-            self.stop_work(left_s)
+            self.stop_work()
         elif self.stage == QUERY:
-            self.query_s = max(0.0, left_s)
+            self.query_s = max(0.0, self.left_s - (self.env.now_s - self.since_s))
+
+    def write_checkpoints(self, rule: CheckpointRule) -> None:
+        """Write checkpoints from the next phase on by a rule, unless it does already."""
+        if self.checkpoints is None:
+            self.checkpoints = CheckpointClock(rule)
+
+    def lose(self) -> LostWork:
+        """See `wattkeeper.sim.attempts.attempt.Execution`; the parent search is kept."""
+        assert self.checkpoints is not None
+        self._interrupt()
+        lost_s = self.checkpoints.unsaved_s
+        self.undo(lost_s)
+        lost = LostWork(self.trained_s, self.trained_j, lost_s, lost_s * self.power_w)
+        self.trained_s = self.trained_j = 0.0
+        self.checkpoints.save()
+        return lost
+
+    def take_trained(self) -> float:
+        """Training time since the phase began, or since it was last taken, s."""
+        now_s = self.env.now_s
+        span_s = now_s - self.since_s
+        self.since_s = now_s
+        if self.checkpoints is None:
+            return span_s
+        trained_s = self.checkpoints.advance(span_s)
+        self.trained_s += trained_s
+        self.trained_j += trained_s * self.power_w
+        if span_s > trained_s:
+            written_s = span_s - trained_s
+            self.attempt.add_overhead(written_s, written_s * self.power_w)
+        return trained_s
 
     def end_phase(self) -> None:
         """Begin the next stage, or end the phase of the work."""
         if self.stage == WORK:
+            if self.checkpoints is not None and not self.attempt.is_idle:
+                self.take_trained()
             self.end_work()
             return
         if self.stage == QUERY:
@@ -155,16 +208,23 @@ class Replayed(Execution):
         self._enter(left_s)
 
     def draw(self, left_s: float, power_w: float, settled: bool) -> None:
-        """Draw power (W) for a while (s); see `Listener.draws`."""
-        self.backend.listener.draws(self.attempt, power_w, self.env.now_s, settled)
-        self._enter(left_s)
+        """Train for a while (s) at a power (W); see `Listener.draws`.
 
-    def _enter(self, left_s: float) -> None:
+        While a blocking checkpoint is written, GPUs draw as in training.
+        """
+        self.power_w = power_w
+        self.backend.listener.draws(self.attempt, power_w, self.env.now_s, settled)
+        if self.checkpoints is None:
+            self._enter(left_s)
+        else:
+            self._enter(left_s, self.checkpoints.span_s(left_s) - left_s)
+
+    def _enter(self, left_s: float, writing_s: float = 0.0) -> None:
         env = self.env
         self.phases += 1
         self.since_s = now_s = env.now_s
         self.left_s = left_s
-        schedule_at(env, now_s + left_s, Phase(self, self.phases))
+        schedule_at(env, now_s + left_s + writing_s, Phase(self, self.phases))
 
 
 class RecordedRun(Replayed):
@@ -175,7 +235,7 @@ class RecordedRun(Replayed):
 
     Attributes:
         limit_w: Power limit of each of its GPUs; NaN: none.
-        power_w: Its power.
+        busy_w: Its power.
         full_s: Its time without a parent.
         hold_share: Time for which it holds its GPUs, relative to the time that it takes.
         rest_s: Remaining time.
@@ -194,25 +254,33 @@ class RecordedRun(Replayed):
         super().__init__(backend, env, attempt, inheritance)
         job = attempt.job
         self.limit_w = limit_w
-        self.power_w, speed = power.under_limit(job, attempt.gpu_type, limit_w)
+        self.busy_w, speed = power.under_limit(job, attempt.gpu_type, limit_w)
         self.full_s = job.duration_s / speed
         self.hold_share = speed if recorded else 1.0
         self.rest_s = self.full_s * inheritance.work * self.hold_share
 
+    def configured(self) -> tuple[int, float]:
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
+        return -1, self.limit_w
+
     def work(self) -> None:
         """Work for the remaining time."""
-        self.draw(self.rest_s, self.power_w / self.hold_share, not math.isnan(self.limit_w))
+        self.draw(self.rest_s, self.busy_w / self.hold_share, not math.isnan(self.limit_w))
 
-    def stop_work(self, left_s: float) -> None:
-        """Save the remaining time, s."""
-        self.rest_s = left_s
+    def stop_work(self) -> None:
+        """Save the remaining time."""
+        self.rest_s = self.left_s - self.take_trained()
+
+    def undo(self, lost_s: float) -> None:
+        """Do it once more."""
+        self.rest_s += lost_s
 
     def end_work(self) -> None:
         """End the attempt."""
         work = self.inheritance.work
         time_s, saved_s = self.full_s * work, self.full_s * (1 - work)
         self.backend.listener.ran(
-            self.attempt, time_s, self.power_w * time_s, saved_s, self.limit_w
+            self.attempt, time_s, self.busy_w * time_s, saved_s, self.limit_w
         )
 
 
@@ -234,8 +302,9 @@ class Trained(Replayed):
         latencies: Delays besides training.
         next: The step at which it begins or resumes.
         then: The step after the current phase.
-        power_w: Power in a phase of training.
-        settled: Whether its power limit is chosen in that phase.
+        settled: Whether its power limit is chosen in a phase of training.
+        undone_s: Training that was lost before it began to train to the end, and follows in the
+            next phase.
     """
 
     def __init__(
@@ -255,8 +324,14 @@ class Trained(Replayed):
         self.latencies = known.latencies
         self.next: Step = self.launch
         self.then: Step = _nothing
-        self.power_w = 0.0
         self.settled = False
+        self.undone_s = 0.0
+
+    def configured(self) -> tuple[int, float]:
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
+        decision = self.decision
+        limit_w = decision.power_limit_w if isinstance(decision, Tuned) else math.nan
+        return decision.batch_size, limit_w
 
     def work(self) -> None:
         """Begin, or resume where it was preempted."""
@@ -267,17 +342,22 @@ class Trained(Replayed):
         then, self.then, self.next = self.then, _nothing, _nothing
         then()
 
-    def stop_work(self, left_s: float) -> None:
-        """Save the remaining time (s) of training."""
-        self.save_phase(left_s)
+    def stop_work(self) -> None:
+        """Save the remaining time of training."""
+        self.save_phase()
 
-    def save_phase(self, left_s: float) -> None:
-        """Go on with the present phase later, for the time that is left, s.
+    def save_phase(self) -> None:
+        """Go on with the present phase later, for the time that is left.
 
         If it only held its GPUs, `next` was set.
         """
         if not self.attempt.is_idle:
+            left_s = self.left_s - self.take_trained()
             self.next = partial(self.train, left_s, self.power_w, self.settled, self.then)
+
+    def undo(self, lost_s: float) -> None:
+        """Do it once more in the next phase of training."""
+        self.undone_s += lost_s
 
     def wait(self, delay_s: float, then: Step, again: Step) -> None:
         """Hold the GPUs for a while (s), then take a step; take another one if preempted."""
@@ -290,8 +370,9 @@ class Trained(Replayed):
     def train(self, left_s: float, power_w: float, settled: bool, then: Step) -> None:
         """Train for a while (s) at a mean power (W), then take a step."""
         self.then = then
-        self.power_w = power_w
         self.settled = settled
+        if self.undone_s:
+            left_s, self.undone_s = left_s + self.undone_s, 0.0
         self.draw(left_s, power_w, settled)
 
     def launch(self) -> None:
@@ -363,7 +444,9 @@ class Trained(Replayed):
         self.train(hold_s, power_w, True, lambda: self.leave(tuned, totals))
 
     def leave(self, tuned: Tuned, totals: AttemptTotals) -> None:
-        """End the attempt after the delays of its reports and of its stop."""
+        """End the attempt, whose state is saved, after the delays of its reports and stop."""
+        if self.checkpoints is not None:
+            self.checkpoints.save()
         end = partial(self.backend.listener.ended, self.attempt, tuned, totals)
         latencies = self.latencies
         self.wait(latencies.stop_s + latencies.report_s * totals.epochs, end, end)

@@ -60,21 +60,26 @@ class RetunedRun(RecordedRun):
         """Work at the present limit for the remaining time."""
         self.trains = True
         left_s = max(0.0, self.work_s - self.done_s) / self.speed
-        self.draw(left_s, self.power_w, not math.isnan(self.limit_w))
+        self.draw(left_s, self.busy_w, not math.isnan(self.limit_w))
 
-    def stop_work(self, left_s: float) -> None:
+    def stop_work(self) -> None:
         """Count what is done."""
         self._count()
         self.trains = False
 
+    def undo(self, lost_s: float) -> None:
+        """Count it as not done."""
+        self._add(-lost_s)
+
     def _count(self) -> None:
         """Count time, energy and work since the phase began, or since they were last counted."""
         if self.trains:
-            spent_s = self.env.now_s - self.since_s
-            self.since_s = self.env.now_s
-            self.time_s += spent_s
-            self.energy_j += spent_s * self.power_w
-            self.done_s += spent_s * self.speed
+            self._add(self.take_trained())
+
+    def _add(self, spent_s: float) -> None:
+        self.time_s += spent_s
+        self.energy_j += spent_s * self.busy_w
+        self.done_s += spent_s * self.speed
 
     def progress(self) -> Progress:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
@@ -88,7 +93,7 @@ class RetunedRun(RecordedRun):
         self._count()
         self.limit_w = knobs.power_limit_w
         job, gpu_type = self.attempt.job, self.attempt.gpu_type
-        self.power_w, self.speed = self.power.under_limit(job, gpu_type, self.limit_w)
+        self.busy_w, self.speed = self.power.under_limit(job, gpu_type, self.limit_w)
         if self.trains:
             self.work()
 
@@ -200,21 +205,28 @@ class RetunedTraining(Trained):
         scale = self.attempt.job.time_scale
         self.train(left * epoch_s * scale, epoch_j / epoch_s, True, self._end_piece)
 
-    def stop_work(self, left_s: float) -> None:
+    def stop_work(self) -> None:
         """Count what is done, and train on later; what comes before training is saved as it is."""
         if self.tuned is None:
-            super().stop_work(left_s)
+            super().stop_work()
         elif self.trains:
             self._count()
             self.trains = False
             self.next = self._train_on
 
+    def undo(self, lost_s: float) -> None:
+        """Count it as not done, at the present pace; before training, do it once more."""
+        if self.tuned is None:
+            super().undo(lost_s)
+            return
+        lost = lost_s / self.attempt.job.time_scale / self.epoch()[0]
+        self._add(-min(lost, self.epochs))
+        self._set_end()
+
     def _count(self) -> None:
         """Count time, energy and epochs since the phase began, or since they were last counted."""
         if self.trains:
-            now_s = self.env.now_s
-            spent_s = (now_s - self.since_s) / self.attempt.job.time_scale
-            self.since_s = now_s
+            spent_s = self.take_trained() / self.attempt.job.time_scale
             epoch_s = self.epoch()[0]
             self._add(spent_s / epoch_s)
 

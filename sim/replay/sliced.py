@@ -105,7 +105,12 @@ class SlicedTraining(RetunedTraining):
         )
 
     def end(self, reached: bool) -> None:
-        """End the attempt, after slices of other batch sizes if it reached its target."""
+        """End the attempt, after slices of other batch sizes if it reached its target.
+
+        What was trained is saved before these.
+        """
+        if self.checkpoints is not None:
+            self.checkpoints.save()
         if reached and self.backend.listener.wants_slices:
             self._ask_for_slice(())
         else:
@@ -136,12 +141,19 @@ class SlicedTraining(RetunedTraining):
             self._count_slice(piece, size, epoch_s, epoch_j, spent_s, spent_j),
         ))  # fmt: skip
 
-    def stop_work(self, left_s: float) -> None:
+    def stop_work(self) -> None:
         """Go on with a slice later, too."""
         if self.discards:
-            self.save_phase(left_s)
+            self.save_phase()
         else:
-            super().stop_work(left_s)
+            super().stop_work()
+
+    def undo(self, lost_s: float) -> None:
+        """See `RetunedTraining`; of a slice of another batch size, train it once more."""
+        if self.discards:
+            self.undone_s += lost_s
+        else:
+            super().undo(lost_s)
 
     def totals(self, reached: bool) -> AttemptTotals:
         """The totals, with its slices."""

@@ -64,6 +64,14 @@ METRICS: dict[str, Metric] = {
         "currency", "with `electricity.price`: cost of the cluster's energy, in its currency"
     ),
     "carbon_g": Metric("g", "with `electricity.carbon`: emissions of the cluster's energy"),
+    "node_losses": Metric("1", "with losses of nodes: how often a node went down"),
+    "lost_attempts": Metric("1", "with losses of nodes: attempts that ended with one"),
+    "unable_jobs": Metric(
+        "1", "with losses of nodes: jobs that never ended, for want of nodes that stayed up"
+    ),
+    "lost_gpu_s": Metric("s", "with losses of nodes: GPU time of training that was not saved"),
+    "lost_energy_j": Metric("J", "with losses of nodes: energy of that"),
+    "nodes_up": Metric("1", "with losses of nodes: share of the time of the window, mean"),
     "late_jobs": Metric("1", "with deadlines: jobs that ended after theirs"),
     "gpu_s_saved": Metric(
         "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"
@@ -133,7 +141,7 @@ class JobOutcomes(NamedTuple):
 def aggregate_attempts(
     columns: Mapping[str, pa.Array],
     number: Ints,
-    pauses: tuple[Ints, Floats, Floats],
+    waits: Sequence[tuple[Ints, Floats, Floats]],
     optima: Optima,
 ) -> JobOutcomes:
     """Aggregate attempts into jobs.
@@ -141,7 +149,8 @@ def aggregate_attempts(
     Args:
         columns: From `wattkeeper.sim.results.tables.attempt_columns`, in order of time.
         number: Number of each attempt's job, shape (attempts,).
-        pauses: Preemptions: number of the job, begin and end (s), shapes (pauses,).
+        waits: Preemptions, and waits between attempts: number of the job, begin and end (s), shapes
+            (waits,).
         optima: See `Optima`.
     """
     attempt = columns["attempt"].to_numpy()
@@ -163,8 +172,8 @@ def aggregate_attempts(
         codes[key], names[key] = _encode(columns[key].filter(pa.array(first)))
     submit = column("submit_time_s")[first]
     waited = column("start_time_s")[first] - submit
-    paused, begun, ended = pauses
-    np.add.at(waited, positions[paused], ended - begun)
+    for waiting, begun, ended in waits:
+        np.add.at(waited, positions[waiting], ended - begun)
     finish = column("finish_time_s")[first]
     if not single:
         finish[index] = column("finish_time_s")

@@ -104,6 +104,22 @@ JOBS = pa.schema(
         ),
         field("discarded_energy_j", pa.float64(), "J", "energy of these", optional=True),
         field(
+            "lost_node",
+            pa.int32(),
+            "",
+            "node that went down and ended the attempt; if any attempt ended so",
+            null=True,
+            optional=True,
+        ),
+        field(
+            "lost_time_s",
+            pa.float64(),
+            "s",
+            "training time since the last checkpoint, in time_s, that was lost with it",
+            optional=True,
+        ),
+        field("lost_energy_j", pa.float64(), "J", "energy of that, in energy_j", optional=True),
+        field(
             "electricity_cost",
             pa.float64(),
             "currency",
@@ -158,8 +174,23 @@ MODELS = pa.schema(
     ]
 )
 
-TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS}
-"""Schemas by table; `models` only where there is a zoo."""
+NODES = pa.schema(
+    [
+        *KEYS,
+        field("time_s", pa.float64(), "s", "time of the event"),
+        field("node", pa.int32(), "", "number of the node in the cluster, from 0"),
+        field("event", pa.string(), "", "down; up: it is back; notice: it is expected to go down"),
+        field("cause", pa.string(), "", "why; empty if not known"),
+        field("deadline_s", pa.float64(), "s", "with a notice: when it is expected", null=True),
+        field("jobs", pa.int32(), "", "jobs that ran on it and lost it"),
+        field("lost_gpu_s", pa.float64(), "s", "GPU time of training that they had not saved"),
+        field("lost_energy_j", pa.float64(), "J", "energy of that"),
+    ]
+)
+
+TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS,
+          "nodes": NODES}  # fmt: skip
+"""Schemas by table; `models` only where there is a zoo, `nodes` only where nodes are lost."""
 
 VALUES = pa.schema(
     [

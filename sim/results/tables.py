@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from wattkeeper.sim.engine.recorder import (
     REACHED,
     REPLAYED,
     Journal,
+    NodeRow,
     Recorder,
 )
 from wattkeeper.sim.engine.sources import KNOWN, Source
@@ -44,7 +46,7 @@ from wattkeeper.sim.results.metrics import (
     job_metrics,
     zoo_metrics,
 )
-from wattkeeper.sim.results.schemas import TABLES
+from wattkeeper.sim.results.schemas import NODES, TABLES
 from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.electricity.charges import charge_intervals
 from wattkeeper.traces.schema import is_optional
@@ -130,16 +132,20 @@ def collect(
         line = line._replace(power_w=np.full(len(line.power_w), np.nan))
     decisions = decision_columns(recorder.journal, source)
     recorder.journal.clear()
-    pauses = recorder.pauses()
+    waits = recorder.pauses(), recorder.requeues()
+    losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
+    nodes = node_columns(recorder)
     recorded = recorded_columns(recorder, cluster)
     draws = recorder.draws()
     recorder.clear()  # frees its memory before the tables need as much
     attempts = attempt_columns(recorded, source, unmeasured)
     attempts |= charge_attempts(attempts, draws, tariff, cluster.pue)
-    metrics, by = _metrics(aggregate_attempts(attempts, number, pauses, optima))
+    metrics, by = _metrics(aggregate_attempts(attempts, number, waits, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
-    metrics = metrics | charged.metrics()
+    metrics = metrics | charged.metrics() | losses
+    if recorder.follows_nodes:
+        columns["nodes"] = nodes
     if "deadline_s" in attempts:
         metrics["late_jobs"] = count_late(attempts, number)
     if zoo is not None:
@@ -154,6 +160,47 @@ def collect(
     result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
     pa.default_memory_pool().release_unused()
     return result
+
+
+def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
+    """The columns of `schemas.NODES` without variant and seed, by name."""
+    rows = recorder.node_changes
+    columns = {name: [getattr(row, name) for row in rows] for name in NodeRow._fields}
+    deadline_s = np.array(columns.pop("deadline_s"), dtype=np.float64)
+    return {
+        **{name: pa.array(values, NODES.field(name).type) for name, values in columns.items()},
+        "deadline_s": pa.array(deadline_s, mask=np.isnan(deadline_s)),
+    }
+
+
+def loss_metrics(
+    recorder: Recorder, cluster: ClusterSpec, gpus: Floats, window: Window
+) -> dict[str, float]:
+    """Metrics of lost nodes, given the GPUs of each attempt; none where nodes are not lost."""
+    if not recorder.follows_nodes:
+        return {}
+    lost_s = recorder.column("lost_time_s")
+    down: dict[int, float] = {}
+    down_s = 0.0
+    for row in recorder.node_changes:
+        if row.event == "down":
+            down[row.node] = row.time_s
+        elif row.event == "up":
+            down_s += _within(window, down.pop(row.node), row.time_s)
+    down_s += math.fsum(_within(window, since_s, math.inf) for since_s in down.values())
+    span_s = (window.until_s - window.from_s) * cluster.nodes
+    return {
+        "node_losses": float(sum(row.event == "down" for row in recorder.node_changes)),
+        "lost_attempts": float((recorder.column("lost_node") != ABSENT).sum()),
+        "unable_jobs": float(len(recorder.unable)),
+        "lost_gpu_s": math.fsum((lost_s * gpus).data),
+        "lost_energy_j": math.fsum(recorder.column("lost_energy_j").data),
+        "nodes_up": 1 - down_s / span_s if span_s > 0 else math.nan,
+    }
+
+
+def _within(window: Window, from_s: float, to_s: float) -> float:
+    return max(0.0, min(to_s, window.until_s) - max(from_s, window.from_s))
 
 
 def charge_attempts(
@@ -268,6 +315,11 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
     retunes = {name: pa.array(column(name)) for name in ("retunes", "tune_paused_s")}
     sliced = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s", "discarded_energy_j")
     slices = {name: pa.array(column(name)) for name in sliced} if recorder.has_slices else {}
+    losses: dict[str, pa.Array] = {}
+    if recorder.has_losses:
+        node = column("lost_node")
+        losses = {name: pa.array(column(name)) for name in ("lost_time_s", "lost_energy_j")}
+        losses["lost_node"] = pa.array(node, mask=node == ABSENT)
     clocks: dict[str, pa.Array] = {}
     if recorder.has_clocks:
         clock_mhz = column("clock_mhz")
@@ -298,6 +350,7 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         **(retunes if recorder.has_retunes else {}),
         **slices,
         **clocks,
+        **losses,
     }
 
 

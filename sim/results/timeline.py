@@ -50,12 +50,14 @@ def timeline(
     first = recorder.column("attempt") == 1
     power, (changed, change) = recorder.column("power"), _power_changes(recorder)
     numbers, paused, resumed = recorder.pauses()
+    _, requeued, restarted = recorder.requeues()
     held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
         len(paused)) else {}  # fmt: skip
     lost = np.array([held[number] for number in numbers.tolist()], dtype=np.int64)
-    parts = (begun, ended, paused, resumed, submit_s[first], changed)
+    parts = (begun, ended, paused, resumed, submit_s[first], changed, requeued, restarted)
     times, slots = _slots(parts)
-    at_begun, at_ended, at_paused, at_resumed, at_submitted, at_changed = slots
+    at_begun, at_ended, at_paused, at_resumed, at_submitted, at_changed = slots[:6]
+    at_requeued, at_restarted = slots[6:]
 
     def total(*steps: tuple[Ints, Ints | int]) -> Ints:
         sums = np.zeros(len(times), dtype=np.int64)
@@ -66,7 +68,8 @@ def timeline(
     drawing = (at_begun, power), (at_ended, -power), (at_changed, change)
     busy = total((at_begun, thousandths), (at_ended, -thousandths),
                  (at_paused, -lost), (at_resumed, lost))  # fmt: skip
-    waiting = total((at_submitted, 1), (at_begun[first], -1), (at_paused, 1), (at_resumed, -1))
+    waiting = total((at_submitted, 1), (at_begun[first], -1), (at_paused, 1), (at_resumed, -1),
+                    (at_requeued, 1), (at_restarted, -1))  # fmt: skip
     idle = whole_units(cluster.idle_power_w)
     _check_power(idle, times, drawing)
     drawn = total(*drawing)

@@ -1,0 +1,109 @@
+"""Checkpoints of a training: what they cost, and what a loss costs since the last one."""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+
+class CheckpointRule(NamedTuple):
+    """When a training writes checkpoints.
+
+    Attributes:
+        every_s: Training time from the begin of one to that of the next, s; infinite: it writes
+            none.
+        write_s: Time to write one, s.
+        blocking: Whether nothing is trained meanwhile. If it is not, a checkpoint holds what was
+            done when its write began.
+    """
+
+    every_s: float = math.inf
+    write_s: float = 0.0
+    blocking: bool = True
+
+
+NO_CHECKPOINTS: Final = CheckpointRule()
+
+
+class CheckpointClock:
+    """The checkpoints of an attempt over time, in closed form: none of them is an event.
+
+    Args:
+        rule: When they are written.
+
+    Attributes:
+        since_s: Training since the last one was begun, s.
+        writing_s: What is left of a blocking write, s.
+        before_s: Training from the last complete one to the begin of one that is being written.
+    """
+
+    def __init__(self, rule: CheckpointRule) -> None:
+        self._rule = rule
+        self.since_s = 0.0
+        self.writing_s = 0.0
+        self.before_s = 0.0
+
+    def save(self) -> None:
+        """Count all that was trained as saved."""
+        self.since_s = self.writing_s = self.before_s = 0.0
+
+    @property
+    def unsaved_s(self) -> float:
+        """Training since the last complete checkpoint, s."""
+        return self.since_s + self.before_s
+
+    def span_s(self, training_s: float) -> float:
+        """How long a training takes with the checkpoints that fall into it, s.
+
+        None is written at its very end.
+        """
+        rule = self._rule
+        if not rule.blocking or math.isinf(rule.every_s):
+            return training_s
+        left_s = rule.every_s - self.since_s
+        if self.writing_s:
+            left_s = rule.every_s
+        writes = max(0, math.ceil((training_s - left_s) / rule.every_s))
+        return self.writing_s + training_s + writes * rule.write_s
+
+    def advance(self, span_s: float) -> float:
+        """Let time pass, s; returns how much of it was training."""
+        rule = self._rule
+        if math.isinf(rule.every_s):
+            self.since_s += span_s
+            return span_s
+        return self._write_between(span_s) if rule.blocking else self._write_beside(span_s)
+
+    def _write_beside(self, span_s: float) -> float:
+        every_s, write_s = self._rule.every_s, self._rule.write_s
+        since_s = self.since_s + span_s
+        if since_s >= every_s:
+            begun = math.floor(since_s / every_s)
+            since_s -= begun * every_s
+            self.before_s = every_s
+        if since_s >= write_s:
+            self.before_s = 0.0
+        self.since_s = since_s
+        return span_s
+
+    def _write_between(self, span_s: float) -> float:
+        every_s, write_s = self._rule.every_s, self._rule.write_s
+        if self.writing_s:
+            if span_s < self.writing_s:
+                self.writing_s -= span_s
+                return 0.0
+            span_s -= self.writing_s
+            self.writing_s = self.since_s = 0.0
+        left_s = every_s - self.since_s
+        if span_s < left_s:
+            self.since_s += span_s
+            return span_s
+        span_s -= left_s
+        cycles = math.floor(span_s / (write_s + every_s))
+        span_s -= cycles * (write_s + every_s)
+        training_s = left_s + cycles * every_s
+        if span_s < write_s:
+            self.since_s, self.writing_s = every_s, write_s - span_s
+            return training_s
+        self.since_s = span_s - write_s
+        return training_s + self.since_s
