@@ -556,8 +556,8 @@ class World(Listener):
             execution.go_on(restore_s)
         elif number in self._suspended:
             self._paused[number] = self._suspended.pop(number)
-            self._waiting[number] = attempt.job
-            self._tell_select(self._select.on_resume, attempt.job)
+            self._waiting[number] = job = self._pin(attempt)
+            self._tell_select(self._select.on_resume, job)
             self._loop.pass_is_due = True
 
     def _stop(self, execution: Execution) -> None:
@@ -684,6 +684,7 @@ class World(Listener):
         if self._loss_rules.requeues_last:
             job = job.replace(submit_time_s=now_s)
         execution.attempt = attempt.after_loss(job, lost, now_s)
+        job = self._pin(execution.attempt)
         if tuning is not None and self._retuner is not None:
             self._retuner.follow_again(tuning)
         self._paused[number] = Paused(execution, now_s)
@@ -745,9 +746,15 @@ class World(Listener):
         del self._running[number]
         self._put_back(execution)
         self._tell_select(self._select.on_pause, attempt.job)
-        self._waiting[number] = attempt.job
-        self._tell_select(self._select.on_resume, attempt.job)
+        self._waiting[number] = job = self._pin(attempt)
+        self._tell_select(self._select.on_resume, job)
         self._loop.pass_is_due = True
+
+    def _pin(self, attempt: Attempt) -> Job:
+        """Let the job of an attempt ask for the GPU type that it goes on on; returns the job."""
+        if len(self.cluster.gpu_types) > 1 and attempt.job.gpu_type != attempt.gpu_type:
+            attempt.job = attempt.job.replace(gpu_type=attempt.gpu_type)
+        return attempt.job
 
     def _note_preemption(self, attempt: Attempt, maker: int) -> None:
         """Note who preempts an attempt in the journal."""

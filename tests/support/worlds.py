@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
@@ -33,6 +33,7 @@ from wattkeeper.sim.attempts.decisions import FixedTime, SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.node_events import LossRules, NodeChange
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
@@ -207,6 +208,7 @@ def build_world(
     signals: Mapping[str, SignalSource] | None = None,
     stragglers: Mapping[str, Stragglers] | None = None,
     measured_w: Sequence[float] = (),
+    losses: tuple[LossRules, Iterator[NodeChange]] | None = None,
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
@@ -220,7 +222,7 @@ def build_world(
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
     world = World(
         env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals,
-        stragglers=stragglers,
+        stragglers=stragglers, losses=losses,
     )  # fmt: skip
     backend.listener = world
     return world
@@ -424,9 +426,9 @@ class Setting(NamedTuple):
     profiling: Profiling
     seed: int
 
-    def run(self) -> World:
+    def run(self, losses: tuple[LossRules, Iterator[NodeChange]] | None = None) -> World:
         """A new world of this setting, at its end."""
-        return run_world(**self._asdict())
+        return run_world(**self._asdict(), losses=losses)
 
 
 batch_sizes = st.sampled_from([8, 16, 24, 32, 64, 100, 128])

@@ -1,0 +1,344 @@
+"""Nodes go down and come back: what jobs lose, and what a checkpoint saves of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.world_views import collected
+from tests.support.worlds import (
+    AttemptRow,
+    Setting,
+    attempts,
+    build_world,
+    by_job,
+    chosen,
+    decided,
+    integral,
+    job,
+    run_world,
+    settings_of_worlds,
+    spec,
+    steady,
+    timeline_of,
+)
+from wattkeeper.policies.protocols import Job
+from wattkeeper.sim.engine.node_events import LossRules, NodeChange
+from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.replay.checkpoints import CheckpointClock, CheckpointRule
+from wattkeeper.sim.results.tables import recorded_columns
+
+
+def plain(name: str, submit_s: float, duration_s: float, gpus: int = 1) -> Job:
+    """A job without a workload."""
+    return job(name, submit_s, duration_s=duration_s, gpus=gpus).replace(workload=None)
+
+
+def down(time_s: float, node: int = 0) -> NodeChange:
+    return NodeChange(time_s, "down", node)
+
+
+def up(time_s: float, node: int = 0) -> NodeChange:
+    return NodeChange(time_s, "up", node)
+
+
+def run(
+    jobs: Sequence[Job], changes: Sequence[NodeChange], rules: LossRules, **other: object
+) -> World:
+    return run_world(jobs, losses=(rules, iter(changes)), **other)
+
+
+def spans(world: World) -> list[tuple[float, float]]:
+    """Start and end of each attempt, in order of ending."""
+    return [(row.start_time_s, row.finish_time_s) for row in attempts(world)]
+
+
+def lost_s(world: World) -> list[float]:
+    columns = recorded_columns(world.recorder, world.cluster.spec)
+    values: list[float] = columns["lost_time_s"].to_pylist()
+    return values
+
+
+# --- one job, one loss
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "read_s", "lost", "end_s"),
+    [
+        (CheckpointRule(), 0.0, 35.0, 150.0),
+        (CheckpointRule(10.0, 2.0), 3.0, 10.0, 50 + 3 + 80 + 7 * 2.0),
+        (CheckpointRule(10.0, 4.0, blocking=False), 0.0, 5.0, 50 + 70.0),
+        (CheckpointRule(10.0, 6.0, blocking=False), 0.0, 15.0, 50 + 80.0),
+        (CheckpointRule(1000.0, 6.0), 0.0, 35.0, 150.0),
+    ],
+)
+def test_a_job_goes_on_from_its_last_checkpoint(
+    checkpoints: CheckpointRule, read_s: float, lost: float, end_s: float
+) -> None:
+    """A write of 6 s that began at 30 s is not complete at 35 s: the one of 20 s counts."""
+    rules = LossRules(checkpoints, read_s)
+    world = run([plain("a", 0.0, 100.0)], [down(35.0), up(50.0)], rules)
+    assert spans(world) == [(0.0, 35.0), (50.0, end_s)]
+    assert lost_s(world) == [lost, 0.0]
+    first, second = attempts(world)
+    assert [first.attempt, second.attempt] == [1, 2]
+    assert [first.reached_target, second.reached_target] == [False, True]
+    assert first.time_s + second.time_s == pytest.approx(100.0 + lost)
+    writes = {2: 2 * 2.0 + 1.0, 10: 7 * 2.0}  # complete ones of 2 s, and the one cut off after 1 s
+    if checkpoints.blocking and checkpoints.every_s == 10:
+        assert [first.overhead_s, second.overhead_s] == [writes[2], writes[10] + read_s]
+
+
+def test_a_training_goes_on_with_the_epochs_that_it_saved() -> None:
+    """Five epochs of 2 s, saved each 3 s: 1.5 epochs are kept of the 2 that were done."""
+    known = by_job(steady(5.0, 2.0))
+    rules = LossRules(CheckpointRule(3.0, 0.0))
+    world = run([job("a")], [down(4.0), up(10.0)], rules, profiles=known)
+    first, second = attempts(world)
+    assert (first.finish_time_s, second.start_time_s, second.finish_time_s) == (4.0, 10.0, 17.0)
+    assert (first.epochs, second.epochs) == (None, 5)
+    assert (first.time_s, second.time_s) == (4.0, pytest.approx(7.0))
+    assert first.energy_j + second.energy_j == pytest.approx(180.0 * 11)
+
+
+def test_another_node_takes_the_job_at_once_and_a_node_down_takes_none() -> None:
+    world = run(
+        [plain("a", 0.0, 10.0), plain("b", 6.0, 10.0), plain("c", 7.0, 1.0)],
+        [down(5.0)], LossRules(), cluster=spec(nodes=2),
+    )  # fmt: skip
+    assert [(row.job_id, row.node_ids) for row in attempts(world)] == [
+        ("a", [0]), ("a", [1]), ("b", [1]), ("c", [1])
+    ]  # fmt: skip
+    assert spans(world) == [(0.0, 5.0), (5.0, 15.0), (15.0, 25.0), (25.0, 26.0)]
+
+
+@pytest.mark.parametrize(("last", "order"), [(False, ["a", "b"]), (True, ["b", "a"])])
+def test_a_job_waits_anew_before_or_behind_those_that_wait(last: bool, order: list[str]) -> None:
+    world = run(
+        [plain("a", 0.0, 10.0), plain("b", 1.0, 10.0)], [down(5.0), up(6.0)],
+        LossRules(requeues_last=last),
+    )  # fmt: skip
+    assert [row.job_id for row in attempts(world)[1:]] == order
+
+
+def test_a_node_that_came_back_boots_before_jobs_start_there() -> None:
+    world = run(
+        [plain("a", 0.0, 10.0)], [down(5.0), up(6.0), down(7.0), up(8.0)], LossRules(boot_s=3.0)
+    )
+    assert spans(world) == [(0.0, 5.0), (11.0, 21.0)]
+
+
+def test_at_one_time_a_job_ends_before_its_node_is_lost_and_the_node_returns_before_arrivals() -> (
+    None
+):
+    world = run(
+        [plain("a", 0.0, 5.0), plain("b", 6.0, 1.0)], [down(5.0), up(6.0)], LossRules()
+    )
+    assert spans(world) == [(0.0, 5.0), (6.0, 7.0)]
+
+
+def test_a_job_whose_nodes_never_come_back_is_counted_and_the_others_end() -> None:
+    world = run(
+        [plain("a", 0.0, 10.0, gpus=2), plain("b", 1.0, 1.0)],
+        [down(5.0, 1)], LossRules(), cluster=spec(nodes=2),
+        policy_set=chosen(select="fjf"),
+    )  # fmt: skip
+    assert [row.job_id for row in attempts(world)] == ["a", "b"]
+    assert world.recorder.unable == [0]
+
+
+def test_the_journal_names_the_loss() -> None:
+    world = run([plain("a", 0.0, 10.0)], [down(5.0), up(6.0)], LossRules())
+    assert decided(world, "node") == [(5.0, "a", "lost")]  # type: ignore[arg-type]
+
+
+def test_a_node_that_is_down_draws_nothing() -> None:
+    world = run([plain("a", 0.0, 10.0)], [down(4.0), up(6.0)], LossRules(boot_s=1.0))
+    line = timeline_of(world)
+    at = np.searchsorted(line.time_s, [3.9, 5.0, 6.5, 8.0], side="right") - 1
+    assert line.power_w[at].tolist() == [250.0, 0.0, 20.0, 250.0]
+    assert line.jobs_waiting[at].tolist() == [0, 1, 1, 0]
+
+
+def test_a_preempted_job_loses_nothing_with_the_node_that_it_left() -> None:
+    world = build_world(
+        [plain("a", 0.0, 10.0), plain("b", 4.0, 1.0)], cluster=spec(nodes=1),
+        policy_set=chosen(select="srtf"), losses=(LossRules(), iter([down(4.5), up(5.0)])),
+    )  # fmt: skip
+    world.run()
+    assert [(row.job_id, row.attempt) for row in attempts(world)] == [
+        ("b", 1), ("b", 2), ("a", 1)
+    ]  # fmt: skip
+    assert attempts(world)[-1].time_s == 10.0
+
+
+# --- the clock of checkpoints, against a slow one
+
+
+class SlowClock:
+    """Steps of one unit of time."""
+
+    def __init__(self, rule: CheckpointRule) -> None:
+        self.rule = rule
+        self.trained = self.saved = self.begun = 0
+        self.writing = 0
+        self.pending: int | None = None
+
+    def step(self) -> None:
+        every, write = int(self.rule.every_s), int(self.rule.write_s)
+        if self.rule.blocking:
+            if self.writing == 0 and self.trained - self.begun == every:
+                self.begun, self.writing = self.trained, write
+            if self.writing:
+                self.writing -= 1
+                if self.writing == 0:
+                    self.saved = self.trained
+            else:
+                self.trained += 1
+            return
+        self.trained += 1
+        if self.pending is not None:
+            self.writing -= 1
+            if self.writing == 0:
+                self.saved, self.pending = self.pending, None
+        if self.trained - self.begun == every:
+            self.begun = self.pending = self.trained
+            self.writing = write
+
+
+@given(
+    every=st.integers(1, 9), write=st.integers(1, 9), blocking=st.booleans(),
+    spans=st.lists(st.integers(1, 40), min_size=1, max_size=6),
+)  # fmt: skip
+def test_checkpoints_in_closed_form_are_those_of_a_step_by_step_clock(
+    every: int, write: int, blocking: bool, spans: list[int]
+) -> None:
+    write = write if blocking else min(write, every)
+    rule = CheckpointRule(float(every), float(write), blocking)
+    clock, slow = CheckpointClock(rule), SlowClock(rule)
+    trained = 0.0
+    for span in spans:
+        trained += clock.advance(float(span))
+        for _ in range(span):
+            slow.step()
+        assert trained == slow.trained
+        assert clock.unsaved_s == slow.trained - slow.saved
+
+
+@given(
+    every=st.integers(1, 9), write=st.integers(0, 9), passed=st.integers(0, 30),
+    training=st.integers(1, 60),
+)  # fmt: skip
+def test_a_training_takes_as_long_as_its_checkpoints_say(
+    every: int, write: int, passed: int, training: int
+) -> None:
+    clock = CheckpointClock(CheckpointRule(float(every), float(write)))
+    clock.advance(float(passed))
+    span_s = clock.span_s(float(training))
+    assert clock.advance(span_s) == training
+
+
+# --- random worlds
+
+
+@st.composite
+def changes_of(draw: st.DrawFn, nodes: int) -> tuple[NodeChange, ...]:
+    """Nodes go down and come back, all of them in the end."""
+    changes, is_down = [], set[int]()
+    now_s = 0.0
+    for _ in range(draw(st.integers(0, 12))):
+        now_s += draw(st.sampled_from([0.0, 1.0, 5.0]) | st.floats(0.0, 30.0))
+        node = draw(st.integers(0, nodes - 1))
+        event = up if node in is_down else down
+        is_down ^= {node}
+        changes.append(event(now_s, node))
+    changes += [up(now_s + 1, node) for node in sorted(is_down)]
+    order = {"down": 0, "up": 1}
+    return tuple(sorted(changes, key=lambda change: (change.time_s, order[change.event])))
+
+
+@st.composite
+def loss_rules(draw: st.DrawFn) -> LossRules:
+    every_s = draw(st.sampled_from([math.inf, 2.0, 7.5]))
+    blocking = draw(st.booleans())
+    return LossRules(
+        CheckpointRule(every_s, draw(st.sampled_from([0.0, 0.5, 2.0])), blocking),
+        draw(st.sampled_from([0.0, 1.5])), draw(st.booleans()), draw(st.sampled_from([0.0, 4.0])),
+    )  # fmt: skip
+
+
+def valid(changes: Sequence[NodeChange]) -> Iterator[NodeChange]:
+    """Leave out what sorting by event at equal times put in a wrong order."""
+    is_down = set[int]()
+    for change in changes:
+        if (change.event == "down") != (change.node in is_down):
+            is_down ^= {change.node}
+            yield change
+    last_s = changes[-1].time_s if changes else 0.0
+    yield from (up(last_s + 1, node) for node in sorted(is_down))
+
+
+@settings(deadline=None, max_examples=600)
+@given(data=st.data(), setting=settings_of_worlds(["simulated"], ["measured"]))
+def test_whatever_is_lost_each_job_ends_and_energy_is_the_integral_of_power(
+    data: st.DataObject, setting: Setting
+) -> None:
+    changes = tuple(valid(data.draw(changes_of(setting.cluster.nodes))))
+    world = setting.run((data.draw(loss_rules()), iter(changes)))
+    rows = attempts(world)
+    assert {row.job_id for row in rows} == {job.job_id for job in setting.jobs}
+    assert not world.recorder.unable
+    columns = recorded_columns(world.recorder, world.cluster.spec)
+    is_lost = [node is not None for node in columns["lost_node"].to_pylist()] if (
+        "lost_node" in columns) else [False] * len(rows)  # fmt: skip
+    by_job: dict[str, list[AttemptRow]] = {}
+    for row in rows:
+        by_job.setdefault(row.job_id, []).append(row)
+    for found in by_job.values():
+        assert [row.attempt for row in found] == list(range(1, len(found) + 1))
+        for one, other in zip(found, found[1:], strict=False):
+            assert one.finish_time_s <= other.start_time_s
+    ended = Counter(row.job_id for row, lost in zip(rows, is_lost, strict=True) if not lost)
+    assert all(1 <= ended[job.job_id] <= setting.max_attempts for job in setting.jobs)
+    _no_attempt_is_on_a_node_that_is_down(rows, changes)
+    result = collected(setting, world)
+    metrics = result.metrics
+    line = timeline_of_result(result)
+    assert metrics["cluster_energy_j"] == pytest.approx(line, rel=1e-9, abs=1e-6)
+    lost = sum(change.event == "down" for change in changes)
+    assert metrics["node_losses"] <= lost
+
+
+def _no_attempt_is_on_a_node_that_is_down(
+    rows: Sequence[AttemptRow], changes: Sequence[NodeChange]
+) -> None:
+    since: dict[int, float] = {}
+    for change in changes:
+        if change.event == "down":
+            since[change.node] = change.time_s
+            continue
+        from_s = since.pop(change.node)
+        for row in rows:
+            if change.node in row.node_ids and not row.preemptions:
+                assert row.finish_time_s <= from_s or row.start_time_s >= change.time_s
+
+
+def timeline_of_result(result: object) -> float:
+    table = result.tables["timeline"]  # type: ignore[attr-defined]
+    times, power_w = (table[name].to_numpy() for name in ("time_s", "power_w"))
+    return math.fsum((power_w[:-1] * np.diff(times)).tolist())
+
+
+@given(setting=settings_of_worlds(["simulated"], ["measured"]))
+def test_without_a_loss_nothing_changes(setting: Setting) -> None:
+    """But for the last bits: checkpoints that cost nothing are counted."""
+    rules = LossRules(CheckpointRule(5.0, 0.0))
+    assert np.array(spans(setting.run())) == pytest.approx(
+        np.array(spans(setting.run((rules, iter([])))))
+    )
