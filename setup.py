@@ -35,6 +35,7 @@ CORE = (
     "policies/select/_preempting.py",
     "policies/select/_queueing.py",
     "sim/cluster/cluster.py",
+    "sim/cluster/losses.py",
     "sim/cluster/what_if.py",
     "sim/attempts/attempt.py",
     "sim/engine/backend.py",

@@ -152,15 +152,26 @@ WORKLOADS: Final = table_schema("workloads", ["workload"], [
           optional=True),
 ])  # fmt: skip
 
+NODE_EVENTS: Final = table_schema("node-events", ["time_s", "node", "event"], [
+    field("time_s", _real, "s", "since the start of the trace", ">= 0"),
+    field("event", _text, "", "down, up or notice", "not empty"),
+    field("node", _text, "", "name of the node", "not empty"),
+    field("cause", _text, "", "why", "not empty", optional=True),
+    field("deadline_s", _real, "s", "with a notice: when the node is expected to go down", ">= 0",
+          optional=True),
+])  # fmt: skip
+
 KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"jobs": JOBS},
     "profiles": {"profiles": PROFILES, "convergence": CONVERGENCE, "workloads": WORKLOADS},
+    "node-events": {"node-events": NODE_EVENTS},
 }
 """Required tables of each kind of trace."""
 
 OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"nodes": NODES, "models": MODELS, "trainings": TRAININGS},
     "profiles": {},
+    "node-events": {},
 }
 """Optional tables of each kind of trace."""
 

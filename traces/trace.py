@@ -9,9 +9,10 @@ import pyarrow as pa
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.files.names import check_name, explain_label
+from wattkeeper.traces.node_events import check_node_events
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
-Kind = Literal["jobs", "profiles"]
+Kind = Literal["jobs", "profiles", "node-events"]
 Origin = Literal["recorded", "modelled", "synthetic"]
 
 
@@ -21,7 +22,7 @@ class Trace:
 
     Attributes:
         name: Letters, digits, ``.``, ``_`` and ``-``; starts with a letter or digit.
-        kind: ``jobs`` or ``profiles``.
+        kind: ``jobs``, ``profiles`` or ``node-events``.
         tables: The tables of that kind by name (`schema.KINDS`).
         format: Import format or generator.
         origin: ``recorded`` as measured, ``modelled`` if recorded data was transformed by
@@ -65,6 +66,8 @@ class Trace:
         if self.kind == "profiles":
             _check_workloads(self.name, tables)
             check_clock_rows(tables["profiles"], f"{self.name}/profiles.parquet")
+        elif self.kind == "node-events":
+            check_node_events(tables["node-events"], f"{self.name}/node-events.parquet")
         else:
             _check_models(self.name, tables)
         object.__setattr__(self, "tables", tables)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.inputs.losses import read_losses
 from wattkeeper.scenarios.spec.case_names import base_of, name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
@@ -156,6 +157,7 @@ def cluster_spec(
         wake_s=0.0 if sleep is None else sleep.wake_s,
         checkpoint_s=preemption.checkpoint_s,
         restore_s=preemption.restore_s,
+        losses=None if cluster.losses is None else read_losses(cluster.losses, traces, beside),
     )  # fmt: skip
 
 

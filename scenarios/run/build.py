@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.profile import least_costs
+from wattkeeper.scenarios.inputs.losses import open_losses
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
@@ -46,7 +47,7 @@ def build_world(
     signals = open_signals(inputs, streams) | dict(arriving)
     world = World(
         env, cluster, source, backend, spec.policies, spec.rules, streams, zoo, signals,
-        inputs.stragglers,
+        inputs.stragglers, open_losses(inputs.cluster, streams),
     )  # fmt: skip
     backend.listener = world
     return world

@@ -28,8 +28,8 @@ from wattkeeper.policies.protocols import (
 )
 
 if TYPE_CHECKING:
-    from wattkeeper.sim.replay.checkpoints import CheckpointRule
     from wattkeeper.policies.planning.hull import SpeedPoint
+    from wattkeeper.sim.replay.checkpoints import CheckpointRule
 
 
 class SliceTotals(NamedTuple):
@@ -377,12 +377,15 @@ class Execution:
         raise NotImplementedError
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
-        """Write checkpoints from now on, since nodes may be lost.
+        """Write checkpoints from now on, where it starts or goes on, since nodes may be lost.
 
         Raises:
             NotImplementedError: If the backend cannot do that.
         """
         raise NotImplementedError
+
+    def write_checkpoint(self) -> None:
+        """Write a checkpoint now, if it trains and writes any."""
 
     def configured(self) -> tuple[int, float]:
         """Its batch size (-1: not known), and the power limit of each GPU, W (NaN: none is set)."""

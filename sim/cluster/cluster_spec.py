@@ -12,6 +12,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.policies.protocols import Job
+from wattkeeper.sim.cluster.losses import ClusterLosses
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class ClusterSpec:
         wake_s: Time that a node takes to wake.
         checkpoint_s: Time that a node takes to save the state of a preempted job.
         restore_s: Time that a preempted job takes to resume.
+        losses: Nodes that are lost; None: none are.
     """
 
     groups: tuple[NodeGroup, ...]
@@ -85,6 +87,7 @@ class ClusterSpec:
     wake_s: float = 0.0
     checkpoint_s: float = 0.0
     restore_s: float = 0.0
+    losses: ClusterLosses | None = None
 
     @classmethod
     def uniform(

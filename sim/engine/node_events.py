@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wattkeeper.sim.engine.event_loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
-from wattkeeper.sim.replay.checkpoints import NO_CHECKPOINTS, CheckpointRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Event = Literal["down", "up", "notice"]
+Event = Literal["absent", "down", "up", "notice"]
 
 
 class NodeChange(NamedTuple):
@@ -19,7 +18,8 @@ class NodeChange(NamedTuple):
 
     Attributes:
         time_s: When, s since the start of the run.
-        event: What: it goes down, is back, or announces that it will go down.
+        event: What: it goes down, is back, or announces that it will go down; `absent`: it is not
+            there at first.
         node: Its number in the cluster.
         cause: Why; empty if not known.
         deadline_s: With `notice`: when it is expected to go down, s.
@@ -32,24 +32,7 @@ class NodeChange(NamedTuple):
     deadline_s: float = 0.0
 
 
-class LossRules(NamedTuple):
-    """What a lost node costs, where nodes are lost.
-
-    Attributes:
-        checkpoints: Of jobs.
-        read_s: Time to read one when a job goes on, s.
-        requeues_last: Whether a job that lost a node waits behind those that wait already; else
-            as it did before.
-        boot_s: Time from a node's return until jobs start there, s; its GPUs idle.
-    """
-
-    checkpoints: CheckpointRule = NO_CHECKPOINTS
-    read_s: float = 0.0
-    requeues_last: bool = False
-    boot_s: float = 0.0
-
-
-PRIORITIES: Final = {"down": DOWN, "up": UP, "notice": SIGNAL}
+PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL}
 
 
 class NodeChanges:

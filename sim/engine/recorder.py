@@ -301,7 +301,7 @@ class NodeRow(NamedTuple):
     Attributes:
         time_s: When, s.
         node: Its number.
-        event: `down`, `up` or `notice`.
+        event: `absent`, `down`, `up` or `notice`.
         cause: Why; empty if not known.
         deadline_s: With a notice: when it is expected to go down, s; else NaN.
         jobs: Jobs that ran on it and lost it.

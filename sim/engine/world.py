@@ -50,6 +50,7 @@ from wattkeeper.sim.attempts.decisions import (
 )
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster.losses import LossRate, LossRules
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import (
@@ -63,7 +64,7 @@ from wattkeeper.sim.engine.event_loop import (
 )
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
-from wattkeeper.sim.engine.node_events import LossRules, NodeChange, NodeChanges
+from wattkeeper.sim.engine.node_events import NodeChange, NodeChanges
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
 from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
 from wattkeeper.sim.engine.recorder import (
@@ -194,6 +195,7 @@ class World(Listener):
             )
             self._budget.set_cap(self._signals[cap.name].view(env).value)
         self._loss_rules = LossRules()
+        self._loss_rate = LossRate(cluster.spec.nodes)
         self._node_changes: NodeChanges | None = None
         self._by_node = -1
         self._boots: dict[int, Callback] = {}
@@ -505,7 +507,9 @@ class World(Listener):
         attempt = execution.attempt
         self._running[attempt.job.number] = execution
         if self._node_changes is not None:
-            execution.write_checkpoints(self._loss_rules.checkpoints)
+            nodes = len(attempt.placement)
+            rule = self._loss_rules.checkpoints_of(nodes, self._loss_rate, self._loop.now_s)
+            execution.write_checkpoints(rule)
         if self._retuner is None:
             execution.go_on(delay_s)
             return
@@ -623,34 +627,44 @@ class World(Listener):
     def _change_node(self, change: NodeChange) -> None:
         """Let a node go down, come back, or announce that it will go down."""
         jobs, lost_gpu_s, lost_j = 0, 0.0, 0.0
-        node = change.node
-        if change.event == "down":
-            now_s = self._loop.now_s
-            holders = [
-                execution for execution in self._running.values()
-                if any(slot[0] == node for slot in execution.attempt.placement)
-            ]  # fmt: skip
+        node, now_s = change.node, self._loop.now_s
+        if change.event == "notice":
+            if self._loss_rules.heeds_notice:
+                for execution in self._on_node(node):
+                    execution.write_checkpoint()
+        elif change.event == "up":
+            self._nodes.come_up(node, now_s)
+            self._boots[node] = boot = Callback(self._reopen, node)
+            schedule_at(self._loop, now_s + self._loss_rules.boot_s, boot, UP)
+        else:
+            holders = self._on_node(node)
             for execution in holders:
                 time_s, energy_j = self._lose(execution, node)
                 lost_gpu_s += time_s * execution.attempt.job.gpus_held
                 lost_j += energy_j
             jobs = len(holders)
-            boot = self._boots.pop(node, None)
-            if boot is not None:
-                boot.cancel()
+            pending = self._boots.pop(node, None)
+            if pending is not None:
+                pending.cancel()
             else:
                 self.cluster.close(node)
             self._nodes.go_down(node, now_s)
             self._room.shrink()
-        elif change.event == "up":
-            self._nodes.come_up(node, self._loop.now_s)
-            self._boots[node] = boot = Callback(self._reopen, node)
-            schedule_at(self._loop, self._loop.now_s + self._loss_rules.boot_s, boot, UP)
+        if change.event != "notice":
+            self._loss_rate.change(now_s, change.event)
         deadline_s = change.deadline_s if change.event == "notice" else math.nan
         self.recorder.node_changes.append(
             NodeRow(change.time_s, node, change.event, change.cause, deadline_s, jobs, lost_gpu_s,
                     lost_j)
         )  # fmt: skip
+
+    def _on_node(self, node: int) -> list[Execution]:
+        """The attempts that hold GPUs of a node."""
+        return [
+            execution
+            for execution in self._running.values()
+            if any(slot[0] == node for slot in execution.attempt.placement)
+        ]
 
     def _reopen(self, node: int) -> None:
         """Let jobs start on a node that came back."""
@@ -974,11 +988,12 @@ class World(Listener):
     ) -> float:
         """Record an attempt of a job with a workload; returns its cost as profiled, J."""
         scale, time_s, energy_j = attempt.job.time_scale, totals.time_s, totals.energy_j
-        cost = cost_of(self._eta, energy_j, time_s, decided.max_power_w)
+        most_w = decided.max_power_w
+        cost = cost_of(self._eta, energy_j, time_s, most_w)
         if attempt.losses:
-            own_s, own_j = time_s * scale, energy_j * scale
-            own_s, own_j = own_s - attempt.kept_time_s, own_j - attempt.kept_energy_j
-            self._record(attempt, own_j, own_s, cost_of(self._eta, own_j, own_s, decided.max_power_w))
+            own_s = time_s * scale - attempt.kept_time_s
+            own_j = energy_j * scale - attempt.kept_energy_j
+            self._record(attempt, own_j, own_s, cost_of(self._eta, own_j, own_s, most_w))
         else:
             self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
         self.recorder.add_training(

@@ -11,14 +11,14 @@ class CheckpointRule(NamedTuple):
 
     Attributes:
         every_s: Training time from the begin of one to that of the next, s; infinite: it writes
-            none.
-        write_s: Time to write one, s.
+            none by itself.
+        write_s: Time to write one, s; infinite: it cannot write any.
         blocking: Whether nothing is trained meanwhile. If it is not, a checkpoint holds what was
             done when its write began.
     """
 
     every_s: float = math.inf
-    write_s: float = 0.0
+    write_s: float = math.inf
     blocking: bool = True
 
 
@@ -47,6 +47,20 @@ class CheckpointClock:
         """Count all that was trained as saved."""
         self.since_s = self.writing_s = self.before_s = 0.0
 
+    def begin_write(self) -> None:
+        """Begin to write one now, unless none are written or one is being written."""
+        rule = self._rule
+        if math.isinf(rule.write_s) or self.writing_s or self.before_s:
+            return
+        if rule.blocking:
+            self.writing_s = rule.write_s
+            if not rule.write_s:
+                self.since_s = 0.0
+        elif rule.write_s:
+            self.before_s, self.since_s = self.since_s, 0.0
+        else:
+            self.since_s = 0.0
+
     @property
     def unsaved_s(self) -> float:
         """Training since the last complete checkpoint, s."""
@@ -58,8 +72,10 @@ class CheckpointClock:
         None is written at its very end.
         """
         rule = self._rule
-        if not rule.blocking or math.isinf(rule.every_s):
+        if not rule.blocking or math.isinf(rule.write_s):
             return training_s
+        if math.isinf(rule.every_s):
+            return self.writing_s + training_s
         left_s = rule.every_s - self.since_s
         if self.writing_s:
             left_s = rule.every_s
@@ -69,7 +85,7 @@ class CheckpointClock:
     def advance(self, span_s: float) -> float:
         """Let time pass, s; returns how much of it was training."""
         rule = self._rule
-        if math.isinf(rule.every_s):
+        if math.isinf(rule.write_s):
             self.since_s += span_s
             return span_s
         return self._write_between(span_s) if rule.blocking else self._write_beside(span_s)

@@ -161,9 +161,16 @@ class Replayed(Execution):
             self.query_s = max(0.0, self.left_s - (self.env.now_s - self.since_s))
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
-        """Write checkpoints from the next phase on by a rule, unless it does already."""
-        if self.checkpoints is None:
-            self.checkpoints = CheckpointClock(rule)
+        """Write checkpoints by a rule from the next phase on; what it did is saved."""
+        self.checkpoints = CheckpointClock(rule)
+
+    def write_checkpoint(self) -> None:
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
+        if self.checkpoints is None or self.stage != WORK or self.attempt.is_idle:
+            return
+        self._interrupt()
+        self.checkpoints.begin_write()
+        self.go_on(0.0)
 
     def lose(self) -> LostWork:
         """See `wattkeeper.sim.attempts.attempt.Execution`; the parent search is kept."""
@@ -279,9 +286,7 @@ class RecordedRun(Replayed):
         """End the attempt."""
         work = self.inheritance.work
         time_s, saved_s = self.full_s * work, self.full_s * (1 - work)
-        self.backend.listener.ran(
-            self.attempt, time_s, self.busy_w * time_s, saved_s, self.limit_w
-        )
+        self.backend.listener.ran(self.attempt, time_s, self.busy_w * time_s, saved_s, self.limit_w)
 
 
 Step = Callable[[], None]

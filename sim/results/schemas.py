@@ -179,7 +179,12 @@ NODES = pa.schema(
         *KEYS,
         field("time_s", pa.float64(), "s", "time of the event"),
         field("node", pa.int32(), "", "number of the node in the cluster, from 0"),
-        field("event", pa.string(), "", "down; up: it is back; notice: it is expected to go down"),
+        field(
+            "event",
+            pa.string(),
+            "",
+            "down; up: it is back; notice: it will go down; absent: not there at first",
+        ),
         field("cause", pa.string(), "", "why; empty if not known"),
         field("deadline_s", pa.float64(), "s", "with a notice: when it is expected", null=True),
         field("jobs", pa.int32(), "", "jobs that ran on it and lost it"),

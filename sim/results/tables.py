@@ -183,7 +183,7 @@ def loss_metrics(
     down: dict[int, float] = {}
     down_s = 0.0
     for row in recorder.node_changes:
-        if row.event == "down":
+        if row.event in ("absent", "down"):
             down[row.node] = row.time_s
         elif row.event == "up":
             down_s += _within(window, down.pop(row.node), row.time_s)

@@ -32,7 +32,7 @@ class Added(NamedTuple):
     Attributes:
         folder: Folder of the trace.
         name: The trace's name.
-        kind: ``jobs`` or ``profiles``.
+        kind: ``jobs``, ``profiles`` or ``node-events``.
         origin: As in `Trace`.
         rows: Number of rows of each table.
         notes: As in `Trace`.
@@ -191,15 +191,17 @@ def sizes(trace: Trace) -> dict[str, Any]:
     """The size of a trace, JSON-ready.
 
     Returns:
-        ``tables``: rows by table; ``rows``: jobs or profiles; ``most_gpus``: largest number of GPUs
-        of a row; ``span_s``: from the first submission to the last, s, None for profiles.
+        ``tables``: rows by table; ``rows``: jobs, profiles or events; ``most_gpus``: largest number
+        of GPUs of a row, None for events; ``span_s``: from the first submission or event to the
+        last, s, None for profiles.
     """
     table = trace.tables[trace.kind]
-    bounds = pc.min_max(table["submit_time_s"]).as_py() if trace.kind == "jobs" else None
+    times = {"jobs": "submit_time_s", "node-events": "time_s"}.get(trace.kind)
+    bounds = None if times is None else pc.min_max(table[times]).as_py()
     return {
         "tables": {name: content.num_rows for name, content in trace.tables.items()},
         "rows": table.num_rows,
-        "most_gpus": pc.max(table["gpus"]).as_py(),
+        "most_gpus": pc.max(table["gpus"]).as_py() if "gpus" in table.column_names else None,
         "span_s": bounds["max"] - bounds["min"] if bounds else None,
     }
 

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Seconds, Watts
+from wattkeeper.traces.generate.node_events import DrawnLosses
 
 MAX_GPUS = 10_000_000
 
@@ -72,6 +73,49 @@ class Preemption(Section):
     """Time for which it holds its GPUs idle before it goes on, s."""
 
 
+class Checkpoints(Section):
+    """Checkpoints of jobs, from which they go on once a node was lost."""
+
+    every_s: Annotated[float, Field(gt=0, le=1e9)] | Literal["young", "daly", "on-notice"]
+    """Training time from the begin of one to that of the next, s; `young` and `daly`: as follows
+    from the losses observed so far; `on-notice`: none but on notice."""
+    write_s: Seconds
+    """Time to write one, s."""
+    read_s: Seconds = 0.0
+    """Time to read one when a job goes on, s; it holds its GPUs idle."""
+    blocking: bool = True
+    """Whether nothing is trained while one is written. If not, it holds what was done when its
+    write began."""
+    on_notice: bool = False
+    """Whether a job writes one when a node of its announces its loss."""
+
+    @model_validator(mode="after")
+    def _write_ends_before_the_next(self) -> Self:
+        if not self.blocking and isinstance(self.every_s, float) and self.write_s > self.every_s:
+            raise ValueError(
+                f"write_s: {self.write_s:g} s is longer than every_s, {self.every_s:g} s: one that "
+                "is not blocking ends before the next one begins"
+            )
+        if self.every_s == "on-notice" and not self.on_notice:
+            raise ValueError("every_s: on-notice needs on_notice: true, or none is ever written")
+        return self
+
+
+class Losses(Section):
+    """Nodes that go down and come back."""
+
+    events: str | DrawnLosses
+    """A trace of node events, by name or path, or how they are drawn: the same for all variants
+    with one seed."""
+    checkpoint: Checkpoints | None = None
+    """If absent, a job that loses a node starts anew."""
+    requeue: Literal["first", "last"] = "first"
+    """Whether a job that lost a node waits as it did before (`first`), or as one that is submitted
+    then (`last`)."""
+    boot_s: Seconds = 0.0
+    """Time from a node's return until jobs start there, s; its GPUs idle."""
+
+
 class FollowedCap(Section):
     """A power cap that changes over time."""
 
@@ -98,6 +142,8 @@ class Facility(Section):
     """Sleep of free nodes; they never sleep if absent."""
     preemption: Preemption = Preemption()
     """Cost of a preemption."""
+    losses: Losses | None = None
+    """Nodes that go down and come back; none do if absent."""
 
 
 class UniformCluster(Facility):

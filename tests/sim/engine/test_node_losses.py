@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decided,
-    integral,
     job,
     run_world,
     settings_of_worlds,
@@ -29,7 +29,8 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.protocols import Job
-from wattkeeper.sim.engine.node_events import LossRules, NodeChange
+from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules
+from wattkeeper.sim.engine.node_events import NodeChange
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.results.tables import recorded_columns
@@ -82,7 +83,7 @@ def test_a_job_goes_on_from_its_last_checkpoint(
     checkpoints: CheckpointRule, read_s: float, lost: float, end_s: float
 ) -> None:
     """A write of 6 s that began at 30 s is not complete at 35 s: the one of 20 s counts."""
-    rules = LossRules(checkpoints, read_s)
+    rules = LossRules(checkpoints, read_s=read_s)
     world = run([plain("a", 0.0, 100.0)], [down(35.0), up(50.0)], rules)
     assert spans(world) == [(0.0, 35.0), (50.0, end_s)]
     assert lost_s(world) == [lost, 0.0]
@@ -103,7 +104,7 @@ def test_a_training_goes_on_with_the_epochs_that_it_saved() -> None:
     first, second = attempts(world)
     assert (first.finish_time_s, second.start_time_s, second.finish_time_s) == (4.0, 10.0, 17.0)
     assert (first.epochs, second.epochs) == (None, 5)
-    assert (first.time_s, second.time_s) == (4.0, pytest.approx(7.0))
+    assert [first.time_s, second.time_s] == pytest.approx([4.0, 7.0])
     assert first.energy_j + second.energy_j == pytest.approx(180.0 * 11)
 
 
@@ -137,9 +138,7 @@ def test_a_node_that_came_back_boots_before_jobs_start_there() -> None:
 def test_at_one_time_a_job_ends_before_its_node_is_lost_and_the_node_returns_before_arrivals() -> (
     None
 ):
-    world = run(
-        [plain("a", 0.0, 5.0), plain("b", 6.0, 1.0)], [down(5.0), up(6.0)], LossRules()
-    )
+    world = run([plain("a", 0.0, 5.0), plain("b", 6.0, 1.0)], [down(5.0), up(6.0)], LossRules())
     assert spans(world) == [(0.0, 5.0), (6.0, 7.0)]
 
 
@@ -176,6 +175,39 @@ def test_a_preempted_job_loses_nothing_with_the_node_that_it_left() -> None:
         ("b", 1), ("b", 2), ("a", 1)
     ]  # fmt: skip
     assert attempts(world)[-1].time_s == 10.0
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "lost"),
+    [
+        (CheckpointRule(math.inf, 2.0), 3.0),  # written from 30 to 32 s
+        (CheckpointRule(math.inf, 6.0), 30.0),  # not complete
+        (CheckpointRule(math.inf, 2.0, blocking=False), 5.0),
+        (CheckpointRule(math.inf, 0.0), 5.0),
+        (CheckpointRule(), 35.0),
+    ],
+)
+def test_a_job_writes_a_checkpoint_on_notice(checkpoints: CheckpointRule, lost: float) -> None:
+    notice = NodeChange(30.0, "notice", 0, deadline_s=35.0)
+    rules = LossRules(checkpoints, heeds_notice=True)
+    world = run([plain("a", 0.0, 100.0)], [notice, down(35.0), up(50.0)], rules)
+    assert lost_s(world) == [lost, 0.0]
+    assert [row.event for row in world.recorder.node_changes] == ["notice", "down", "up"]
+
+
+def test_an_interval_follows_the_losses_that_were_observed() -> None:
+    """Each loss on four nodes in 1,000 s lowers the mean time between them."""
+    rate = LossRate(4)
+    before = rate.mean_s(1, 0.0)
+    assert before == pytest.approx(1 / EXPECTED)
+    for time_s in (1000.0, 2000.0, 3000.0):
+        rate.change(time_s, "down")
+        rate.change(time_s, "up")
+    assert rate.mean_s(1, 4000.0) == pytest.approx((16_000 + 1 / EXPECTED) / 4)
+    assert rate.mean_s(2, 4000.0) == pytest.approx((16_000 + 1 / EXPECTED) / 8)
+    rules = LossRules(CheckpointRule(write_s=10.0), "young")
+    rule = rules.checkpoints_of(2, rate, 4000.0)
+    assert rule.every_s == pytest.approx(math.sqrt(20 * rate.mean_s(2, 4000.0)))
 
 
 # --- the clock of checkpoints, against a slow one
@@ -255,11 +287,14 @@ def changes_of(draw: st.DrawFn, nodes: int) -> tuple[NodeChange, ...]:
     for _ in range(draw(st.integers(0, 12))):
         now_s += draw(st.sampled_from([0.0, 1.0, 5.0]) | st.floats(0.0, 30.0))
         node = draw(st.integers(0, nodes - 1))
+        if draw(st.booleans()) and node not in is_down:
+            changes.append(NodeChange(now_s, "notice", node))
+            continue
         event = up if node in is_down else down
         is_down ^= {node}
         changes.append(event(now_s, node))
     changes += [up(now_s + 1, node) for node in sorted(is_down)]
-    order = {"down": 0, "up": 1}
+    order = {"down": 0, "up": 1, "notice": 2}
     return tuple(sorted(changes, key=lambda change: (change.time_s, order[change.event])))
 
 
@@ -269,15 +304,20 @@ def loss_rules(draw: st.DrawFn) -> LossRules:
     blocking = draw(st.booleans())
     return LossRules(
         CheckpointRule(every_s, draw(st.sampled_from([0.0, 0.5, 2.0])), blocking),
-        draw(st.sampled_from([0.0, 1.5])), draw(st.booleans()), draw(st.sampled_from([0.0, 4.0])),
-    )  # fmt: skip
+        read_s=draw(st.sampled_from([0.0, 1.5])),
+        requeues_last=draw(st.booleans()),
+        boot_s=draw(st.sampled_from([0.0, 4.0])),
+        heeds_notice=draw(st.booleans()),
+    )
 
 
 def valid(changes: Sequence[NodeChange]) -> Iterator[NodeChange]:
     """Leave out what sorting by event at equal times put in a wrong order."""
     is_down = set[int]()
     for change in changes:
-        if (change.event == "down") != (change.node in is_down):
+        if change.event == "notice":
+            yield change
+        elif (change.event == "down") != (change.node in is_down):
             is_down ^= {change.node}
             yield change
     last_s = changes[-1].time_s if changes else 0.0
@@ -302,7 +342,7 @@ def test_whatever_is_lost_each_job_ends_and_energy_is_the_integral_of_power(
         by_job.setdefault(row.job_id, []).append(row)
     for found in by_job.values():
         assert [row.attempt for row in found] == list(range(1, len(found) + 1))
-        for one, other in zip(found, found[1:], strict=False):
+        for one, other in pairwise(found):
             assert one.finish_time_s <= other.start_time_s
     ended = Counter(row.job_id for row, lost in zip(rows, is_lost, strict=True) if not lost)
     assert all(1 <= ended[job.job_id] <= setting.max_attempts for job in setting.jobs)
@@ -322,6 +362,7 @@ def _no_attempt_is_on_a_node_that_is_down(
     for change in changes:
         if change.event == "down":
             since[change.node] = change.time_s
+        if change.event != "up":
             continue
         from_s = since.pop(change.node)
         for row in rows:

@@ -1,0 +1,136 @@
+"""Losses of nodes: read from a trace or drawn, and given to the nodes of a cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from typing import cast
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.spec.sections.cluster import Checkpoints, Losses
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.losses import ClusterLosses, Interval, LossRules
+from wattkeeper.sim.engine.node_events import Event, NodeChange
+from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.replay.checkpoints import CheckpointRule
+from wattkeeper.traces.generate.node_events import DrawnLosses, draw
+from wattkeeper.traces.library import store
+from wattkeeper.traces.library.folder import read
+from wattkeeper.traces.node_events import NodeEvent, absent_at_first, node_events
+from wattkeeper.traces.trace import Trace
+
+
+def read_losses(stated: Losses, traces: dict[Path, Trace], beside: Path) -> ClusterLosses:
+    """The losses that a section describes; `traces` gets the trace that they are from.
+
+    Raises:
+        InputError: If there is no such trace, or it holds something else.
+    """
+    checkpoint = stated.checkpoint
+    rules = LossRules(requeues_last=stated.requeue == "last", boot_s=stated.boot_s)
+    if checkpoint is not None:
+        every = checkpoint.every_s
+        interval: Interval | None = every if every in ("young", "daly") else None
+        rules = rules._replace(
+            checkpoints=_checkpoints(checkpoint), interval=interval, read_s=checkpoint.read_s,
+            heeds_notice=checkpoint.on_notice,
+        )  # fmt: skip
+    if isinstance(stated.events, DrawnLosses):
+        _check_notice(stated.events.notice is not None, checkpoint)
+        return ClusterLosses(stated.events, rules)
+    folder = store.locate(stated.events, beside)
+    trace = traces.get(folder) or read(folder)
+    if trace.kind != "node-events":
+        raise InputError(
+            f"losses.events: trace {trace.name!r} holds {trace.kind}; node-events are needed"
+        )
+    traces[folder] = trace
+    events = node_events(trace.tables["node-events"])
+    _check_notice(any(event.event == "notice" for event in events), checkpoint)
+    return ClusterLosses(events, rules)
+
+
+def _checkpoints(stated: Checkpoints) -> CheckpointRule:
+    every_s = stated.every_s if isinstance(stated.every_s, float) else math.inf
+    return CheckpointRule(every_s, stated.write_s, stated.blocking)
+
+
+def _check_notice(is_given: bool, checkpoint: Checkpoints | None) -> None:
+    """Refuse checkpoints on notices that never come."""
+    if checkpoint is not None and checkpoint.on_notice and not is_given:
+        raise InputError(
+            "losses.checkpoint.on_notice has no effect: no loss is announced (notice in "
+            "losses.events, or rows with event notice)"
+        )
+
+
+def open_losses(
+    cluster: ClusterSpec, streams: RandomStreams
+) -> tuple[LossRules, Iterator[NodeChange]] | None:
+    """What happens to the nodes of a cluster in a run; None: nothing.
+
+    Raises:
+        InputError: If a trace has more nodes at once than the cluster.
+    """
+    losses = cluster.losses
+    if losses is None:
+        return None
+    if isinstance(losses.events, DrawnLosses):
+        rng = streams.policy("node", "losses")
+        drawn = draw(losses.events, cluster.nodes, rng)
+        changes = (_change(event, int(event.node)) for event in drawn)
+        return losses.rules, changes
+    return losses.rules, iter(assign_nodes(losses.events, cluster.nodes))
+
+
+def _change(event: NodeEvent, node: int) -> NodeChange:
+    deadline_s = 0.0 if math.isnan(event.deadline_s) else event.deadline_s
+    return NodeChange(event.time_s, cast(Event, event.event), node, event.cause, deadline_s)
+
+
+def assign_nodes(events: Iterable[NodeEvent], nodes: int) -> list[NodeChange]:
+    """Changes of the nodes of a cluster, given events of named nodes.
+
+    Nodes that are there from the start get the lowest numbers, in the order of their names with
+    numbers in them counted as such. One that comes gets the lowest number that is free. If any node
+    comes so, numbers that stand for none are absent; otherwise they are there and stay.
+
+    Raises:
+        InputError: If more nodes are there at once than the cluster has.
+    """
+    listed = list(events)
+    absent = set(absent_at_first(listed))
+    present = sorted({event.node for event in listed} - absent, key=_by_number)
+    number_of = {name: number for number, name in enumerate(present)}
+    free = list(range(len(present), nodes))
+    heapify(free)
+    _check_room(len(present), nodes, 0.0)
+    at_start = {event.node for event in listed if event.event == "up" and event.time_s == 0}
+    changes = [NodeChange(0.0, "absent", number) for number in free] if absent else []
+    came = set[int]()
+    for event in listed:
+        if event.event == "up" and event.node not in number_of:
+            _check_room(len(number_of) + 1, nodes, event.time_s)
+            number_of[event.node] = heappop(free)
+            if event.node in at_start:
+                came.add(number_of[event.node])
+                continue
+        number = number_of[event.node]
+        changes.append(_change(event, number))
+        if event.event == "down" and event.node in absent:
+            heappush(free, number_of.pop(event.node))
+    return [change for change in changes if change.event != "absent" or change.node not in came]
+
+
+def _by_number(name: str) -> tuple[object, ...]:
+    digits = "".join(character if character.isdigit() else " " for character in name).split()
+    return (tuple(map(int, digits)), name)
+
+
+def _check_room(count: int, nodes: int, time_s: float) -> None:
+    if count > nodes:
+        raise InputError(
+            f"losses.events: {count} nodes are there at {time_s:g} s, the cluster has {nodes}"
+        )
