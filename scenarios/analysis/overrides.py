@@ -73,7 +73,16 @@ def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:
         yield describe_gpus(own)
     if own.get("sleep") != usual.get("sleep"):
         yield _describe_sleep(own.get("sleep"))
-    rows = list_differences({"usual": _simple_keys(usual), "own": _simple_keys(own)})
+    usual, own = _simple_keys(usual), _simple_keys(own)
+    losses, own_losses = usual.get("losses"), own.get("losses")
+    if losses is None or own_losses is None:
+        if losses != own_losses:
+            yield "no node is lost" if own_losses is None else "nodes are lost"
+            usual, own = usual | {"losses": None}, own | {"losses": None}
+    elif own_losses.get("checkpoint") is None and losses.get("checkpoint") is not None:
+        yield "no checkpoints"
+        own = own | {"losses": own_losses | {"checkpoint": losses["checkpoint"]}}
+    rows = list_differences({"usual": usual, "own": own})
     for row in rows:
         words, _ = key_words(f"cluster.{row['path']}")
         absent = row["own"] is None

@@ -193,6 +193,24 @@ def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
     )
     if has_zoo(summary):
         yield ZOO_NOTE
+    yield from _count_losses(summary)
+
+
+def _count_losses(summary: Json) -> Iterator[str]:
+    """What losses of nodes cost, by variant."""
+    for name, about in summary["variants"].items():
+        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
+        if "node_losses" not in mean:
+            continue
+        text = (
+            f"{name}: nodes went down {mean['node_losses']:,.0f} times and were up "
+            f"{100 * mean['nodes_up']:.2f} % of the time. That ended "
+            f"{mean['lost_attempts']:,.0f} attempts; {mean['lost_gpu_s'] / 3600:,.0f} GPU h of "
+            f"training, {mean['lost_energy_j'] / JOULES_PER_KWH:,.0f} kWh, had not been saved."
+        )
+        if mean["unable_jobs"]:
+            text += f" {mean['unable_jobs']:,.0f} jobs never ended, for want of nodes."
+        yield text
 
 
 def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:

@@ -13,6 +13,8 @@ from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
 
 _FACTOR = "a number > 0 without unit, times"
 _JOBS = number_type("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
+_NODES = number_type("a whole number from 1 to 100000", lambda n: 1 <= n <= 1e5, whole=True)
+_DAYS = number_type("a number of days > 0, at most 36500", lambda n: 0 < n <= 36500)
 _SEED = number_type("a whole number >= 0", lambda n: n >= 0, whole=True)
 _RATE = number_type(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
 _LOAD = number_type(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
@@ -65,6 +67,58 @@ def generate_jobs(
         rate_scale = rate_for_load(shape, load, gpus)
     scale = 1.0 if rate_scale is None else rate_scale
     _save(sample(shape, name, jobs, seed, scale, fit), replace)
+
+
+@generate.command("node-events")
+@click.option("--name", default="synthetic-losses", help="Name in the library [synthetic-losses].")
+@click.option("--rate", default="rsc-1", help="Losses per 1,000 node-days, or a name [rsc-1].")
+@click.option("--shape", type=float, default=1.0, help="Weibull shape, 0.2 to 1 [1: exponential].")
+@click.option("--away-s", type=float, default=3600.0, help="Median time to the return, s [3600].")
+@click.option("--nodes", type=_NODES, default=64, help="Number of nodes [64].")
+@click.option("--days", type=_DAYS, default=30.0, help="Length, days [30].")
+@click.option("--seed", type=_SEED, default=1, help="Seed of the generator [1].")
+@click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+def generate_node_events(
+    name: str,
+    rate: str,
+    shape: float,
+    away_s: float,
+    nodes: int,
+    days: float,
+    seed: int,
+    replace: bool,
+) -> None:
+    """Generate nodes that go down and come back.
+
+    Names of rates: llama3, rsc-1, rsc-2. Losses of several nodes and notices are drawn by
+    scenarios (cluster.losses.events).
+    """
+    from pydantic import ValidationError
+
+    from wattkeeper.policies.errors import InputError
+    from wattkeeper.traces.generate.node_events import DrawnLosses
+    from wattkeeper.traces.generate.node_events import generate as generate_trace
+
+    try:
+        stated: dict[str, Any] = {"shape": shape, "away_s": away_s}
+        losses = DrawnLosses.model_validate({"rate": _rate(rate), **stated})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "-".join(str(key) for key in first["loc"][:1]).replace("_", "-")
+        allowed = {
+            "rate": "a number of losses > 0, or llama3, rsc-1 or rsc-2",
+            "shape": "a number from 0.2 to 1",
+            "away-s": "a time > 0, in s",
+        }
+        raise InputError(f"--{where}: found {first['input']!r}; must be {allowed[where]}") from None
+    _save(generate_trace(losses, nodes, days, name, seed), replace)
+
+
+def _rate(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @click.command("fit")

@@ -87,6 +87,12 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
                 "only; give a number",
                 used.where(document, "power_cap_w"),
             )
+        if live and used.spec.losses is not None:
+            raise InputError(
+                f"{used.label}losses: nodes are lost in simulated runs only; leave it out, or "
+                "leave out --live",
+                used.where(document, "losses"),
+            )
     if isinstance(workload, PipelineWorkload):
         if live:
             what = (

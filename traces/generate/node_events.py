@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.generate.synthetic_specs import Spec
 from wattkeeper.traces.node_events import NodeEvent, events_table
 from wattkeeper.traces.trace import Trace
@@ -189,13 +190,15 @@ def generate(settings: DrawnLosses, nodes: int, days: float, name: str, seed: in
     """A trace of the losses of so many days.
 
     Raises:
-        TraceError: If no node is lost in them.
+        InputError: If no node is lost in them.
     """
     events = []
     for event in draw(settings, nodes, np.random.default_rng(seed)):
         if event.time_s > days * DAY_S:
             break
         events.append(event)
+    if not events:
+        raise InputError(f"no node of {nodes} is lost within {days:g} days at this rate and seed")
     return Trace(
         name=name, kind="node-events", format="synthetic", origin="synthetic",
         tables={"node-events": events_table(events)},
