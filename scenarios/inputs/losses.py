@@ -10,11 +10,10 @@ from typing import cast
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.spec.sections.cluster import Checkpoints, Losses
+from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.cluster.losses import ClusterLosses, Interval, LossRules
-from wattkeeper.sim.engine.node_events import Event, NodeChange
+from wattkeeper.sim.cluster.losses import ClusterLosses, Event, Interval, LossRules, NodeChange
 from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.replay.checkpoints import CheckpointRule
 from wattkeeper.traces.generate.node_events import DrawnLosses, draw
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read

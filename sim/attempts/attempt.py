@@ -29,7 +29,7 @@ from wattkeeper.policies.protocols import (
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
-    from wattkeeper.sim.replay.checkpoints import CheckpointRule
+    from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 
 
 class SliceTotals(NamedTuple):

@@ -5,17 +5,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s, young_interval_s
-from wattkeeper.sim.replay.checkpoints import NO_CHECKPOINTS, CheckpointRule
+from wattkeeper.sim.cluster.checkpoints import NO_CHECKPOINTS, CheckpointRule
 
 if TYPE_CHECKING:
     from wattkeeper.traces.generate.node_events import DrawnLosses
     from wattkeeper.traces.node_events import NodeEvent
 
 Interval = Literal["young", "daly"]
+Event = Literal["absent", "down", "up", "notice"]
 
 EXPECTED: Final = 6.5 / 1000 / 86400
 """Losses a second of a node that is up, before any is observed: the rate of a research cluster
 (Kokolis et al., HPCA 2025)."""
+
+
+class NodeChange(NamedTuple):
+    """Something that happens to a node.
+
+    Attributes:
+        time_s: When, s since the start of the run.
+        event: What: it goes down, is back, or announces that it will go down; `absent`: it is not
+            there at first.
+        node: Its number in the cluster.
+        cause: Why; empty if not known.
+        deadline_s: With `notice`: when it is expected to go down, s.
+    """
+
+    time_s: float
+    event: Event
+    node: int
+    cause: str = ""
+    deadline_s: float = 0.0
 
 
 class LossRate:

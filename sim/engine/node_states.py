@@ -1,14 +1,17 @@
-"""Nodes that sleep, wake and save checkpoints; and the power that a cap leaves to jobs."""
+"""Nodes that sleep, wake, save checkpoints, go down and come back; and the power under a cap."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from wattkeeper.policies.protocols import Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.backend import Backend
+from wattkeeper.sim.engine.event_loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
 from wattkeeper.sim.engine.recorder import Recorder, whole_units
 
 
@@ -109,6 +112,53 @@ class NodeStates:
         less = whole_units((power.idle_w - power.sleep_w) * gpus)
         asleep = whole_units(power.sleep_w * gpus)
         self._recorder.add_sleep(from_s, to_s, asleep + less, asleep)
+
+
+PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL}
+
+
+class NodeChanges:
+    """Lets changes of nodes happen, each scheduled when the one before it happened.
+
+    Args:
+        loop: The event loop of the run.
+        changes: In the order of their time; they may be without an end.
+        happen: Called with each of them.
+        matters: Whether anything is left that a change can matter to.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        changes: Iterator[NodeChange],
+        happen: Callable[[NodeChange], None],
+        matters: Callable[[], bool],
+    ) -> None:
+        self._loop = loop
+        self._changes = changes
+        self._happen = happen
+        self._matters = matters
+        self._next = next(changes, None)
+        self._is_scheduled = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none will happen any more."""
+        return self._next is None
+
+    def go_on(self) -> None:
+        """Schedule the next one, unless it is or nothing is left that it can matter to."""
+        change = self._next
+        if change is not None and not self._is_scheduled and self._matters():
+            self._is_scheduled = True
+            happens = Callback(self._let_happen, change)
+            schedule_at(self._loop, change.time_s, happens, PRIORITIES[change.event])
+
+    def _let_happen(self, change: NodeChange) -> None:
+        self._is_scheduled = False
+        self._next = next(self._changes, None)
+        self._happen(change)
+        self.go_on()
 
 
 SLACK_W = 1e-6

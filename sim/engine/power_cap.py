@@ -8,11 +8,11 @@ from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.planning.sharing import cheapest, share_out
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
+from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import SLACK_W, PowerBudget
 from wattkeeper.sim.engine.retuner import Retuner
-from wattkeeper.sim.replay.checkpoints import CheckpointRule
 
 
 class PowerCap:

@@ -50,7 +50,7 @@ from wattkeeper.sim.attempts.decisions import (
 )
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster.losses import LossRate, LossRules
+from wattkeeper.sim.cluster.losses import LossRate, LossRules, NodeChange
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import (
@@ -64,8 +64,7 @@ from wattkeeper.sim.engine.event_loop import (
 )
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
-from wattkeeper.sim.engine.node_events import NodeChange, NodeChanges
-from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
+from wattkeeper.sim.engine.node_states import NodeChanges, NodeStates, PowerBudget
 from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
 from wattkeeper.sim.engine.recorder import (
     ABSENT,

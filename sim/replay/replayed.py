@@ -20,10 +20,10 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
+from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.replay.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.replay.latencies import Latencies
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 

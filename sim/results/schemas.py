@@ -183,7 +183,7 @@ NODES = pa.schema(
             "event",
             pa.string(),
             "",
-            "down; up: it is back; notice: it will go down; absent: not there at first",
+            "down; up: it is back; notice: it is expected to go down; absent: not there at first",
         ),
         field("cause", pa.string(), "", "why; empty if not known"),
         field("deadline_s", pa.float64(), "s", "with a notice: when it is expected", null=True),

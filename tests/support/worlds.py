@@ -32,9 +32,8 @@ from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.attempts.decisions import FixedTime, SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.cluster.losses import LossRules
+from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.node_events import NodeChange
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.signals import Signal, SignalSeries

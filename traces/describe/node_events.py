@@ -22,12 +22,13 @@ def report(trace: Trace) -> Json:
     """How often nodes are lost, and for how long.
 
     Returns:
-        ``nodes``: names; ``most_up``: nodes that are up at once at most; ``span_s``: time of the
-        last event; ``losses``, ``returns``, ``notices``: their number; ``node_days``: time that
-        nodes are up, days; ``losses_per_1000_node_days``; ``together``: share of the losses that
-        happen at the moment of another one; ``mean_gap_s``: between moments of losses, and
-        ``gap_variation``: standard deviation over mean of it (1 if losses are independent);
-        ``mean_away_s``: from a loss to the return of the same node; ``causes``: losses by cause.
+        ``nodes``: names, and nodes that were drawn without an event; ``most_up``: nodes that are up
+        at once at most; ``span_s``: time of the last event; ``losses``, ``returns``, ``notices``:
+        their number; ``node_days``: time that nodes are up, days; ``losses_per_1000_node_days``;
+        ``together``: share of the losses that happen at the moment of another one; ``mean_gap_s``:
+        between moments of losses, and ``gap_variation``: standard deviation over mean of it (1 if
+        losses are independent); ``mean_away_s``: from a loss to the return of the same node;
+        ``causes``: losses by cause.
         None where there is nothing to average.
     """
     events = node_events(trace.tables["node-events"])
@@ -47,14 +48,16 @@ def report(trace: Trace) -> Json:
                 away.append(event.time_s - down_since.pop(event.node))
         most_up = max(most_up, len(up_since))
     up_s += math.fsum(span_s - since_s for since_s in up_since.values())
+    unnamed = max(0, int(trace.parameters.get("nodes", 0)) - len(names))
+    up_s += unnamed * span_s
     lost_s = [event.time_s for event in events if event.event == "down"]
     moments = Counter(lost_s)
     gaps = np.diff(sorted(moments))
     kinds = Counter(event.event for event in events)
     node_days = up_s / DAY_S
     return {
-        "nodes": len(names),
-        "most_up": most_up,
+        "nodes": len(names) + unnamed,
+        "most_up": most_up + unnamed,
         "span_s": span_s,
         "losses": kinds["down"],
         "returns": len(away),

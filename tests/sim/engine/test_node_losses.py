@@ -29,10 +29,9 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.protocols import Job
-from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules
-from wattkeeper.sim.engine.node_events import NodeChange
+from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
+from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules, NodeChange
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.replay.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.results.tables import recorded_columns
 
 

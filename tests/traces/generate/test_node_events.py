@@ -1,0 +1,160 @@
+"""Losses of nodes that are drawn: how often, together, announced; and events that are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wattkeeper.policies.errors import TraceError
+from wattkeeper.traces.describe.report import describe
+from wattkeeper.traces.formats import find_format
+from wattkeeper.traces.generate.node_events import DrawnLosses, Notice, Together, draw, generate
+from wattkeeper.traces.node_events import (
+    NodeEvent,
+    check_node_events,
+    events_table,
+    node_events,
+)
+
+DAY_S = 86400.0
+
+
+def drawn(settings: DrawnLosses, nodes: int, days: float, seed: int = 1) -> list[NodeEvent]:
+    events = draw(settings, nodes, np.random.default_rng(seed))
+    return list(takewhile(lambda event: event.time_s <= days * DAY_S, events))
+
+
+def lifetimes(events: Sequence[NodeEvent]) -> list[float]:
+    """Time from a return to the next loss, s."""
+    since: dict[str, float] = {}
+    found = []
+    for event in events:
+        if event.event == "up":
+            since[event.node] = event.time_s
+        elif event.event == "down" and event.node in since:
+            found.append(event.time_s - since.pop(event.node))
+    return found
+
+
+@pytest.mark.parametrize("shape", [1.0, 0.6])
+@pytest.mark.parametrize("days", [20.0, 400.0])
+def test_the_rate_holds_from_the_start(shape: float, days: float) -> None:
+    """Within four standard errors: of a Poisson process, wider where lives vary more."""
+    trace = generate(DrawnLosses(rate=20, shape=shape), 2000, days, "x", 3)
+    report = describe(trace)
+    error = 4 * (1 / shape) / math.sqrt(report["losses"])
+    assert report["losses_per_1000_node_days"] == pytest.approx(20, rel=error)
+
+
+def test_lives_have_the_shape_of_a_weibull_distribution() -> None:
+    """ln(-ln(survivors)) rises by the shape over ln(time)."""
+    events = drawn(DrawnLosses(rate=5000, shape=0.6), 200, 60)
+    lives = np.sort(lifetimes(events))
+    share = (np.arange(len(lives)) + 0.5) / len(lives)
+    middle = slice(len(lives) // 20, -len(lives) // 20)
+    slope = np.polyfit(np.log(lives[middle]), np.log(-np.log(1 - share[middle])), 1)[0]
+    assert slope == pytest.approx(0.6, abs=0.03)
+
+
+def test_failures_of_a_rack_take_so_many_nodes_at_once() -> None:
+    settings = DrawnLosses(rate=50, together=Together(share=0.5, nodes=4, rack=8), away_s=60)
+    events = [event for event in drawn(settings, 512, 200) if event.event == "down"]
+    sizes: dict[float, int] = {}
+    for event in events:
+        sizes[event.time_s] = sizes.get(event.time_s, 0) + 1
+    together = [size for size in sizes.values() if size > 1]
+    assert set(together) == {4}
+    assert len(together) / len(sizes) == pytest.approx(0.5, abs=0.06)
+    racks = {time_s: {int(e.node) // 8 for e in events if e.time_s == time_s}
+             for time_s in list(sizes)[:200]}  # fmt: skip
+    assert all(len(found) == 1 for found in racks.values())
+
+
+def test_a_share_of_the_losses_is_announced_in_time() -> None:
+    settings = DrawnLosses(rate=50, notice=Notice(share=0.3, length_s=120))
+    events = drawn(settings, 512, 200)
+    noticed = {}
+    seen = 0
+    for event in events:
+        if event.event == "notice":
+            noticed[event.node] = event
+        elif event.event == "down" and event.node in noticed:
+            notice = noticed.pop(event.node)
+            assert event.time_s == notice.deadline_s
+            assert event.time_s - notice.time_s == pytest.approx(120, abs=1e-6)
+            seen += 1
+    losses = sum(event.event == "down" for event in events)
+    assert seen / losses == pytest.approx(0.3, abs=0.06)
+
+
+@given(
+    rate=st.floats(1, 1e6), shape=st.floats(0.2, 1), nodes=st.integers(1, 20),
+    share=st.floats(0, 1), announced=st.floats(0, 1), seed=st.integers(0, 100),
+)  # fmt: skip
+def test_what_is_drawn_can_happen(
+    rate: float, shape: float, nodes: int, share: float, announced: float, seed: int
+) -> None:
+    settings = DrawnLosses(
+        rate=rate, shape=shape, away_s=100, notice=Notice(share=announced, length_s=30),
+        together=Together(share=share, nodes=3, rack=4),
+    )  # fmt: skip
+    events = draw(settings, nodes, np.random.default_rng(seed))
+    table = events_table([next(events) for _ in range(200)])
+    check_node_events(table, "drawn")
+    assert node_events(table) == tuple(node_events(table))
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (["0,up,a", "1,up,a"], "row 2: node 'a' comes up, but is up"),
+        (["0,down,a", "1,down,a"], "row 2: node 'a' goes down, but is down"),
+        (["0,down,a", "1,notice,a"], "row 2: node 'a' gives notice, but is down"),
+        (["5,up,a", "1,down,a"], "row 2: time_s is 1, before the row above, 5"),
+        (["0,gone,a"], "event is 'gone'; allowed is down, up, notice"),
+    ],
+)
+def test_events_that_cannot_be_are_refused(rows: list[str], fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("\n".join(["time_s,event,node", *rows]), encoding="utf-8")
+    form = find_format("auto", [path])
+    assert form.name == "node-events"
+    with pytest.raises(TraceError, match=r"events\.csv") as raised:
+        form.read([path])  # type: ignore[union-attr]
+    assert fault in str(raised.value)
+
+
+def test_counts_become_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "capacity.csv"
+    path.write_text("0.0,2\n0.5,3\n0.5,1\n1.0,2\n", encoding="utf-8")
+    form = find_format("auto", [path])
+    trace = form.read([path])  # type: ignore[union-attr]
+    found = [(e.time_s, e.event, e.node) for e in node_events(trace.tables["node-events"])]
+    assert found == [
+        (0.0, "up", "node-1"), (0.0, "up", "node-2"), (1800.0, "down", "node-2"),
+        (3600.0, "up", "node-3"),
+    ]  # fmt: skip
+    path.write_text("time_s,east,west\n0,1,1\n60,0,2\n", encoding="utf-8")
+    trace = find_format("spot-capacity", [path]).read([path])  # type: ignore[union-attr]
+    found = [(e.time_s, e.event, e.node) for e in node_events(trace.tables["node-events"])]
+    assert found == [
+        (0.0, "up", "east-1"), (0.0, "up", "west-1"), (60.0, "down", "east-1"),
+        (60.0, "up", "west-2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "losses", "most"),
+    [("10m.csv", 30, 15, 30), ("scaled/scale_p3-trace.csv", 157, 142, 30)],
+)
+def test_recorded_spot_nodes(name: str, nodes: int, losses: int, most: int, shared: Path) -> None:
+    path = shared / "data/spot" / name
+    report = describe(find_format("auto", [path]).read([path]))  # type: ignore[union-attr]
+    assert (report["nodes"], report["losses"], report["most_up"]) == (nodes, losses, most)
