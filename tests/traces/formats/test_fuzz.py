@@ -36,6 +36,10 @@ ARRIVALS = (
     "name,arrival,task,accuracy,mutated_from,duration,gpus\n"
     "net,0,images,0.5,,100,1\nplain,3.5,images,,net,50,2\nnet,9,images,0.5,,100,1\n"
 )
+EVENTS = (
+    "time_s,event,node,cause,deadline_s\n1,notice,a,,121\n121,down,a,disk,\n600,up,a,,\n"
+    "700.5,down,b,,\n"
+)
 PUBLISHED = (
     '{"model": "net", "num_tensors": 1, "opts": ["Conv", "Relu"], "dims": [[8, 3], []], '
     '"parents": [[-1], [0]], "layer": ["w", null]}'
@@ -55,6 +59,11 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     weight = Tensor("a", "weight", (2, 2))
     nodes = (Node("Conv", (SOURCE,), (weight,)), Node("Relu", (0,)))
     (root / "plain.json").write_text(Graph("plain", nodes).to_json())
+    (root / "events.csv").write_text(EVENTS)
+    (root / "spot.csv").write_text("0,add,a\n0,add,b\n60000,remove,a\n")
+    (root / "capacity.csv").write_text("0,2\n60,1\n120,4\n")
+    names["node-events"], names["node-changes"] = ("events.csv",), ("spot.csv",)
+    names["spot-capacity"] = ("capacity.csv",)
     names["zeus-nsdi23"] = ("summary_train.csv", "summary_power_v100.csv")
     names["zeus-groups"] = ("groups.csv",)
     names["modelkeeper"] = ("arrivals.csv", "net.json", "plain.json")
