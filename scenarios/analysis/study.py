@@ -19,7 +19,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
 from wattkeeper.sim.results.folder import (
     CHECKED,
-    MODELS,
+    SOMETIMES,
     SWEEP,
     fill_optional,
     is_sweep,
@@ -155,7 +155,7 @@ def read(folder: str | Path, *, check: bool = True) -> StoredStudy:
     restore_folder(folder)
     _check_present(folder, "manifest.json")
     if check:
-        check_sums(folder, CHECKED - {MODELS}, {MODELS})
+        check_sums(folder, CHECKED - SOMETIMES, SOMETIMES)
     manifest, summary = (_read_json(folder / f"{name}.json") for name in ("manifest", "summary"))
     if not Manifest.__required_keys__ <= manifest.keys() or "variants" not in summary:
         raise InputError(f"holds no manifest of results; {AGAIN}", folder)

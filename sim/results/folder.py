@@ -55,7 +55,7 @@ UNIQUE = ("job_id", "group_id")
 MOST_TEXTS = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
-MODELS: Final = "models.parquet"
+SOMETIMES: Final = {"models.parquet", "nodes.parquet"}
 """File that is there only if the scenario has a zoo."""
 
 CHECKED: Final = {
