@@ -56,7 +56,7 @@ MOST_TEXTS = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
 SOMETIMES: Final = {"models.parquet", "nodes.parquet"}
-"""File that is there only if the scenario has a zoo."""
+"""Files that are there only if the scenario has a zoo, or losses of nodes."""
 
 CHECKED: Final = {
     *(f"{name}.parquet" for name in (*TABLES, "metrics")),

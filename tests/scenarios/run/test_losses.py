@@ -74,7 +74,7 @@ def test_checkpoints_save_work_and_all_variants_meet_the_same_losses(
     )
     assert one[: min(len(one), len(other))] == other[: len(one)]
     useful = (jobs.time_s - jobs.lost_time_s.fillna(0)).groupby([jobs.variant, jobs.job_id]).sum()
-    for variant in ("anew", "saved", "daly"):
+    for variant in ("saved", "daly"):  # without checkpoints, long jobs never end
         pd.testing.assert_series_equal(useful[variant], useful["none"], check_names=False)
 
 
