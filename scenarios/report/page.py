@@ -25,6 +25,7 @@ from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.deadlines_section import deadlines_section
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.league_section import league_section
+from wattkeeper.scenarios.report.losses_section import losses_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.report.times_section import times_section
@@ -64,6 +65,7 @@ def render_page(study: Study) -> str:
             *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
             id="variants"),
         energy_section(manifest, summary),
+        losses_section(study),
         league_section([("", summary["league"])] if "league" in summary else []),
         deadlines_section(summary),
         waits_section(manifest, summary),
@@ -120,7 +122,8 @@ def figures(charts: Sequence[Chart]) -> list[Element]:
 def assemble_page(title: str, body: Sequence[Element | None], variants: list[str],
                   charts: Sequence[Chart]) -> str:  # fmt: skip
     """The HTML file: body, data of the charts, style and scripts."""
-    data = {"variants": variants, "charts": [{"id": chart.id, **chart.data} for chart in charts]}
+    names = [*variants, *(name for chart in charts for name in chart.names)]
+    data = {"variants": names, "charts": [{"id": chart.id, **chart.data} for chart in charts]}
     library, script = _read_asset(LIBRARY), _read_asset("report.js")
     policy = (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "

@@ -68,13 +68,17 @@ class Dot(TypedDict, total=False):
 
 
 class Panel(TypedDict, total=False):
-    """Lines or dots over two axes; `path` joins the dots of a variant."""
+    """Lines or dots over two axes; `path` joins the dots of a variant.
+
+    `xs` are the x values of its lines without their own.
+    """
 
     x: Required[Axis]
     y: Required[Axis]
     lines: list[Line]
     dots: list[Dot]
     path: bool
+    xs: Sequence[float | None]
 
 
 class ChartData(TypedDict, total=False):
@@ -98,12 +102,14 @@ class Chart(NamedTuple):
         title: Heading.
         caption: What is drawn, in which units, and how it was reduced.
         data: Input of the script.
+        names: Names of lines of several variants; their positions follow those of the variants.
     """
 
     id: str
     title: str
     caption: str
     data: ChartData
+    names: tuple[str, ...] = ()
 
 
 def to_numbers(values: Iterable[float]) -> Numbers:

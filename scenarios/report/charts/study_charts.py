@@ -13,6 +13,7 @@ from wattkeeper.scenarios.report.charts.columns import (
 )
 from wattkeeper.scenarios.report.charts.distributions import draw_distributions
 from wattkeeper.scenarios.report.charts.learning import draw_choices, draw_regret
+from wattkeeper.scenarios.report.charts.node_losses import draw_nodes
 from wattkeeper.scenarios.report.charts.over_time import draw_over_time, draw_zoo
 from wattkeeper.scenarios.report.charts.pareto import draw_energy_against_time
 from wattkeeper.scenarios.report.charts.recorded_load import draw_recorded_load
@@ -37,6 +38,7 @@ def draw_study(study: Study) -> Iterator[Chart]:
     outcomes.clear()  # large for a million jobs, and so are the next charts' columns
     yield from draw_recorded_load(study, variants)
     yield from draw_over_time(study, variants)
+    yield from draw_nodes(study, variants)
     if recurs:
         yield from draw_choices(attempts, variants)
     if has_zoo(study.summary):
