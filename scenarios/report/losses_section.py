@@ -14,7 +14,8 @@ from wattkeeper.scenarios.report.phrases import name_baseline, variant_label
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
-GPU_TIMES: Final = (("GPU h", 3600.0), ("GPU min", 60.0), ("GPU s", 1.0))
+GPU_TIMES: Final = (("GPU\N{NO-BREAK SPACE}h", 3600.0), ("GPU\N{NO-BREAK SPACE}min", 60.0),
+                    ("GPU\N{NO-BREAK SPACE}s", 1.0))  # fmt: skip
 KWH: Final = (("kWh", JOULES_PER_KWH),)
 
 PARTS: Final = {
@@ -134,7 +135,7 @@ def _count_jobs(variant: str, summary: Json) -> Element:
     """How many jobs ran in which time."""
     metrics = summary["variants"][variant]["metrics"]
     jobs, span_s = metrics["jobs"]["mean"], metrics["makespan_s"]["mean"]
-    text = f"{count(round(jobs), 'job')} in {_format(span_s / 3600)} h"
+    text = f"{count(round(jobs), 'job')} in {_format(span_s / 3600)}\N{NO-BREAK SPACE}h"
     unable = metrics.get("unable_jobs", {}).get("mean")
     return tag("small", text + (f", {_format(unable)} never ended" if unable else ""))
 

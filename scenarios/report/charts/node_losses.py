@@ -11,6 +11,7 @@ from wattkeeper.scenarios.report.charts.chart import (
     Axis,
     Chart,
     Line,
+    Panel,
     choose_time_unit,
     data_axis,
     first_seed_note,
@@ -34,10 +35,10 @@ class Drawn(NamedTuple):
     """Lines and marks of all courses over common times.
 
     Attributes:
-        time_s: Times, s, ascending, shape (times,).
-        levels: Of each course, number of nodes that are up (or down) from each time on, or in each
-            bin; NaN after its end.
-        losses: Of each course, nodes that are lost at each time, or in each bin.
+        time_s: Moments, or begins of bins, s, ascending, shape (times,).
+        levels: Of each course, number of nodes that are up (or down) from each moment on, or in
+            each bin; NaN after its end.
+        losses: Of each course, nodes that are lost at each moment, or in each bin.
         width_s: Width of the bins, s; 0: all moments are drawn.
     """
 
@@ -60,26 +61,20 @@ def draw_nodes(study: Study, variants: list[str]) -> Iterator[Chart]:
     drawn = _reduce(courses, begin_s, end_s, points_per_line(names))
     unit, size = choose_time_unit(end_s - begin_s)
     times = (drawn.time_s - begin_s) / size
-    x = data_axis(f"time since the first submission, {unit}")
     state = "down" if any(course.nodes is None for course in courses) else "up"
-    lost: Axis = {"name": "nodes lost at once", "min": 0}
-    if drawn.width_s:
-        lost["name"] = f"nodes lost in {format_duration(drawn.width_s)}"
+    x = data_axis(f"time since the first submission, {unit}")
+    panels = [
+        _level_panel(drawn, positions, times, x, state),
+        _loss_panel(drawn, positions, times, x),
+    ]
+    caption = _describe(drawn, courses, names, begin_s, state) + _name_lossless(variants, losing)
     yield Chart(
         "nodes",
         "Nodes over time",
-        _describe(drawn, courses, names, begin_s, state)
-        + _name_lossless(variants, losing) + first_seed_note(study.manifest),
-        {"panels": [
-            {"x": x, "y": {"name": f"nodes {state}"}, "xs": to_numbers(times),
-             "lines": [_line(v, levels, drawn) for v, levels in
-                       zip(positions, drawn.levels, strict=True)]},
-            {"x": x, "y": lost, "xs": to_numbers(np.repeat(times, 3)),
-             "lines": [{"v": v, "y": _stems(losses)} for v, losses in
-                       zip(positions, drawn.losses, strict=True)]},
-        ], "zoom": True},
+        caption + first_seed_note(study.manifest),
+        {"panels": panels, "zoom": True, "step": "end"},
         merged,
-    )  # fmt: skip
+    )
 
 
 def _reduce(courses: Sequence[NodeCourse], begin_s: float, end_s: float, most: int) -> Drawn:
@@ -100,12 +95,9 @@ def _reduce(courses: Sequence[NodeCourse], begin_s: float, end_s: float, most: i
         return Drawn(moments, levels, losses, 0.0)
     edges = np.linspace(begin_s, end_s, most + 1)
     return Drawn(
-        (edges[:-1] + edges[1:]) / 2,
+        edges[:-1],
         [_bin_levels(course, begin_s, edges) for course in courses],
-        [
-            np.histogram(_times_of_losses(course, begin_s), edges)[0].astype(np.float64)
-            for course in courses
-        ],
+        [_bin_losses(course, begin_s, edges) for course in courses],
         float(edges[1] - edges[0]),
     )
 
@@ -116,23 +108,45 @@ def _bin_levels(course: NodeCourse, begin_s: float, edges: Floats) -> Bins:
     return bin_steps(times, course.levels(times), edges)
 
 
+def _bin_losses(course: NodeCourse, begin_s: float, edges: Floats) -> Floats:
+    counts = np.histogram(_times_of_losses(course, begin_s), edges)[0]
+    return np.where(edges[:-1] < course.end_s, counts, np.nan)
+
+
 def _times_of_losses(course: NodeCourse, begin_s: float) -> Floats:
     return course.time_s[(course.is_loss > 0) & (course.time_s >= begin_s)]
 
 
-def _line(v: int, levels: Bins, drawn: Drawn) -> Line:
-    line: Line = {"v": v, "y": to_numbers(levels.mean), "step": "end"}
+def _level_panel(
+    drawn: Drawn, positions: Sequence[int], times: Floats, x: Axis, state: str
+) -> Panel:
+    """Nodes that are up, or down."""
+    lines: list[Line] = []
+    for v, levels in zip(positions, drawn.levels, strict=True):
+        lines.append({"v": v, "y": to_numbers(levels.mean)})
+        if drawn.width_s:
+            lines[-1] |= {"low": to_numbers(levels.low), "high": to_numbers(levels.high)}
+    return {"x": x, "y": {"name": f"nodes {state}"}, "xs": to_numbers(times),
+            "lines": lines}  # fmt: skip
+
+
+def _loss_panel(drawn: Drawn, positions: Sequence[int], times: Floats, x: Axis) -> Panel:
+    """Nodes that are lost: a mark for each moment with any, or a line over bins."""
+    courses = list(zip(positions, drawn.losses, strict=True))
+    y: Axis = {"name": "nodes lost at once", "min": 0}
+    lines: list[Line]
     if drawn.width_s:
-        line |= {"low": to_numbers(levels.low), "high": to_numbers(levels.high), "step": "middle"}
-    return line
+        y["name"] = f"nodes lost in {format_duration(drawn.width_s)}"
+        lines = [{"v": v, "y": to_numbers(losses)} for v, losses in courses]
+    else:
+        times = np.repeat(times, 2)
+        lines = [{"v": v, "y": _separate(losses), "marked": True} for v, losses in courses]
+    return {"x": x, "y": y, "xs": to_numbers(times), "lines": lines}
 
 
-def _stems(losses: Floats) -> list[float | None]:
-    """A stem for each number above 0: its top, its foot, and a gap."""
-    stems: list[float | None] = []
-    for lost in to_numbers(losses):
-        stems += [lost, 0.0, None] if lost else [None, None, None]
-    return stems
+def _separate(losses: Floats) -> list[float | None]:
+    """Numbers above 0, each followed by a gap, so that no line joins their marks."""
+    return [y for lost in to_numbers(losses) for y in (lost or None, None)]
 
 
 def _name_course(course: NodeCourse, variants: Sequence[str], losing: Sequence[str]) -> str:
@@ -161,19 +175,16 @@ def _describe(
         text = (
             f"Above: time-weighted means over {len(drawn.time_s)} bins of "
             f"{format_duration(drawn.width_s)}; the band goes from the smallest to the largest "
-            "number in the bin. Below, a stem for each bin: how many nodes went down in it."
+            "number in the bin. Below: how many nodes went down in each bin."
         )
     else:
         text = (
             f"Above: nodes that are {state}, which change where nodes go down and come back. "
-            "Below, a stem for each moment: how many nodes went down at once."
+            "Below, a mark for each moment with losses: how many nodes went down at once."
         )
     described = list(zip(courses, names, strict=True))[:DESCRIBED]
     return text + "".join(
-        f" {name[0].upper()}{name[1:]}: {_count_losses(course, begin_s)}."
-        if len(course.variants) > 1
-        else f" {name}: {_count_losses(course, begin_s)}."
-        for course, name in described
+        f" In {name}: {_count_losses(course, begin_s)}." for course, name in described
     )
 
 
