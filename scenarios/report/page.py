@@ -21,11 +21,11 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 from wattkeeper.scenarios.report import about, headline, markup, tables
 from wattkeeper.scenarios.report.amounts import read_bill
 from wattkeeper.scenarios.report.charts.chart import Chart
+from wattkeeper.scenarios.report.charts.lost_work_bars import losses_section
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.deadlines_section import deadlines_section
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.league_section import league_section
-from wattkeeper.scenarios.report.losses_section import losses_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.report.times_section import times_section

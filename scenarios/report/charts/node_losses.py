@@ -19,9 +19,9 @@ from wattkeeper.scenarios.report.charts.chart import (
     to_numbers,
 )
 from wattkeeper.scenarios.report.charts.downsample import Bins, bin_steps
+from wattkeeper.scenarios.report.charts.lost_work import find_losing
 from wattkeeper.scenarios.report.charts.node_courses import NodeCourse, read_courses
 from wattkeeper.scenarios.report.charts.over_time import format_duration
-from wattkeeper.scenarios.report.lost_work import find_losing
 from wattkeeper.scenarios.spec.wording import count
 
 LISTED: Final = 3

@@ -1,4 +1,4 @@
-"""Section of a page on useful and lost work, where nodes are lost."""
+"""Bars and figures of useful and lost work by variant, where nodes are lost."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -8,7 +8,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import Unit, choose_unit
 from wattkeeper.scenarios.report import markup
-from wattkeeper.scenarios.report.lost_work import Work, find_losing, read_work
+from wattkeeper.scenarios.report.charts.lost_work import Work, find_losing, read_work
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import name_baseline, variant_label
 from wattkeeper.scenarios.spec.wording import count
