@@ -21,10 +21,10 @@ class Work(NamedTuple):
     """GPU time (s) or energy (J) of all attempts of a variant, mean over seeds.
 
     Attributes:
-        useful: Training of jobs that ended, without what was lost; of energy with the overheads of
-            all attempts, which are not recorded apart from it.
+        useful: Training of jobs that ended, without what was lost; of energy with that of
+            overheads, which is not recorded apart from it.
         overhead: Writing and reading checkpoints, waking, restoring, waiting for power.
-        unended: Training of jobs that never ended, without what was lost.
+        unended: The same of jobs that never ended.
         lost: Training that was lost with a node.
     """
 

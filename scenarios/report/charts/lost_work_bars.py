@@ -137,7 +137,7 @@ def _count_jobs(variant: str, summary: Json) -> Element:
     jobs, span_s = metrics["jobs"]["mean"], metrics["makespan_s"]["mean"]
     text = f"{count(round(jobs), 'job')} in {_format(span_s / 3600)}\N{NO-BREAK SPACE}h"
     unable = metrics.get("unable_jobs", {}).get("mean")
-    return tag("small", text + (f", {_format(unable)} never ended" if unable else ""))
+    return tag("small", text + (f"; {_format(unable)} of all never ended" if unable else ""))
 
 
 def _describe_scope(study: Study, lossless: Sequence[str]) -> str:

@@ -189,7 +189,7 @@ def test_jobs_that_never_end_and_nodes_of_a_trace(with_jobs: Command, tmp_path: 
     assert 0 < len(never) <= metrics("saved")["unable_jobs"]
     expected = held_h[(jobs.variant == "saved") & jobs.job_id.isin(never)].sum()
     assert gpu_time["saved"]["jobs that never ended"] == pytest.approx(expected, rel=1e-2)
-    assert " never ended</small>" in page
+    assert " of all never ended</small>" in page
 
 
 def test_many_losses_are_drawn_in_bins(with_jobs: Command) -> None:
