@@ -13,8 +13,10 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.traces.arrow import to_floats
 
-COLUMNS: Final = ("variant", "seed", "job_id", "attempt", "gpus", "gpu_milli", "energy_j", "time_s",
-                  "overhead_s", "lost_node", "lost_time_s", "lost_energy_j")  # fmt: skip
+COLUMNS: Final = ("variant", "seed", "gpus", "gpu_milli", "energy_j", "time_s", "overhead_s",
+                  "lost_time_s", "lost_energy_j")  # fmt: skip
+OF_JOBS: Final = ("job_id", "attempt", "lost_node")
+"""Columns that say which jobs never ended."""
 
 
 class Work(NamedTuple):
@@ -55,7 +57,10 @@ def find_losing(study: Study) -> list[str]:
 def read_work(study: Study) -> dict[str, VariantWork]:
     """The work of each variant."""
     runs: dict[str, list[VariantWork]] = {}
-    for run in split_runs(study.table("jobs", COLUMNS)):
+    metrics = [about["metrics"] for about in study.summary["variants"].values()]
+    some_never_end = any(each.get("unable_jobs", {}).get("mean") for each in metrics)
+    columns = COLUMNS + OF_JOBS * some_never_end  # texts are slow to read
+    for run in split_runs(study.table("jobs", columns)):
         runs.setdefault(run.variant, []).append(_sum_run(run.rows))
     return {variant: _mean(each) for variant, each in runs.items()}
 
@@ -81,9 +86,9 @@ def _split(kept: Floats, overhead: Floats, lost: Floats, unended: npt.NDArray[np
 
 def _never_ended(rows: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
     """Which attempts are of jobs whose last attempt ended with a node, shape (attempts,)."""
+    if "lost_node" not in rows:
+        return np.zeros(len(rows["gpus"]), dtype=np.bool_)
     is_lost = rows["lost_node"].is_valid().to_numpy(zero_copy_only=False)
-    if not is_lost.any():
-        return np.zeros(len(is_lost), dtype=np.bool_)
     job = rows["job_id"].dictionary_encode().indices.to_numpy()
     last = np.zeros(int(job.max()) + 1, dtype=np.int64)
     attempt = rows["attempt"].to_numpy()
