@@ -1,17 +1,27 @@
-"""Events of nodes as a CSV file with the columns of the trace kind ``node-events``."""
+"""Events of nodes as a CSV file, in one of two forms.
 
+With the columns of the trace kind ``node-events``; or ``time_ms,add|remove,name``, as Bamboo (NSDI
+'23) and Oobleck (SOSP '23) have spot nodes that come and go.
+"""
+
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import derive_name
-from wattkeeper.traces.node_events import check_node_events
+from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS
+from wattkeeper.traces.node_events import NodeEvent, check_node_events, events_table
 from wattkeeper.traces.readers.base import Format
-from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.readers.csvfile import read_csv, read_whole
 from wattkeeper.traces.readers.textfile import has_header
 from wattkeeper.traces.schema import NODE_EVENTS
 from wattkeeper.traces.trace import Trace
+
+ROW: Final = re.compile(r"(\d{1,15}),(add|remove),([^\s,]+)")
+EVENTS: Final = {"add": "up", "remove": "down"}
 
 
 def only_path(paths: Sequence[Path], form: str) -> Path:
@@ -28,6 +38,8 @@ def only_path(paths: Sequence[Path], form: str) -> Path:
 def read(paths: Sequence[Path]) -> Trace:
     """The events of a file."""
     path = only_path(paths, "node-events")
+    if _has_changes(path):
+        return _read_changes(path)
     file = read_csv(path, NODE_EVENTS)
     check_node_events(file.table, str(path))
     return Trace(
@@ -37,10 +49,54 @@ def read(paths: Sequence[Path]) -> Trace:
     )  # fmt: skip
 
 
+def _read_changes(path: Path) -> Trace:
+    """The events of a file; a node is there from its first row on."""
+    text = read_whole(path, MOST_BYTES).decode("utf-8", "replace")
+    events, problems = [], []
+    for line, content in enumerate(text.splitlines(), 1):
+        if not content.strip():
+            continue
+        row = ROW.fullmatch(content.strip())
+        if row is None:
+            what = f"{content.strip()[:60]!r} is not time_ms,add,name or time_ms,remove,name"
+            problems.append(Problem(what, f"{path}, line {line}"))
+            if len(problems) == MOST_FAULTS:
+                break
+            continue
+        events.append(NodeEvent(int(row[1]) / 1000, EVENTS[row[2]], row[3]))
+    if problems or not events:
+        raise TraceError(problems or [Problem("has no rows", str(path))])
+    table = events_table(events)
+    check_node_events(table, str(path))
+    return Trace(
+        name=derive_name(path.stem), kind="node-events", format="node-events", origin="recorded",
+        tables={"node-events": table}, inputs={path.name: digest_file(path)},
+        source="events of spot nodes in the form of Bamboo (NSDI 2023) and Oobleck (SOSP 2023)",
+        licence="as the imported file",
+    )  # fmt: skip
+
+
+def _has_changes(path: Path) -> bool:
+    """Whether the first line is `time_ms,add|remove,name`."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return ROW.fullmatch(file.readline(200).strip()) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def sniff(path: Path) -> bool:
+    """Whether a file has one of the two forms."""
+    return _HAS_COLUMNS(path) or _has_changes(path)
+
+
+_HAS_COLUMNS: Final = has_header("time_s", "event", "node")
+
 FORMAT: Final = Format(
     name="node-events",
-    summary="nodes that go down and come back: time_s, event, node, cause, deadline_s",
+    summary="nodes that go down and come back: time_s, event, node, cause, deadline_s; or time_ms, "
+    "add|remove, name (Bamboo, Oobleck)",
     takes="one CSV file, plain or gzip",
     read=read,
-    sniff=has_header("time_s", "event", "node"),
+    sniff=sniff,
 )

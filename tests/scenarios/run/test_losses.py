@@ -114,7 +114,7 @@ def test_what_is_refused(
 ) -> None:
     rows = "\n".join(f"0,add,n{n}" for n in range(9))
     (tmp_path / "many.csv").write_text(rows, encoding="utf-8")
-    with_jobs("traces", "import", "node-changes", "many.csv", "--name", "many")
+    with_jobs("traces", "import", "node-events", "many.csv", "--name", "many")
     text = SCENARIO.replace("EVENTS", events)
     for old, new in change.items():
         text = text.replace(old, new)
