@@ -16,7 +16,7 @@ from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS
 from wattkeeper.traces.node_events import NodeEvent, check_node_events, events_table
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv, read_whole
-from wattkeeper.traces.readers.textfile import has_header
+from wattkeeper.traces.readers.textfile import first_line, has_header
 from wattkeeper.traces.schema import NODE_EVENTS
 from wattkeeper.traces.trace import Trace
 
@@ -78,11 +78,7 @@ def _read_changes(path: Path) -> Trace:
 
 def _has_changes(path: Path) -> bool:
     """Whether the first line is `time_ms,add|remove,name`."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return ROW.fullmatch(file.readline(200).strip()) is not None
-    except (OSError, UnicodeDecodeError):
-        return False
+    return ROW.fullmatch(first_line(path).strip()) is not None
 
 
 def sniff(path: Path) -> bool:

@@ -20,6 +20,7 @@ from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS
 from wattkeeper.traces.node_events import NodeEvent, events_table
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_whole
+from wattkeeper.traces.readers.textfile import first_line
 from wattkeeper.traces.trace import Trace
 
 CURVE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?), *(\d{1,6})")
@@ -129,11 +130,7 @@ def _events(regions: Sequence[str], counts: Counts) -> Iterator[NodeEvent]:
 
 def sniff(path: Path) -> bool:
     """Whether the first line is a row of such a curve."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            line = file.readline(200).strip()
-    except (OSError, UnicodeDecodeError):
-        return False
+    line = first_line(path).strip()
     return any(form.fullmatch(line) for form in (CURVE, DATED))
 
 
