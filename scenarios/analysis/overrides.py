@@ -9,7 +9,7 @@ from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.traces.gpus.model import find_gpu_model
 
-WHOLE = ("gpu", "gpus", "nodes", "sleep")
+WHOLE = ("gpu", "gpus", "nodes", "sleep", "losses")
 """Keys of a cluster that are described together."""
 
 
@@ -68,22 +68,19 @@ def _gpu_models(cluster: Json) -> Iterator[tuple[str, str]]:
 
 
 def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:
-    """What a cluster has otherwise; nodes and sleep are described as a whole."""
+    """What a cluster has otherwise; nodes, sleep and losses are described as a whole."""
     if describe_gpus(own) != describe_gpus(usual):
         yield describe_gpus(own)
     if own.get("sleep") != usual.get("sleep"):
         yield _describe_sleep(own.get("sleep"))
-    usual, own = _simple_keys(usual), _simple_keys(own)
-    losses, own_losses = usual.get("losses"), own.get("losses")
-    if losses is None or own_losses is None:
-        if losses != own_losses:
-            yield "no node is lost" if own_losses is None else "nodes are lost"
-            usual, own = usual | {"losses": None}, own | {"losses": None}
-    elif own_losses.get("checkpoint") is None and losses.get("checkpoint") is not None:
-        yield "no checkpoints"
-        own = own | {"losses": own_losses | {"checkpoint": losses["checkpoint"]}}
-    rows = list_differences({"usual": usual, "own": own})
-    for row in rows:
+    if own.get("losses") != usual.get("losses"):
+        yield from _describe_losses(usual.get("losses"), own.get("losses"))
+    yield from _describe_keys(_simple_keys(usual), _simple_keys(own))
+
+
+def _describe_keys(usual: Json, own: Json) -> Iterator[str]:
+    """Each key of a cluster that differs."""
+    for row in list_differences({"usual": usual, "own": own}):
         words, _ = key_words(f"cluster.{row['path']}")
         absent = row["own"] is None
         yield f"no {words}" if absent else describe_setting(f"cluster.{row['path']}", row["own"])
@@ -91,6 +88,17 @@ def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:
 
 def _simple_keys(cluster: Json) -> Json:
     return {key: value for key, value in cluster.items() if key not in WHOLE}
+
+
+def _describe_losses(usual: Json | None, own: Json | None) -> Iterator[str]:
+    """What a cluster's losses of nodes are otherwise; checkpoints that it lacks as a whole."""
+    if usual is None or own is None:
+        yield "no node is lost" if own is None else "nodes are lost"
+        return
+    if own.get("checkpoint") is None and usual.get("checkpoint") is not None:
+        yield "no checkpoints"
+        own = own | {"checkpoint": usual["checkpoint"]}
+    yield from _describe_keys({"losses": usual}, {"losses": own})
 
 
 def _describe_sleep(sleep: Json | None) -> str:

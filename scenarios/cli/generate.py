@@ -15,6 +15,8 @@ _FACTOR = "a number > 0 without unit, times"
 _JOBS = number_type("a whole number of jobs >= 1", lambda n: n >= 1, whole=True)
 _NODES = number_type("a whole number from 1 to 100000", lambda n: 1 <= n <= 1e5, whole=True)
 _DAYS = number_type("a number of days > 0, at most 36500", lambda n: 0 < n <= 36500)
+_SHAPE = number_type("a number from 0.2 to 1", lambda n: 0.2 <= n <= 1)
+_AWAY = number_type("a time in s > 0, at most 1e9", lambda n: 0 < n <= 1e9)
 _SEED = number_type("a whole number >= 0", lambda n: n >= 0, whole=True)
 _RATE = number_type(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
 _LOAD = number_type(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
@@ -69,18 +71,35 @@ def generate_jobs(
     _save(sample(shape, name, jobs, seed, scale, fit), replace)
 
 
+def parse_loss_rate(text: str) -> float | str:
+    """A rate of losses, or the name of a published one."""
+    from wattkeeper.traces.generate.node_events import RATES
+
+    if text in RATES:
+        return text
+    names = ", ".join(RATES)
+    return number_type(
+        f"a number of losses > 0, at most 1e7, or one of {names}", lambda n: 0 < n <= 1e7
+    )(text)
+
+
 @generate.command("node-events")
 @click.option("--name", default="synthetic-losses", help="Name in the library [synthetic-losses].")
-@click.option("--rate", default="rsc-1", help="Losses per 1,000 node-days, or a name [rsc-1].")
-@click.option("--shape", type=float, default=1.0, help="Weibull shape, 0.2 to 1 [1: exponential].")
-@click.option("--away-s", type=float, default=3600.0, help="Median time to the return, s [3600].")
+@click.option(
+    "--rate",
+    type=parse_loss_rate,
+    default="rsc-1",
+    help="Losses per 1,000 node-days, or a name [rsc-1].",
+)
+@click.option("--shape", type=_SHAPE, default=1.0, help="Weibull shape, 0.2 to 1 [1: exponential].")
+@click.option("--away-s", type=_AWAY, default=3600.0, help="Median time to the return, s [3600].")
 @click.option("--nodes", type=_NODES, default=64, help="Number of nodes [64].")
 @click.option("--days", type=_DAYS, default=30.0, help="Length, days [30].")
 @click.option("--seed", type=_SEED, default=1, help="Seed of the generator [1].")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
 def generate_node_events(
     name: str,
-    rate: str,
+    rate: float | str,
     shape: float,
     away_s: float,
     nodes: int,
@@ -93,32 +112,11 @@ def generate_node_events(
     Names of rates: llama3, rsc-1, rsc-2. Losses of several nodes and notices are drawn by
     scenarios (cluster.losses.events).
     """
-    from pydantic import ValidationError
-
-    from wattkeeper.policies.errors import InputError
     from wattkeeper.traces.generate.node_events import DrawnLosses
     from wattkeeper.traces.generate.node_events import generate as generate_trace
 
-    try:
-        stated: dict[str, Any] = {"shape": shape, "away_s": away_s}
-        losses = DrawnLosses.model_validate({"rate": _rate(rate), **stated})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "-".join(str(key) for key in first["loc"][:1]).replace("_", "-")
-        allowed = {
-            "rate": "a number of losses > 0, or llama3, rsc-1 or rsc-2",
-            "shape": "a number from 0.2 to 1",
-            "away-s": "a time > 0, in s",
-        }
-        raise InputError(f"--{where}: found {first['input']!r}; must be {allowed[where]}") from None
+    losses = DrawnLosses.model_validate({"rate": rate, "shape": shape, "away_s": away_s})
     _save(generate_trace(losses, nodes, days, name, seed), replace)
-
-
-def _rate(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 @click.command("fit")

@@ -8,7 +8,7 @@ from typing import Final
 
 from wattkeeper.policies.protocols import Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
@@ -81,10 +81,6 @@ class NodeStates:
         if self._after_s is not None:
             self._idle_since[node] = now_s
 
-    def is_down(self, node: int) -> bool:
-        """Whether a node is down."""
-        return node in self._down_since
-
     @property
     def some_are_down(self) -> bool:
         """Whether any node is."""
@@ -100,18 +96,21 @@ class NodeStates:
 
     def _record_off(self, node: int, from_s: float, to_s: float) -> None:
         """Record that a node was down, as a sleep without power."""
-        cluster = self._cluster
-        power = cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
-        idle = whole_units(power.idle_w * int(cluster.capacity[node]))
-        self._recorder.add_sleep(from_s, to_s, idle, 0)
+        self._record_low(node, from_s, to_s, 0.0)
 
     def _record_sleep(self, node: int, from_s: float, to_s: float) -> None:
+        self._record_low(node, from_s, to_s, self._power_of(node).sleep_w)
+
+    def _record_low(self, node: int, from_s: float, to_s: float, gpu_w: float) -> None:
+        """Record that each GPU of a node drew so much (W) instead of idle power."""
+        gpus = int(self._cluster.capacity[node])
+        less = whole_units((self._power_of(node).idle_w - gpu_w) * gpus)
+        low = whole_units(gpu_w * gpus)
+        self._recorder.add_sleep(from_s, to_s, low + less, low)
+
+    def _power_of(self, node: int) -> GpuPower:
         cluster = self._cluster
-        power = cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
-        gpus = int(cluster.capacity[node])
-        less = whole_units((power.idle_w - power.sleep_w) * gpus)
-        asleep = whole_units(power.sleep_w * gpus)
-        self._recorder.add_sleep(from_s, to_s, asleep + less, asleep)
+        return cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
 
 
 PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL}
@@ -140,11 +139,6 @@ class NodeChanges:
         self._matters = matters
         self._next = next(changes, None)
         self._is_scheduled = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether none will happen any more."""
-        return self._next is None
 
     def go_on(self) -> None:
         """Schedule the next one, unless it is or nothing is left that it can matter to."""

@@ -84,9 +84,6 @@ _RETUNED = {"row": "i8", "retunes": "i4", "tune_paused_s": "f8"}
 _BROKEN_OFF = {"row": "i8", "lost_node": "i4", "lost_time_s": "f8", "lost_energy_j": "f8"}
 """Columns of attempts that ended with a lost node."""
 
-_REQUEUED = {"number": "i8", "from_s": "f8", "to_s": "f8"}
-"""Columns of the time from such an end to the start of the next attempt."""
-
 _SLICED = {"row": "i8", "slices": "i4", "slice_time_s": "f8", "slice_energy_j": "f8",
            "discarded_time_s": "f8", "discarded_energy_j": "f8"}  # fmt: skip
 """Columns of attempts with slices."""
@@ -319,6 +316,25 @@ class NodeRow(NamedTuple):
     lost_energy_j: float
 
 
+def waits_between_attempts(
+    number: Ints, attempt: Ints, begun_s: Floats, ended_s: Floats
+) -> tuple[Ints, Floats, Floats]:
+    """The waits of jobs from the end of an attempt to the start of the next one.
+
+    Args:
+        number: `Job.number` of each attempt's job, shape (attempts,).
+        attempt: Number of each attempt, likewise.
+        begun_s: When each began, s, likewise.
+        ended_s: When each ended, s, likewise.
+
+    Returns:
+        Job number, begin and end (s) of each wait, shapes (waits,).
+    """
+    order = np.lexsort((attempt, number))
+    later = np.flatnonzero(number[order][1:] == number[order][:-1]) + 1
+    return number[order][later], ended_s[order[later - 1]], begun_s[order[later]]
+
+
 class Recorder:
     """Collects attempts, decisions and changes of power.
 
@@ -347,7 +363,6 @@ class Recorder:
         self._retuned = _Rows(_RETUNED)
         self._sliced = _Rows(_SLICED)
         self._broken_off = _Rows(_BROKEN_OFF)
-        self._requeued = _Rows(_REQUEUED)
         self._drawn = _Rows(_DRAWN)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
@@ -456,18 +471,12 @@ class Recorder:
         """Whether an attempt ended with a lost node."""
         return bool(len(self._broken_off))
 
-    def add_requeue(self, number: int, from_s: float, to_s: float) -> None:
-        """Add that a job, by `Job.number`, waited anew between two attempts."""
-        row = self._requeued.writer
-        write_i64_le(row, number)
-        write_f64_le(row, from_s)
-        write_f64_le(row, to_s)
-        self._requeued.end_row()
-
     def requeues(self) -> tuple[Ints, Floats, Floats]:
-        """Job number, begin and end (s) of each wait between two attempts, shapes (waits,)."""
-        rows = self._requeued
-        return rows.column("number"), rows.column("from_s"), rows.column("to_s")
+        """See `waits_between_attempts`; none where no attempt ended with a lost node."""
+        if not self.has_losses:
+            return np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+        columns = (self.column(name) for name in ("number", "attempt", "begun_s", "ended_s"))
+        return waits_between_attempts(*columns)
 
     def add_delay(self, overhead_s: float, preemptions: int) -> None:
         """Add seconds without training, and preemptions, of the last added attempt."""

@@ -247,15 +247,17 @@ class World(Listener):
             raise PolicyError(f"job {job.job_id} was paused, and never went on", "tune")
         self._nodes.close()
 
+    def _is_idle(self) -> bool:
+        """Whether no job runs or is to come."""
+        return not self._running and self._loop.next_arrival_s == NEVER
+
     def _has_work(self) -> bool:
         """Whether any job runs, waits or is to come."""
-        has_jobs = bool(self._running or self._waiting or self._suspended)
-        return has_jobs or self._loop.next_arrival_s < NEVER
+        return not self._is_idle() or bool(self._waiting or self._suspended)
 
     def _wants_nodes(self) -> bool:
         """Whether changes of nodes matter to any job; not if none ran through very many of them."""
-        is_idle = not self._running and self._loop.next_arrival_s == NEVER
-        self._idle_changes = self._idle_changes + 1 if is_idle else 0
+        self._idle_changes = self._idle_changes + 1 if self._is_idle() else 0
         return self._has_work() and self._idle_changes <= MOST_IDLE_WAKES
 
     def _follow(self, name: str) -> None:
@@ -283,10 +285,8 @@ class World(Listener):
 
     def _follow_cap(self, name: str) -> None:
         """Schedule the next power cap, while it may matter."""
-        is_idle = not self._running and self._loop.next_arrival_s == NEVER
-        self._idle_caps = self._idle_caps + 1 if is_idle else 0
-        is_over = is_idle and not (self._waiting or self._suspended)
-        if not is_over and self._idle_caps <= MOST_IDLE_WAKES:
+        self._idle_caps = self._idle_caps + 1 if self._is_idle() else 0
+        if self._has_work() and self._idle_caps <= MOST_IDLE_WAKES:
             self._schedule_change(name, self._cap_changed)
 
     def _cap_changed(self, name: str) -> None:
@@ -710,7 +710,7 @@ class World(Listener):
         """End a job that lost nodes again and again."""
         self.recorder.unable.append(job.number)
         if job.workload is not None:
-            self._in_flight[job.group_id] -= 1
+            self._land(job)
         self._tell_select(self._select.on_end, job)
         follower = self.source.follow_up(job, self._loop.now_s)
         if follower is not None:
@@ -730,7 +730,6 @@ class World(Listener):
     def _go_on_after_loss(self, paused: Paused, delay_s: float) -> None:
         """Start the attempt that follows a lost one, from what was saved."""
         attempt, now_s = paused.execution.attempt, self._loop.now_s
-        self.recorder.add_requeue(attempt.job.number, paused.since_s, now_s)
         attempt.waits_anew = False
         attempt.begun_s = now_s
         read_s = self._loss_rules.read_s if attempt.kept_time_s > 0 else 0.0
@@ -929,9 +928,7 @@ class World(Listener):
         if not (reached or stopped) and tries < self.rules.max_attempts:
             self._retry(attempt)
             return
-        self._in_flight[job.group_id] -= 1
-        if not self._in_flight[job.group_id]:
-            del self._in_flight[job.group_id]
+        self._land(job)
         self._end(attempt, totals.saved_s, reached, totals.accuracy)
 
     def lost(self, attempt: Attempt, decision: Decision, totals: AttemptTotals) -> None:
@@ -953,6 +950,12 @@ class World(Listener):
         if tuning is not None and self._retuner is not None and isinstance(repeated, Tuned):
             self._retuner.go_on_with(attempt.job.number, tuning)
         self._begin(execution, 0.0)
+
+    def _land(self, job: Job) -> None:
+        """Count a job of its group in flight no more."""
+        self._in_flight[job.group_id] -= 1
+        if not self._in_flight[job.group_id]:
+            del self._in_flight[job.group_id]
 
     def _retry(self, failed: Attempt) -> None:
         """Try a job again on the GPUs that it holds, once its power is allowed."""

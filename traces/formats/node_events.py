@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import derive_name
 from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS
 from wattkeeper.traces.node_events import NodeEvent, check_node_events, events_table
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv, read_whole
-from wattkeeper.traces.readers.textfile import first_line, has_header
+from wattkeeper.traces.readers.textfile import first_line, has_header, one_path
 from wattkeeper.traces.schema import NODE_EVENTS
 from wattkeeper.traces.trace import Trace
 
@@ -24,20 +24,9 @@ ROW: Final = re.compile(r"(\d{1,15}),(add|remove),([^\s,]+)")
 EVENTS: Final = {"add": "up", "remove": "down"}
 
 
-def only_path(paths: Sequence[Path], form: str) -> Path:
-    """The only path.
-
-    Raises:
-        InputError: If there are several.
-    """
-    if len(paths) != 1:
-        raise InputError(f"format {form} needs one file, not {len(paths)}")
-    return paths[0]
-
-
 def read(paths: Sequence[Path]) -> Trace:
     """The events of a file."""
-    path = only_path(paths, "node-events")
+    path = one_path(paths, "CSV file")
     if _has_changes(path):
         return _read_changes(path)
     file = read_csv(path, NODE_EVENTS)

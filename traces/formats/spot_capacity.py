@@ -15,12 +15,11 @@ from typing import Final
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import derive_name
-from wattkeeper.traces.formats.node_events import only_path
 from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS
 from wattkeeper.traces.node_events import NodeEvent, events_table
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_whole
-from wattkeeper.traces.readers.textfile import first_line
+from wattkeeper.traces.readers.textfile import first_line, one_path
 from wattkeeper.traces.trace import Trace
 
 CURVE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?), *(\d{1,6})")
@@ -33,7 +32,7 @@ Counts = list[tuple[float, tuple[int, ...]]]
 
 def read(paths: Sequence[Path]) -> Trace:
     """The nodes that the counts stand for: a rise adds names, a fall takes those added last."""
-    path = only_path(paths, "spot-capacity")
+    path = one_path(paths, "CSV file")
     lines = [
         (number, line.strip())
         for number, line in enumerate(

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.engine.recorder import waits_between_attempts
 from wattkeeper.sim.results.digest import one_chunk
 from wattkeeper.sim.results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.traces.arrow import to_floats
@@ -98,15 +98,9 @@ def aggregate_jobs(run: RunColumns, optima: Optima) -> JobOutcomes:
     )
     paused = np.maximum(finish - start - time - overhead, 0.0)
     pauses = number[preempted], np.zeros(len(preempted)), paused
-    return aggregate_attempts(rows, number, (pauses, _between_attempts(rows, number)), optima)
-
-
-def _between_attempts(rows: Mapping[str, pa.Array], number: Ints) -> tuple[Ints, Floats, Floats]:
-    """Number of the job, end of an attempt and start of the next one (s), where there is one."""
-    start, finish = (to_floats(rows[name]) for name in ("start_time_s", "finish_time_s"))
-    order = np.lexsort((rows["attempt"].to_numpy(), number))
-    later = np.flatnonzero(number[order][1:] == number[order][:-1]) + 1
-    return number[order][later], finish[order[later - 1]], start[order[later]]
+    begun_s, ended_s = (to_floats(rows[name]) for name in ("start_time_s", "finish_time_s"))
+    waits = waits_between_attempts(number, rows["attempt"].to_numpy(), begun_s, ended_s)
+    return aggregate_attempts(rows, number, (pauses, waits), optima)
 
 
 def derive_optima(run: RunColumns, regrets: Mapping[str, float]) -> Optima:

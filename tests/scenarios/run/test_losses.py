@@ -10,33 +10,15 @@ import pandas as pd
 import pytest
 
 from tests.conftest import Command
+from tests.support.losses import SCENARIO, generate_jobs
 
+DALY = "  daly: {cluster: {losses: {checkpoint: {every_s: daly}}}}\n"
 DRAWN = "{rate: 2000, away_s: 1800, notice: {share: 0.5, length_s: 120}}"
-SCENARIO = """
-name: losses
-question: What do losses cost?
-cluster:
-  gpu: V100
-  gpus: 16
-  gpus_per_node: 2
-  idle_power_w: 40
-  busy_power_w: 250
-  losses:
-    events: EVENTS
-    checkpoint: {every_s: 600, write_s: 20, read_s: 10}
-workload: {kind: trace, trace: jobs}
-variants:
-  none: {cluster: {losses: null}}
-  anew: {cluster: {losses: {checkpoint: null}}}
-  saved: {}
-  daly: {cluster: {losses: {checkpoint: {every_s: daly}}}}
-baseline: none
-"""
 
 
 def losses(command: Command, folder: Path, events: str = DRAWN, **change: str) -> dict[str, Any]:
     """The summary of the scenario."""
-    text = SCENARIO.replace("EVENTS", events)
+    text = SCENARIO.replace("EVENTS", events).replace("baseline:", f"{DALY}baseline:")
     for old, new in change.items():
         text = text.replace(old, new)
     (folder / "losses.yaml").write_text(text, encoding="utf-8")
@@ -47,8 +29,7 @@ def losses(command: Command, folder: Path, events: str = DRAWN, **change: str) -
 
 @pytest.fixture
 def with_jobs(inside: Command) -> Command:
-    inside("traces", "generate", "jobs", "--name", "jobs", "--jobs", "300", "--load", "0.8",
-           "--gpus", "16")  # fmt: skip
+    generate_jobs(inside, 0.8)
     return inside
 
 
@@ -115,7 +96,7 @@ def test_what_is_refused(
     rows = "\n".join(f"0,add,n{n}" for n in range(9))
     (tmp_path / "many.csv").write_text(rows, encoding="utf-8")
     with_jobs("traces", "import", "node-events", "many.csv", "--name", "many")
-    text = SCENARIO.replace("EVENTS", events)
+    text = SCENARIO.replace("EVENTS", events).replace("baseline:", f"{DALY}baseline:")
     for old, new in change.items():
         text = text.replace(old, new)
     (tmp_path / "losses.yaml").write_text(text, encoding="utf-8")

@@ -40,6 +40,8 @@ EVENTS = (
     "time_s,event,node,cause,deadline_s\n1,notice,a,,121\n121,down,a,disk,\n600,up,a,,\n"
     "700.5,down,b,,\n"
 )
+SECOND_FORMS = (("node-events", ("spot.csv",)),)
+"""Files of formats that have a form besides the one of `write_good`."""
 PUBLISHED = (
     '{"model": "net", "num_tensors": 1, "opts": ["Conv", "Relu"], "dims": [[8, 3], []], '
     '"parents": [[-1], [0]], "layer": ["w", null]}'
@@ -60,6 +62,7 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     nodes = (Node("Conv", (SOURCE,), (weight,)), Node("Relu", (0,)))
     (root / "plain.json").write_text(Graph("plain", nodes).to_json())
     (root / "events.csv").write_text(EVENTS)
+    (root / "spot.csv").write_text("0,add,a\n0,add,b\n60000,remove,a\n")
     (root / "capacity.csv").write_text("0,2\n60,1\n120,4\n")
     names["node-events"] = ("events.csv",)
     names["spot-capacity"] = ("capacity.csv",)
@@ -96,15 +99,16 @@ def storm(root: Path, seed: int, count: int, every: int) -> list[str]:
     """
     formats = write_good(root / "good")
     assert set(formats) == set(registry())
+    inputs = sorted([*formats.items(), *SECOND_FORMS])
     faults, codes = [], Counter[str]()
     for number in range(count):
         rng = Random(f"{seed} {number}")
-        form = rng.choice(sorted(formats))
+        form, names = rng.choice(inputs)
         folder = root / "altered"
         damage.restore(folder, root / "good")
-        told = alter(folder, formats[form], rng)
+        told = alter(folder, names, rng)
         asked = form if rng.random() < 0.9 else "auto"
-        words = ["traces", "import", asked, *(f"altered/{name}" for name in formats[form])]
+        words = ["traces", "import", asked, *(f"altered/{name}" for name in names)]
         words += ["--name", "x", "--replace", *(["--skip-bad"] if rng.random() < 0.4 else [])]
         commands = [tuple(words)]
         for command in commands:
@@ -146,7 +150,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_unaltered_files_are_read(place: Path) -> None:
-    for form, names in write_good(place / "good").items():
+    for form, names in (*write_good(place / "good").items(), *SECOND_FORMS):
         answer = ask(("traces", "import", form, *(f"good/{name}" for name in names)))
         assert answer.code == 0, answer.err
 

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.conftest import Command
+from tests.support.messages import assert_states
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.describe.report import describe
 from wattkeeper.traces.formats import find_format
@@ -158,3 +160,14 @@ def test_recorded_spot_nodes(name: str, nodes: int, losses: int, most: int, shar
     path = shared / "data/spot" / name
     report = describe(find_format("auto", [path]).read([path]))  # type: ignore[union-attr]
     assert (report["nodes"], report["losses"], report["most_up"]) == (nodes, losses, most)
+
+
+def test_the_command_says_what_it_allows(inside: Command) -> None:
+    for option, value, allowed in (
+        ("--rate", "often", "llama3, rsc-1, rsc-2"),
+        ("--rate", "0", "a number of losses > 0"),
+        ("--shape", "2", "a number from 0.2 to 1"),
+        ("--away-s", "nan", "a time in s > 0"),
+    ):
+        done = inside("traces", "generate", "node-events", option, value, code=2)
+        assert_states(done.stderr, option, f"found {value!r}", allowed)

@@ -13,27 +13,10 @@ import pandas as pd
 import pytest
 
 from tests.conftest import Command
+from tests.support.losses import SCENARIO, generate_jobs
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium
 
-SCENARIO = """
-name: losses
-cluster:
-  gpu: V100
-  gpus: 16
-  gpus_per_node: 2
-  idle_power_w: 40
-  busy_power_w: 250
-  losses:
-    events: EVENTS
-    checkpoint: {every_s: 600, write_s: 20, read_s: 10}
-workload: {kind: trace, trace: jobs}
-variants:
-  none: {cluster: {losses: null}}
-  anew: {cluster: {losses: {checkpoint: null}}}
-  saved: {}
-baseline: none
-"""
 DRAWN = (
     "{rate: 200, away_s: 1800, together: {share: 0.3, nodes: 3, rack: 4}, "
     "notice: {share: 0.5, length_s: 120}}"
@@ -49,8 +32,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def with_jobs(inside: Command) -> Command:
-    inside("traces", "generate", "jobs", "--name", "jobs", "--jobs", "300", "--load", "0.6",
-           "--gpus", "16")  # fmt: skip
+    generate_jobs(inside, 0.6)
     return inside
 
 
