@@ -106,14 +106,13 @@ def assign_nodes(events: Iterable[NodeEvent], nodes: int) -> list[NodeChange]:
     free = list(range(len(present), nodes))
     heapify(free)
     _check_room(len(present), nodes, 0.0)
-    at_start = {event.node for event in listed if event.event == "up" and event.time_s == 0}
     changes = [NodeChange(0.0, "absent", number) for number in free] if absent else []
     came = set[int]()
     for event in listed:
         if event.event == "up" and event.node not in number_of:
             _check_room(len(number_of) + 1, nodes, event.time_s)
             number_of[event.node] = heappop(free)
-            if event.node in at_start:
+            if event.time_s == 0:
                 came.add(number_of[event.node])
                 continue
         number = number_of[event.node]

@@ -68,13 +68,15 @@ def test_the_same_losses_give_the_same_bytes(with_jobs: Command, tmp_path: Path)
 
 def test_nodes_of_a_trace_come_and_go(with_jobs: Command, tmp_path: Path) -> None:
     rows = [f"0,add,n{n}" for n in range(6)] + ["3600000,remove,n2", "7200000,add,other"]
+    rows.append("9000000,add,n2")
     (tmp_path / "spot.csv").write_text("\n".join(rows), encoding="utf-8")
     with_jobs("traces", "import", "auto", "spot.csv", "--name", "spot")
     losses(with_jobs, tmp_path, "spot")
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet")
     found = nodes[nodes.variant == "saved"][["time_s", "node", "event"]].to_numpy().tolist()
     assert found == [
-        [0.0, 6, "absent"], [0.0, 7, "absent"], [3600.0, 2, "down"], [7200.0, 2, "up"]
+        [0.0, 6, "absent"], [0.0, 7, "absent"], [3600.0, 2, "down"], [7200.0, 2, "up"],
+        [9000.0, 6, "up"],
     ]  # fmt: skip
 
 
