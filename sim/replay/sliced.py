@@ -24,11 +24,12 @@ class SlicedTraining(RetunedTraining):
 
     A slice of its own batch size is a part of the training, at the limit of the slice. Those of
     other batch sizes follow once the target is reached: they take time and energy, and nothing is
-    kept of them.
+    kept of them. If one is interrupted, none follows: the attempt ends once it has GPUs again.
 
     Attributes:
         slices: What slices took so far.
         discards: Whether it trains a slice of another batch size.
+        is_cut_short: Whether such a slice was interrupted.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class SlicedTraining(RetunedTraining):
         super().__init__(backend, rules, attempt, inheritance, decision, known)
         self.slices = NO_SLICES
         self.discards = False
+        self.is_cut_short = False
 
     def measure(self, untuned: Untuned, target: float, saved_epochs: float) -> None:
         """Train a slice, or the epoch in which power limits are measured."""
@@ -119,41 +121,59 @@ class SlicedTraining(RetunedTraining):
     def _ask_for_slice(self, report: tuple[Measurement, ...]) -> None:
         listener, attempt = self.backend.listener, self.attempt
         piece = listener.reached(attempt, report)
-        self.discards = piece is not None
         if piece is None or piece.batch_size is None:
             self.finish(True)
             return
         epoch_s, epoch_j = self.profile.curves[piece.batch_size].epoch(piece.power_limit_w)
         if not listener.allows(attempt, epoch_j / epoch_s):
-            self.discards = False
             self.finish(True)
             return
         part = piece.epochs(epoch_s, self.profile.samples_per_epoch, piece.batch_size)
         spent_s = part * epoch_s + SETUP_S
         then = partial(self._end_other, piece, piece.batch_size, epoch_s, epoch_j, spent_s)
+        self.discards = True
         self.train(spent_s * attempt.job.time_scale, epoch_j / epoch_s, True, then)
 
     def _end_other(
         self, piece: Slice, size: int, epoch_s: float, epoch_j: float, spent_s: float
     ) -> None:
+        if self.checkpoints is not None:
+            self.checkpoints.save()
         spent_j = spent_s * epoch_j / epoch_s
-        self._ask_for_slice((
-            self._count_slice(piece, size, epoch_s, epoch_j, spent_s, spent_j),
-        ))  # fmt: skip
+        report = self._count_slice(piece, size, epoch_s, epoch_j, spent_s, spent_j)
+        self.discards = False
+        self._ask_for_slice((report,))
+
+    def go_on(self, delay_s: float) -> None:
+        """See `Replayed`; what has reached its target needs nothing restored."""
+        super().go_on(0.0 if self.is_cut_short else delay_s)
 
     def stop_work(self) -> None:
-        """Go on with a slice later, too."""
-        if self.discards:
-            self.save_phase()
-        else:
+        """See `RetunedTraining`; a slice of another batch size is the last one."""
+        if not self.discards:
             super().stop_work()
+            return
+        self.discards, self.is_cut_short = False, True
+        self._add_discarded(self.take_trained())
+        self.next = partial(self.finish, True)
 
     def undo(self, lost_s: float) -> None:
-        """See `RetunedTraining`; of a slice of another batch size, train it once more."""
-        if self.discards:
-            self.undone_s += lost_s
+        """See `RetunedTraining`; what a slice of another batch size trained is not done again."""
+        if self.is_cut_short:
+            self._add_discarded(-lost_s)
         else:
             super().undo(lost_s)
+
+    def _add_discarded(self, trained_s: float) -> None:
+        """Count training in a slice that does not end (s); it is none of `slices`."""
+        spent_s = trained_s / self.attempt.job.time_scale
+        self.time_s += spent_s
+        self.energy_j += spent_s * self.power_w
+
+    def write_checkpoint(self) -> None:
+        """See `Replayed`; once the target is reached, there is nothing more to save."""
+        if not self.discards:
+            super().write_checkpoint()
 
     def totals(self, reached: bool) -> AttemptTotals:
         """The totals, with its slices."""

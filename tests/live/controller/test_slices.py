@@ -103,6 +103,32 @@ def test_preempted_slices_are_those_of_the_simulator(tmp_path: Path) -> None:
     assert told == [row[:-1] for row in decisions(tmp_path / "sim")]
 
 
+def test_a_slice_of_another_batch_size_that_is_preempted_is_the_simulators_last(
+    tmp_path: Path,
+) -> None:
+    one = {"cluster": REHEARSED["cluster"] | {"gpus": 1},
+           "policies": {"select": {"kind": "las", "quantum_gpu_s": 1.0}}}  # fmt: skip
+    content = REHEARSED | FRUGAL | one
+    path = scenario(tmp_path, content, workloads=["image"], recurrences=1)
+    run(path, "--out", "alone", cwd=tmp_path)
+    asked_s = [row["time_s"] for row in rows(tmp_path / "alone", "decisions")
+               if "slice_batch_size" in row["chose"]]  # fmt: skip
+    every_s = asked_s[0] + 1.0
+    path = scenario(tmp_path, content, workloads=["image"], recurrences=2, every_s=every_s)
+    run(path, "--out", "sim", cwd=tmp_path)
+    run(path, "--out", "live", "--live", cwd=tmp_path)
+    found, expected = (rows(tmp_path / name, "jobs") for name in ("live", "sim"))
+    assert [row["preemptions"] for row in expected] == [1, 1]
+    assert expected[0]["discarded_time_s"] == 0
+    for mine, theirs in zip(found, expected, strict=True):
+        for name in ("job_id", "preemptions", "slices", "epochs", "reached_target"):
+            assert mine[name] == theirs[name], (name, mine, theirs)
+        for name in ("time_s", "energy_j", "finish_time_s"):
+            assert mine[name] == pytest.approx(theirs[name], rel=0.01)
+    told = [row[:-1] for row in decisions(tmp_path / "live")]
+    assert told == [row[:-1] for row in decisions(tmp_path / "sim")]
+
+
 POLICY = '''\
 """Measures the highest limit in a slice, then another batch size in two."""
 

@@ -148,6 +148,74 @@ def test_preemptions_conserve_slices(inside: Command, tmp_path: Path) -> None:
         np.testing.assert_allclose(whole[column], cut[column], rtol=1e-9)
 
 
+ONE_GPU: dict[str, Any] = {
+    "cluster": {"gpu": GPU, "gpus": 1, "gpus_per_node": 1, "idle_power_w": 40},
+    "workload": {"kind": "recurring", "profiles": {"synthetic": {}}, "workloads": ["image"],
+                 "recurrences": 2, "every_s": 100_000},
+    "variants": {"frugal": {"policies": {"configure": "frugal"}}},
+    "baseline": "frugal",
+}  # fmt: skip
+
+
+def second_probe_s(inside: Command, folder: Path, **changes: Any) -> tuple[Path, float]:
+    """The scenario, and a time, s, within the second slice of another batch size of its first job.
+
+    The first job runs in `whole`, alone.
+    """
+    path = scenario(folder, **ONE_GPU | changes)
+    inside("run", path, "--out", "whole")
+    decisions = read(folder / "whole", "decisions", "frugal")
+    asked_s = decisions.loc[decisions["chose"].str.contains("slice_batch_size"), "time_s"]
+    return path, float(asked_s.iloc[1]) + 1.0
+
+
+def test_a_slice_of_another_batch_size_that_is_preempted_is_the_last_one(
+    inside: Command, tmp_path: Path
+) -> None:
+    select = {"select": {"kind": "las", "quantum_gpu_s": 1.0}}
+    path, at_s = second_probe_s(inside, tmp_path, policies=select)
+    restore = "cluster.preemption.restore_s=7"
+    inside("run", path, "--out", "cut", "--set", f"workload.every_s={at_s}", "--set", restore)
+    whole, cut = (read(tmp_path / name, "jobs", "frugal").iloc[0] for name in ("whole", "cut"))
+    second = read(tmp_path / "cut", "jobs", "frugal").iloc[1]
+    assert (whole["preemptions"], cut["preemptions"]) == (0, 1)
+    assert cut["reached_target"]
+    assert cut["slices"] == whole["slices"] - 1
+    assert 0 < cut["discarded_time_s"] < whole["discarded_time_s"]
+    assert cut["time_s"] == pytest.approx(at_s), "what was trained of it counts"
+    assert cut["energy_j"] < whole["energy_j"]
+    assert cut["overhead_s"] == 0
+    decisions = read(tmp_path / "cut", "decisions", "frugal")
+    own = decisions[decisions["job_id"] == cut["job_id"]]
+    assert own["chose"].str.startswith("reached:").sum() == 2
+    resumed_s = own.loc[(own["point"] == "place") & (own["time_s"] > at_s), "time_s"]
+    assert [cut["finish_time_s"]] == resumed_s.tolist(), "it ends as soon as it has its GPU"
+    assert second["preemptions"] == 1
+
+
+@pytest.mark.parametrize("checkpoint", [None, {"every_s": 0.3, "write_s": 0.1}])
+def test_a_slice_of_another_batch_size_that_is_lost_is_the_last_one(
+    inside: Command, tmp_path: Path, checkpoint: dict[str, float] | None
+) -> None:
+    cluster = ONE_GPU["cluster"] | {"losses": {"events": "once", "checkpoint": checkpoint}}
+    head = "time_s,event,node\n"
+    (tmp_path / "once.csv").write_text(f"{head}1e7,down,n0\n")
+    inside("traces", "import", "node-events", "once.csv")
+    path, at_s = second_probe_s(inside, tmp_path, cluster=cluster)
+    (tmp_path / "twice.csv").write_text(f"{head}{at_s},down,n0\n{at_s + 50},up,n0\n")
+    inside("traces", "import", "node-events", "twice.csv")
+    inside("run", path, "--out", "cut", "--set", "cluster.losses.events=twice")
+    whole, cut = (read(tmp_path / name, "jobs", "frugal") for name in ("whole", "cut"))
+    lost, again, _ = rows_of(cut.sort_values("start_time_s"))
+    assert not lost["reached_target"]
+    assert 0 < lost["lost_time_s"] <= 1.0, "the slice before this one was reported"
+    assert again["reached_target"]
+    assert again["slices"] == whole["slices"].iloc[0] - 1
+    assert again["time_s"] == pytest.approx(0.0, abs=1e-6)
+    assert again["energy_j"] == pytest.approx(0.0, abs=1e-4)
+    assert lost["time_s"] - lost["lost_time_s"] < whole["time_s"].iloc[0]
+
+
 @pytest.mark.parametrize(
     ("setting", "facts"),
     [
