@@ -122,11 +122,11 @@ class _Group:
         return Lookahead(posterior, log_costs, variances, options.max_epochs)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learnt, as JSON values."""
+        """What was learnt, as JSON values whose order survives sorted keys."""
         return {
             "belief": self.belief.state_dict(),
-            "learnt": {key: learnt.state_dict() for key, learnt in self.learnt.items()},
-            "under_way": {job_id: list(run) for job_id, run in self.under_way.items()},
+            "learnt": [[key, learnt.state_dict()] for key, learnt in self.learnt.items()],
+            "under_way": [[job_id, *run] for job_id, run in self.under_way.items()],
         }
 
     @classmethod
@@ -134,8 +134,8 @@ class _Group:
         """What `state_dict` returned."""
         group = cls(1)
         group.belief = EpochBelief.from_state(state["belief"])
-        group.learnt = {key: _OnGpus.from_state(each) for key, each in state["learnt"].items()}
-        group.under_way = {job_id: _UnderWay(*run) for job_id, run in state["under_way"].items()}
+        group.learnt = {key: _OnGpus.from_state(each) for key, each in state["learnt"]}
+        group.under_way = {job_id: _UnderWay(*run) for job_id, *run in state["under_way"]}
         return group
 
 

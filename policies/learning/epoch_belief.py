@@ -220,14 +220,14 @@ class EpochBelief:
         """What was learnt, as JSON values."""
         return {
             "default": self._default, "up": self._up, "down": self._down,
-            "arms": {str(size): arm.state_dict() for size, arm in self._arms.items()},
+            "arms": [[size, arm.state_dict()] for size, arm in self._arms.items()],
         }  # fmt: skip
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpochBelief:
         """What `state_dict` returned."""
         belief = cls(state["default"])
-        belief._arms = {int(size): Arm.from_state(arm) for size, arm in state["arms"].items()}
+        belief._arms = {size: Arm.from_state(arm) for size, arm in state["arms"]}
         belief._up, belief._down = state["up"], state["down"]
         return belief
 

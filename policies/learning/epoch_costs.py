@@ -241,20 +241,20 @@ class EpochCosts:
 
     def state_dict(self) -> dict[str, Any]:
         """What was measured, as JSON values."""
-        points = {
-            str(size): [[limit_w, *point] for limit_w, point in by_limit.items()]
+        points = [
+            [size, [[limit_w, *point] for limit_w, point in by_limit.items()]]
             for size, by_limit in self.points.items()
-        }
-        times = {str(size): times for size, times in self.times.items()}
+        ]
+        times = [[size, times] for size, times in self.times.items()]
         return {"max_power_w": self._max_power_w, "points": points, "times": times}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpochCosts:
         """What `state_dict` returned."""
         costs = cls(state["max_power_w"])
-        for size, rows in state["points"].items():
-            costs.points[int(size)] = {row[0]: Point(*row[1:]) for row in rows}
-        costs.times = {int(size): times for size, times in state["times"].items()}
+        for size, rows in state["points"]:
+            costs.points[size] = {row[0]: Point(*row[1:]) for row in rows}
+        costs.times = dict(state["times"])
         return costs
 
 

@@ -285,7 +285,7 @@ class Rehearsal:
             self._end(0)
             self._pass()
         if restart:
-            kept = json.dumps(self.policy.state_dict(), allow_nan=False)
+            kept = self.state  # sorted, as sessions store it
             self.policy = self.config.build()
             self.policy.load_state_dict(json.loads(kept))
 

@@ -165,7 +165,7 @@ def test_both_are_told_of_an_attempt_that_is_lost() -> None:
     chain.on_loss(ctx, start)
     state = chain.state_dict()
     assert state["work"] == {}
-    assert state["policies"][1]["g"]["under_way"] == {}
+    assert state["policies"][1]["g"]["under_way"] == []
 
 
 def test_the_config_is_what_its_parts_are() -> None:

@@ -86,8 +86,8 @@ class Group:
     def spare(self) -> float:
         """What the policy may still spend on trials, J, by its own accounts."""
         (state,) = self.policy.state_dict().values()
-        (own,) = state["learnt"].values()
-        under_way = math.fsum(excess for _, _, _, excess, _ in state["under_way"].values())
+        ((_, own),) = state["learnt"]
+        under_way = math.fsum(excess for *_, excess, _ in state["under_way"])
         share = 1 + 0.3 / max(1, own["recurrences"]) + 0.03
         return float(share * own["default"] - own["paid"] - under_way)
 
@@ -152,7 +152,7 @@ def test_a_batch_size_that_reaches_its_target_no_more_is_left() -> None:
 
 def own_account(group: Group) -> dict[str, float]:
     (state,) = group.policy.state_dict().values()
-    (own,) = state["learnt"].values()
+    ((_, own),) = state["learnt"]
     return {name: own[name] for name in ("paid", "default", "recurrences")}
 
 
@@ -187,7 +187,20 @@ def test_a_run_that_was_lost_is_not_awaited() -> None:
     start, _ = group.waiting.pop("job1")
     group.policy.on_loss(group.ctx, start)
     (state,) = group.policy.state_dict().values()
-    assert list(state["under_way"]) == ["job0", "job2"]
+    assert [name for name, *_ in state["under_way"]] == ["job0", "job2"]
+
+
+def test_of_runs_that_were_left_for_good_the_oldest_is_forgotten() -> None:
+    """Also once the state was stored as JSON with sorted keys, as sessions store it."""
+    group = Group()
+    for name in ("job9", "job10", "job11"):
+        group.start(name)
+    kept = json.loads(json.dumps(group.policy.state_dict(), sort_keys=True))
+    group.policy.load_state_dict(kept)
+    del group.waiting["job9"]
+    group.start("job12")
+    (state,) = group.policy.state_dict().values()
+    assert [name for name, *_ in state["under_way"]] == ["job10", "job11", "job12"]
 
 
 @pytest.mark.parametrize("waiting", [0.0, 4.0])
@@ -203,8 +216,8 @@ def test_limits_that_were_too_dear_under_a_queue_are_measured_later(waiting: flo
     group.end("b", 30)
     group.start("c")
     (state,) = group.policy.state_dict().values()
-    (own,) = state["learnt"].values()
-    ((_, points),) = [each for each in own["points"].items() if int(each[0]) == 32]
+    ((_, own),) = state["learnt"]
+    points = dict(own["points"])[32]
     assert sorted(limit_w for limit_w, *_ in points) == [100.0, 150.0, 250.0]
 
 
@@ -227,7 +240,7 @@ def test_equal_runs_and_a_restored_state_decide_alike(
         assert first.start(name) == second.start(name)
         first.end(name, epochs)
         second.end(name, epochs)
-        state = json.loads(json.dumps(second.policy.state_dict()))
+        state = json.loads(json.dumps(second.policy.state_dict(), sort_keys=True))
         assert state == json.loads(json.dumps(first.policy.state_dict()))
         assert len(json.dumps(state)) < 6000
         second.policy = FrugalConfig().build()
