@@ -73,8 +73,9 @@ class FullInformationConfig(PolicyConfig):
     """Knows costs of epochs, and sees a run of every batch size after each attempt.
 
     A bound on what learning can do: its first run has the default batch size, then it takes the
-    cheapest by the runs that it saw, which are drawn from the profile. The power limit is set with
-    it: `tune` is not asked.
+    cheapest by the runs that it saw, which are drawn from the profile. All of them count alike, so
+    that it is no bound where epochs change over time. The power limit is set with it: `tune` is not
+    asked.
     """
 
     point: ClassVar[Point] = "configure"

@@ -31,7 +31,8 @@ class SuccessiveHalvingConfig(CostBound, PolicyConfig):
 
     Successive halving (Jamieson, Talwalkar, AISTATS '16), with recurrences as its resource: in the
     first round each batch size has run once, in the next ones twice as often as in the one before,
-    until one remains.
+    until one remains. At each decision the rounds are gone through anew with all runs so far: a
+    batch size that left may come back if those that remained turn out dearer.
     """
 
     point: ClassVar[Point] = "configure"

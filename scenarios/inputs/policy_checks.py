@@ -90,8 +90,8 @@ def _check_moments(loaded: LoadedScenario, variant: str) -> None:
         why = "profiling: foreknown is for policies that decide at the start alone"
     else:
         return
-    what = f"tune: {tune.kind} decides while jobs run, but {why}"
-    raise locate_error(loaded, variant, PolicyError(what, "tune"))
+    what = f"{tune.point}: {tune.kind} decides while jobs run, but {why}"
+    raise locate_error(loaded, variant, PolicyError(what, tune.point))
 
 
 def _check_slices(loaded: LoadedScenario, inputs: RunInputs, variant: str) -> None:

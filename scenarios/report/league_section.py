@@ -17,7 +17,8 @@ def league_sentences(
     against = leagues[0][1]["against"]
     ranked = sorted(rank_variants(leagues), key=lambda row: row[0] in oracles)
     for name, mean, least, most in ranked:
-        spread = "" if least == most else f", {least:.2f} to {most:.2f} by condition"
+        low, high = f"{least:.2f}", f"{most:.2f}"
+        spread = "" if low == high else f", {low} to {high} by condition"
         yield variant_sentence(
             name, names, *([FUTURE] if name in oracles else []), ": ",
             tag("strong", f"{mean:.2f}"), f" times the regret of {against}{spread}.",

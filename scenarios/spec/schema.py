@@ -210,12 +210,27 @@ class Scenario(Section):
                 "league: it needs a workload of kind recurring, on one GPU type (cluster.gpu)",
                 "league",
             )
+        if self.cluster.losses is not None:
+            what = "losses: a league counts no attempts that lost nodes ended; leave them out"
+            raise _elsewhere(what, "cluster", "losses")
+        self._check_oracle(self.league)
         for name, variant in self.variants.items():
             for key in ("cluster", "objective", "workload"):
                 if getattr(variant, key) is not None:
                     what = f"{key}: the variants of a league have the same one"
                     raise _elsewhere(what, "variants", name, key)
         return self
+
+    def _check_oracle(self, league: LeagueSection) -> None:
+        """Refuse a variant as the oracle of a league that does not know the future."""
+        name, against = league.oracle, league.against
+        policy = self.variants[name].policies.configure or self.policies.configure
+        if policy is None or not policy.needs_foresight or name == against:
+            raise _elsewhere(
+                f"oracle: {name!r} is no bound for the others; name a variant with configure: "
+                "oracle, and another one in `against`",
+                "league", "oracle",
+            )  # fmt: skip
 
     @model_validator(mode="after")
     def _recorded_jobs(self) -> Self:

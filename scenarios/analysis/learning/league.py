@@ -213,8 +213,8 @@ def league_table(leagues: Sequence[tuple[str, League]]) -> LeagueTable:
         f"trainings replay the same recorded runs; here over that of {against}, as geometric mean "
         f"over pairs of workload and GPU type (regrets below {LEAST} runs of the optimum count as "
         f"that). Pairs that cost more than {baseline}: over all recurrences, at 95 %, one-sided, "
-        "over seeds; by how much at most. Last 5: recurrences whose first attempt had a "
-        "configuration of at most 1.02 times the least expected cost."
+        f"over seeds (of one seed, all that do); by how much at most. Last {LAST}: recurrences "
+        f"whose first attempt had a configuration of at most {NEAR} times the least expected cost."
     )
     return LeagueTable(["", *names], rows, note)
 

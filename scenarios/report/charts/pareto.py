@@ -33,8 +33,7 @@ MOST_DOTS = 2_000
 """Points that are drawn, at most."""
 
 BOUND = (
-    " Hollow: a bound that no policy can reach, since {} knows the future; it is never on the "
-    "front."
+    " Hollow: a bound that no policy can reach, since {} {} the future; it is never on the front."
 )
 
 
@@ -83,7 +82,9 @@ def draw_energy_against_time(study: Study, variants: list[str]) -> Iterator[Char
 
 def describe_front(oracles: Collection[str]) -> str:
     """Caption of the front; variants that know the future are not on it."""
-    return FRONT + (BOUND.format(" and ".join(oracles)) if oracles else "")
+    if not oracles:
+        return FRONT
+    return FRONT + BOUND.format(" and ".join(oracles), "know" if len(oracles) > 1 else "knows")
 
 
 def limit_points(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:

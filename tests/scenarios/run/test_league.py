@@ -110,6 +110,10 @@ def test_the_oracle_is_near_the_optimum_while_epochs_drift(inside: Command, tmp_
     [
         ({"league.against": "nobody"}, "no variant 'nobody'"),
         ({"league.oracle": "nobody"}, "no variant 'nobody'"),
+        ({"league.oracle": "frugal"}, "'frugal' is no bound"),
+        ({"league.oracle": "default"}, "'default' is no bound"),
+        ({"league.against": "oracle"}, "'oracle' is no bound"),
+        ({"cluster.losses": {"events": {"rate": 5}}}, "lost nodes"),
         ({"variants.zeus.objective": {"eta": 0.1}}, "the variants of a league have the same one"),
     ],
 )
