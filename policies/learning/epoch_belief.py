@@ -163,7 +163,7 @@ class EpochBelief:
             mean = mean + gain @ (found - mean[rows])
             covariance = covariance - gain @ cross.T
         unseen = [index for index, arm in enumerate(arms) if not arm.runs]
-        rounding[unseen] = np.exp(-2 * mean[unseen]) / 12
+        rounding[unseen] = np.exp(-2 * np.maximum(mean[unseen], 0.0)) / 12
         total = noise + rounding
         misses = np.array([
             arm.misses(arm.stopped) if arm.has_reached else arm.never for arm in arms

@@ -236,3 +236,14 @@ def test_far_tails_stay_finite() -> None:
     assert hazard(1e6) == pytest.approx(1e6)
     assert hazard(-40.0) == 0
     assert mean_of_largest(0.0) == pytest.approx(6.16, abs=0.01)
+
+
+def test_no_batch_size_is_thought_to_take_less_than_an_epoch() -> None:
+    """Far beyond a steep slope, whole epochs add no more to the noise than those of one epoch."""
+    belief = EpochBelief(64)
+    for _ in range(5):
+        belief.add(64, 40_000, True)
+        belief.add(128, 50, True)
+    posterior = belief.posterior([64 * 2**octaves for octaves in range(13)])
+    assert posterior.mean.min() < 0
+    assert posterior.noise.max() < 0.1 + 1 / 12
