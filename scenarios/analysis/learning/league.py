@@ -113,8 +113,13 @@ def compare_bandits(
 
 
 def _select(table: pa.Table, workload: str) -> pa.Table:
+    """The attempts of a workload; a clock of 0 MHz is a free one."""
     names = ["recurrence", "attempt", "cost", "batch_size", "power_limit_w"]
-    return table.filter(pc.equal(table["workload"], workload)).select(names)
+    own = table.filter(pc.equal(table["workload"], workload))
+    clocks = pa.array(np.zeros(len(own), np.int64))
+    if "clock_mhz" in own.column_names:
+        clocks = own["clock_mhz"].fill_null(0)
+    return own.select(names).append_column("clock_mhz", clocks)
 
 
 def _costs(table: pa.Table) -> Floats:
@@ -128,7 +133,8 @@ def _by_recurrence(values: Sequence[float], recurrences: int) -> Floats:
     return np.array([*values, *[values[-1]] * recurrences][:recurrences])
 
 
-Configurations = set[tuple[int, float]]
+Configurations = set[tuple[int, float, int]]
+"""Batch size, power limit (W) and locked clock (MHz; 0: free)."""
 
 
 def _near_configurations(
@@ -140,7 +146,8 @@ def _near_configurations(
         then = profile
         if profile.drift is not None:
             then = profile.after_drift(profile.drift.step(recurrence))
-        costs = {(c.batch_size, c.power_limit_w): c.cost for c in expectations(then, objective)}
+        costs = {(c.batch_size, c.power_limit_w, c.clock_mhz): c.cost
+                 for c in expectations(then, objective)}  # fmt: skip
         most = NEAR * min(costs.values())
         near[recurrence] = {key for key, cost in costs.items() if cost <= most}
     return near
@@ -148,10 +155,13 @@ def _near_configurations(
 
 def _share_near(table: pa.Table, near: Mapping[int, Configurations]) -> float:
     first = table.filter(pc.equal(table["attempt"], 1))
-    names = ("recurrence", "batch_size", "power_limit_w")
+    names = ("batch_size", "power_limit_w", "clock_mhz")
     chosen = zip(*(first[name].to_pylist() for name in names), strict=True)
-    return fmean((size, limit_w) in near[number] for number, size, limit_w in chosen
-                 if number in near)  # fmt: skip
+    return fmean(
+        each in near[number]
+        for number, each in zip(first["recurrence"].to_pylist(), chosen, strict=True)
+        if number in near
+    )
 
 
 def _is_positive(values: Floats) -> bool:

@@ -77,6 +77,16 @@ def scenario(tmp_path: Path, inside: Command) -> Path:
     return path
 
 
+def test_a_league_tells_clocks_from_the_limit_that_they_are_locked_at(
+    inside: Command, scenario: Path, tmp_path: Path
+) -> None:
+    league = 'league={"against": "limits", "oracle": "oracle"}'
+    inside("run", scenario, "--out", "out", "--set", league, "--set", "workload.recurrences=8")
+    (pair,) = json.loads((tmp_path / "out/summary.json").read_text())["league"]["pairs"]
+    near = {name: about["near"] for name, about in pair["variants"].items()}
+    assert near == {"limits": 0.0, "jit": 1.0, "fixed": 0.0, "oracle": 1.0}
+
+
 def test_policies_choose_clocks_where_they_are_cheaper(
     inside: Command, scenario: Path, tmp_path: Path
 ) -> None:
