@@ -1,0 +1,1 @@
+"""Shapes of elastic jobs: pipeline templates, instantiation, reconfiguration, morphing."""

@@ -1,0 +1,155 @@
+"""Pipelines of a cluster and their micro-batches: the published ones, and those of all shares."""
+
+from __future__ import annotations
+
+import json
+from csv import DictReader
+from itertools import product
+from pathlib import Path
+from statistics import pvariance
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.messages import assert_states
+from wattkeeper.policies.elastic.instantiation import (
+    InstantiationRule,
+    instantiate,
+    instantiate_counts,
+    pipeline_counts,
+)
+from wattkeeper.policies.elastic.microbatches import share_microbatches
+from wattkeeper.policies.elastic.stages import TemplateStage
+from wattkeeper.policies.elastic.templates import PipelineTemplate
+from wattkeeper.policies.errors import InputError
+
+RULES: tuple[InstantiationRule, ...] = ("best_by_engine", "best_balanced")
+TIMES = st.floats(0.5, 20.0)
+
+
+def template_of(nodes: int, stages: int, iteration_s: float) -> PipelineTemplate:
+    return PipelineTemplate(nodes, 1, (TemplateStage(0, 1, 1, 1.0),) * stages, iteration_s)
+
+
+def recorded_templates(shared: Path, profile: str) -> list[PipelineTemplate]:
+    with (shared / "reference/elastic/template_times.csv").open() as file:
+        return [
+            template_of(int(row["num_nodes"]), int(row["num_stages"]), float(row["iteration_time"]))
+            for row in DictReader(file)
+            if row["profile"] == profile
+        ]
+
+
+def all_shares(counts: list[int], microbatches: int) -> list[tuple[int, ...]]:
+    ranges = [range(1, microbatches // count + 1) for count in counts]
+    return [
+        share for share in product(*ranges) if sum(map(int.__mul__, counts, share)) == microbatches
+    ]
+
+
+def variance_s2(times_s: list[float], share: tuple[int, ...]) -> float:
+    return pvariance([time_s * number for time_s, number in zip(times_s, share, strict=True)])
+
+
+def test_published_instantiations(shared: Path) -> None:
+    with (shared / "reference/elastic/instantiation.csv").open() as file:
+        rows = list(DictReader(file))
+    assert rows
+    for row in rows:
+        templates = recorded_templates(shared, row["profile"])
+        nodes, microbatches = int(row["nodes"]), int(row["B"])
+        sizes = [template.nodes for template in templates]
+        options = [
+            counts
+            for counts in pipeline_counts(sizes, nodes)
+            if instantiate_counts(templates, counts, microbatches, "best_balanced")
+        ]
+        assert len(options) == int(row["options"])
+        for rule, column in zip(RULES, ("engine_iter", "balanced_iter"), strict=True):
+            found = instantiate(templates, nodes, microbatches, rule)
+            assert found is not None
+            assert found.iteration_s == pytest.approx(float(row[column]), rel=1e-6)
+            groups = {str(group.nodes): [group.count, group.microbatches] for group in found.groups}
+            assert groups == json.loads(row[rule])
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), TIMES), min_size=1, max_size=4), st.integers(1, 24))
+def test_shares_have_the_least_variance_of_all(
+    sizes: list[tuple[int, float]], microbatches: int
+) -> None:
+    counts, times_s = [count for count, _ in sizes], [time_s for _, time_s in sizes]
+    share = share_microbatches(counts, times_s, times_s, microbatches)
+    shares = all_shares(counts, microbatches)
+    assert (share is None) == (not shares)
+    if share is not None:
+        assert share.microbatches in shares
+        least_s2 = min(variance_s2(times_s, other) for other in shares)
+        found_s2 = variance_s2(times_s, share.microbatches)
+        assert found_s2 == pytest.approx(least_s2, rel=1e-9, abs=1e-9)
+        assert share.variance_s2 == pytest.approx(found_s2, rel=1e-9, abs=1e-9)
+
+
+def test_of_shares_with_equal_variance_the_fastest_by_the_rule() -> None:
+    share = share_microbatches([1, 1], [1.0, 1.0], [2.0, 3.0], 21)
+    assert share is not None
+    assert share.microbatches == (11, 10)
+    share = share_microbatches([1, 1], [1.0, 1.0], [3.0, 2.0], 21)
+    assert share is not None
+    assert share.microbatches == (10, 11)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), TIMES), min_size=1, max_size=4, unique_by=lambda x: x[0]),
+    st.integers(1, 12),
+    st.integers(1, 20),
+    st.sampled_from(RULES),
+)
+def test_instantiations_are_the_best_of_all(
+    sizes: list[tuple[int, float]], nodes: int, microbatches: int, rule: InstantiationRule
+) -> None:
+    templates = sorted(template_of(size, size, time_s) for size, time_s in sizes)
+    found = instantiate(templates, nodes, microbatches, rule)
+    options = [
+        option
+        for counts in pipeline_counts([template.nodes for template in templates], nodes)
+        if (option := instantiate_counts(templates, counts, microbatches, rule))
+    ]
+    assert (found is None) == (not options)
+    if found is not None:
+        column = 1 if rule == "best_by_engine" else 2
+        assert found in options
+        assert found[column] == min(option[column] for option in options)
+        assert sum(group.nodes * group.count for group in found.groups) == nodes
+        assert sum(group.count * group.microbatches for group in found.groups) == microbatches
+
+
+def test_pipeline_counts() -> None:
+    assert list(pipeline_counts([2, 3], 6)) == [(0, 2), (3, 0)]
+    assert list(pipeline_counts([2], 3)) == []
+
+
+def test_many_nodes_and_sizes() -> None:
+    templates = [template_of(size, size, 15 + (7 * size % 5) / 4) for size in range(2, 29)]
+    for rule in RULES:
+        found = instantiate(templates, 30, 4096, rule)
+        assert found is not None
+        assert sum(group.count * group.microbatches for group in found.groups) == 4096
+
+
+@pytest.mark.parametrize(
+    ("templates", "nodes", "microbatches", "facts"),
+    [
+        ([], 3, 8, ("none",)),
+        ([template_of(2, 2, 1.0)] * 2, 3, 8, ("2, 2",)),
+        ([template_of(2, 2, 0.0)], 3, 8, ("2 nodes", "0.0 s")),
+        ([template_of(2, 2, 1.0)], 0, 8, ("0 nodes",)),
+        ([template_of(2, 2, 1.0)], 3, 0, ("0 micro-batches",)),
+    ],
+)
+def test_bad_inputs(
+    templates: list[PipelineTemplate], nodes: int, microbatches: int, facts: tuple[str, ...]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        instantiate(templates, nodes, microbatches, "best_balanced")
+    assert_states(str(caught.value), *facts)
