@@ -15,12 +15,12 @@ class PipelineGroup(NamedTuple):
 
     Attributes:
         nodes: Of each pipeline.
-        count: Number of pipelines.
+        pipelines: Their number.
         microbatches: Of each pipeline.
     """
 
     nodes: int
-    count: int
+    pipelines: int
     microbatches: int
 
 

@@ -70,7 +70,9 @@ def test_published_instantiations(shared: Path) -> None:
             found = instantiate(templates, nodes, microbatches, rule)
             assert found is not None
             assert found.iteration_s == pytest.approx(float(row[column]), rel=1e-6)
-            groups = {str(group.nodes): [group.count, group.microbatches] for group in found.groups}
+            groups = {
+                str(group.nodes): [group.pipelines, group.microbatches] for group in found.groups
+            }
             assert groups == json.loads(row[rule])
 
 
@@ -120,8 +122,8 @@ def test_instantiations_are_the_best_of_all(
         column = 1 if rule == "best_by_engine" else 2
         assert found in options
         assert found[column] == min(option[column] for option in options)
-        assert sum(group.nodes * group.count for group in found.groups) == nodes
-        assert sum(group.count * group.microbatches for group in found.groups) == microbatches
+        assert sum(group.nodes * group.pipelines for group in found.groups) == nodes
+        assert sum(group.pipelines * group.microbatches for group in found.groups) == microbatches
 
 
 def test_pipeline_counts() -> None:
@@ -134,7 +136,7 @@ def test_many_nodes_and_sizes() -> None:
     for rule in RULES:
         found = instantiate(templates, 30, 4096, rule)
         assert found is not None
-        assert sum(group.count * group.microbatches for group in found.groups) == 4096
+        assert sum(group.pipelines * group.microbatches for group in found.groups) == 4096
 
 
 @pytest.mark.parametrize(
