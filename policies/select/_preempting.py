@@ -208,7 +208,8 @@ class Levelled(Preempting):
 
     def __init__(self) -> None:
         super().__init__()
-        self._borders: list[tuple[float, int, TrackedJob]] = []
+        self._borders: list[tuple[float, int, int, TrackedJob]] = []
+        self._watches = 0
 
     @abstractmethod
     def limit_gpu_s(self, level: int) -> float:
@@ -245,7 +246,7 @@ class Levelled(Preempting):
     def advance(self, now_s: float) -> None:
         """Move running jobs that passed a limit to their new level."""
         while self._borders and self._borders[0][0] <= now_s:
-            border_s, _, run = heappop(self._borders)
+            border_s, _, _, run = heappop(self._borders)
             if run.border_s == border_s:
                 self._leave(run)
                 self._climb(run, now_s)
@@ -290,7 +291,8 @@ class Levelled(Preempting):
     def _watch(self, run: TrackedJob) -> None:
         run.border_s = self._border_s(run)
         if run.border_s < math.inf:
-            heappush(self._borders, (run.border_s, run.job.number, run))
+            self._watches += 1  # a job that lost its node at once has two equal borders
+            heappush(self._borders, (run.border_s, run.job.number, self._watches, run))
 
     def _border_s(self, run: TrackedJob) -> float:
         return run.began_s + self.limit_gpu_s(run.level) / run.gpus
