@@ -128,10 +128,10 @@ def test_limits_are_measured_in_slices(clock: ManualTime, device: SyntheticDevic
 def measured_epochs() -> dict[int, dict[float, float]]:
     """Time of an epoch (s) that `frugal` learnt, by batch size and power limit."""
     ((_, state),) = learnt()
-    ((_, costs),) = state["mine"]["learnt"].items()
+    ((_, costs),) = state["mine"]["learnt"]
     return {
-        int(size): {limit_w: math.exp(log_time) for limit_w, _, log_time, _ in points}
-        for size, points in costs["points"].items()
+        size: {limit_w: math.exp(log_time) for limit_w, _, log_time, _ in points}
+        for size, points in costs["points"]
     }
 
 
@@ -173,7 +173,7 @@ def test_other_batch_sizes_are_measured_once_the_target_is_reached(
     assert row["cost"] == pytest.approx(cost)
     ((point, state),) = learnt()
     assert point == "configure", "one state of both"
-    (own,) = state["mine"]["learnt"].values()
+    ((_, own),) = state["mine"]["learnt"]
     assert (own["paid"], own["recurrences"]) == (pytest.approx(own["default"]), 1)
     again = Training(clock, device, configure="frugal").run()
     assert (again.assignment.slice, again.power_limit_w) != (None, None)
@@ -291,7 +291,7 @@ def test_slices_survive_kills(tmp_path: Path) -> None:
     assert (other["cause"], other["learnt"], other["epochs"]) == ("reached", True, 4)
     assert (last["cause"], last["reached"]) == ("reached", True)
     ((_, state),) = learnt()
-    (account,) = state["mine"]["learnt"].values()
+    ((_, account),) = state["mine"]["learnt"]
     assert account["recurrences"] == 2, "also the one whose first attempt was lost"
     assert account["paid"] == pytest.approx(account["default"], rel=0.2)
 
