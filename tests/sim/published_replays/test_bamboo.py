@@ -1,0 +1,58 @@
+"""The published replay of Bamboo: published results, invariants."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from tests.support.elastic import (
+    RATES,
+    check_row,
+    check_spans,
+    read_changes,
+    read_rates,
+    read_reference,
+    spot_nodes,
+)
+from wattkeeper.sim.published_replays.bamboo import BambooModel, replay_bamboo
+from wattkeeper.sim.published_replays.inputs import OUT_OF_MEMORY, SpotChange
+from wattkeeper.sim.published_replays.published_models import PUBLISHED_MODELS
+
+
+def test_it_equals_all_published_rows(shared: Path) -> None:
+    rows = read_reference(shared, "throughput_by_trace.csv")
+    rows = [row for row in rows if row["system"] == "bamboo"]
+    assert len(rows) == 17
+    for row in rows:
+        model = PUBLISHED_MODELS[row["model"]]
+        fits = model.fits_bamboo
+        rates = read_rates(shared, "bamboo", model.rates) if fits else OUT_OF_MEMORY
+        result = replay_bamboo(read_changes(shared, row["trace"]), rates, model.bamboo)
+        assert check_row(result, row) == (10 if fits else 1)
+        check_spans(result)
+
+
+@given(spot_nodes())
+def test_counts_agree(changes: list[SpotChange]) -> None:
+    result = replay_bamboo(changes, RATES, BambooModel(1024, 80_000))
+    assert result.fatal <= result.preemptions <= len(changes)
+    assert result.restart_ms is not None
+    assert result.restart_ms >= 30_000 * result.fatal
+    assert result.rebalance_ms is not None
+    assert result.rebalance_ms % 80_000 == 0
+    assert result.redundant_ms == pytest.approx(result.effective_ms / 0.1971 * 0.8029)
+    assert sum(span.kind == "step" for span in result.spans) == result.steps
+    check_spans(result)
+
+
+@pytest.mark.parametrize(("second", "fatal"), [("node4", 1), ("node6", 0)])
+def test_two_neighbours_lost_at_once_are_fatal(second: str, fatal: int) -> None:
+    changes = [SpotChange(index, "add", f"node{index}") for index in range(12)]
+    changes += [
+        SpotChange(300_000, "remove", "node3"),
+        SpotChange(300_001, "remove", second),
+        SpotChange(400_000, "remove", "node9"),
+    ]
+    result = replay_bamboo(changes, RATES, BambooModel(8192, 76_000))
+    assert result.preemptions == 2
+    assert result.fatal == fatal

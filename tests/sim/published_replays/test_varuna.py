@@ -1,0 +1,75 @@
+"""The published replay of Varuna: published results, invariants, constants that cannot be."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.elastic import (
+    RATES,
+    check_row,
+    read_changes,
+    read_rates,
+    read_reference,
+    spot_nodes,
+)
+from tests.support.messages import assert_states
+from wattkeeper.policies.errors import InputError
+from wattkeeper.sim.published_replays.inputs import SpotChange
+from wattkeeper.sim.published_replays.published_models import PUBLISHED_MODELS
+from wattkeeper.sim.published_replays.varuna import VarunaModel, replay_varuna
+
+MODEL = VarunaModel(1024, 83_000, 11_500, {30: 1, 20: 2})
+
+
+def test_it_equals_all_published_rows(shared: Path) -> None:
+    rows = read_reference(shared, "throughput_by_trace.csv")
+    rows = [row for row in rows if row["system"].startswith("varuna")]
+    assert len(rows) == 18
+    for row in rows:
+        model = PUBLISHED_MODELS[row["model"]]
+        result = replay_varuna(
+            read_changes(shared, row["trace"]), read_rates(shared, "varuna", model.rates),
+            model.varuna, free_checkpoints=row["system"] == "varuna-nockpt",
+            loses_work=not (row["trace"].startswith("scaled/") and model.spared_on_recorded),
+        )  # fmt: skip
+        assert check_row(result, row) == 10
+
+
+@given(spot_nodes(), st.booleans(), st.booleans())
+def test_counts_agree(changes: list[SpotChange], is_free: bool, loses_work: bool) -> None:
+    result = replay_varuna(changes, RATES, MODEL, free_checkpoints=is_free, loses_work=loses_work)
+    assert result.fatal == result.preemptions <= len(changes)
+    assert result.restart_ms is not None
+    assert result.restart_ms % (83_000 - 11_500) == 0
+    assert result.avg_samples_per_s >= 0
+    checkpoints = [span for span in result.spans if span.kind == "checkpoint"]
+    assert result.checkpoint_ms == 11_500 * len(checkpoints)
+    if is_free:
+        assert not checkpoints
+    if not loses_work:
+        assert result.fallback_loss_ms == 0
+        finished = [span for span in result.spans if span.kind == "step"]
+        assert result.steps >= len(finished)
+    for span in result.spans:
+        assert span.begin_ms < span.end_ms
+
+
+def test_work_lost_costs_samples() -> None:
+    changes = [SpotChange(0, "add", f"node{index}") for index in range(30)]
+    changes += [SpotChange(400_000 * (1 + i), "remove", f"node{i}") for i in range(9)]
+    spared = replay_varuna(changes, RATES, MODEL, loses_work=False)
+    lossy = replay_varuna(changes, RATES, MODEL)
+    assert lossy.avg_samples_per_s < spared.avg_samples_per_s
+    assert lossy.fallback_loss_ms > 0
+    assert any(span.kind == "lost step" for span in lossy.spans)
+
+
+def test_a_restart_shorter_than_its_checkpoint_is_refused() -> None:
+    changes = [SpotChange(0, "add", "node1")]
+    with pytest.raises(InputError) as raised:
+        replay_varuna(changes, RATES, MODEL._replace(restart_ms=10_000))
+    assert_states(str(raised.value), 10_000, 11_500)
+    with pytest.raises(InputError, match="by nodes"):
+        replay_varuna(changes, RATES, MODEL._replace(restart_ms_by_nodes={3: 20_000, 5: 20_000}))
