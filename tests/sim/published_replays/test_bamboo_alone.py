@@ -1,0 +1,113 @@
+"""Bamboo's own published replay: recorded traces, random nodes, what is refused."""
+
+from pathlib import Path
+from statistics import mean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.elastic import read_changes, read_reference
+from tests.support.messages import assert_states
+from wattkeeper.policies.errors import InputError
+from wattkeeper.sim.published_replays.bamboo_alone import (
+    BAMBOO_PROFILES,
+    on_demand,
+    replay_bamboo_alone,
+)
+from wattkeeper.sim.published_replays.inputs import SpotChange
+from wattkeeper.sim.published_replays.removal_sweep import RandomNodes, replay_random_nodes
+
+BERT = BAMBOO_PROFILES["BERT"]
+
+
+def check_printed(found: dict[str, float], row: dict[str, str]) -> None:
+    """Compare with figures that are printed to 3 digits, values to 4 or to 3."""
+    for name, value in found.items():
+        half = 0.5e-4 if len(row[name].partition(".")[2]) == 4 else 0.5e-3
+        assert value == pytest.approx(float(row[name]), rel=0, abs=half * 1.000001), name
+
+
+def test_it_equals_the_published_rows(shared: Path) -> None:
+    rows = read_reference(shared, "bamboo_sim.csv")
+    assert len(rows) == 5
+    for row in rows:
+        profile = BAMBOO_PROFILES[row["model"]]
+        result, spot = replay_bamboo_alone(read_changes(shared, f"{row['trace']}.csv"), profile)
+        expected = on_demand(profile)
+        found = {
+            "preempt": result.preemptions, "fatal": result.fatal, "steps": result.steps,
+            "avg_inst": result.avg_instances, "perf": spot.samples_per_s,
+            "cost": spot.dollars_per_h, "value": spot.value,
+            "ondemand_perf": expected.samples_per_s, "ondemand_cost": expected.dollars_per_h,
+            "ondemand_value": expected.value,
+        }  # fmt: skip
+        check_printed(found, row)
+
+
+@pytest.mark.parametrize("model", ["GNMT", "VGG", "AlexNet"])
+def test_five_pipelines_are_refused(shared: Path, model: str) -> None:
+    changes = read_changes(shared, "p3-trace.csv")
+    with pytest.raises(InputError) as raised:
+        replay_bamboo_alone(changes, BAMBOO_PROFILES[model])
+    assert_states(str(raised.value), "5 pipelines", "1 to 4", "30 nodes")
+
+
+def test_a_run_without_a_pipeline_has_no_rate() -> None:
+    result, spot = replay_bamboo_alone([SpotChange(0, "add", "node1")], BERT)
+    assert result.steps == spot.samples_per_s == spot.value == 0
+    assert spot.dollars_per_h == pytest.approx(0.91)
+    assert result.spans[-1].end_ms == 43_200_000
+
+
+@pytest.mark.slow
+def test_the_sweep_equals_the_published_means(shared: Path) -> None:
+    rows = read_reference(shared, "bamboo_removal_sweep_BERT_30seeds.csv")
+    assert len(rows) == 3
+    for row in rows:
+        chance = float(row["prob"])
+        runs = [
+            replay_random_nodes(BERT, RandomNodes(48, chance, seed), 22_194)
+            for seed in range(1, 31)
+        ]
+        found = {
+            "preemptions": mean(run.replay.preemptions for run in runs),
+            "interruption_h": mean(run.interruption_h for run in runs),
+            "lifetime_h": mean(run.lifetime_h for run in runs),
+            "fatal": mean(run.replay.fatal for run in runs),
+            "instances": mean(run.replay.avg_instances for run in runs),
+            "perf": mean(run.economy.samples_per_s for run in runs),
+            "cost": mean(run.economy.dollars_per_h for run in runs),
+            "value": mean(run.economy.value for run in runs),
+        }
+        check_printed(found, row)
+
+
+@settings(max_examples=20)
+@given(st.integers(12, 48), st.floats(0, 0.8), st.integers(0, 1000))
+def test_random_nodes_stay_within_what_is_wanted(wanted: int, chance: float, seed: int) -> None:
+    nodes = RandomNodes(wanted, chance, seed)
+    run = replay_random_nodes(BERT, nodes, 50)
+    assert run == replay_random_nodes(BERT, nodes, 50)
+    assert run.replay.steps == 50
+    assert run.replay.fatal <= run.replay.preemptions
+    assert 0 < run.replay.avg_instances <= wanted
+    assert run.economy.value > 0
+    assert run.lifetime_h >= 0
+    assert run.interruption_h >= 0
+    assert max(span.nodes for span in run.replay.spans) <= wanted
+
+
+@pytest.mark.parametrize(
+    ("nodes", "steps", "fact"),
+    [
+        (RandomNodes(0, 0.1, 1), 10, "0 nodes"),
+        (RandomNodes(48, 1.5, 1), 10, "1.5"),
+        (RandomNodes(48, 0.1, 1), 0, "0 steps"),
+        (RandomNodes(2, 0.1, 1), 10, "0 of 10 steps"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(nodes: RandomNodes, steps: int, fact: str) -> None:
+    with pytest.raises(InputError) as raised:
+        replay_random_nodes(BERT, nodes, steps)
+    assert_states(str(raised.value), fact)
