@@ -201,8 +201,6 @@ class Replayed(Execution):
     def end_phase(self) -> None:
         """Begin the next stage, or end the phase of the work."""
         if self.stage == WORK:
-            if self.checkpoints is not None and not self.attempt.is_idle:
-                self.take_trained()
             self.end_work()
             return
         if self.stage == QUERY:
@@ -284,6 +282,8 @@ class RecordedRun(Replayed):
 
     def end_work(self) -> None:
         """End the attempt."""
+        if self.checkpoints is not None:
+            self.take_trained()
         work = self.inheritance.work
         time_s, saved_s = self.full_s * work, self.full_s * (1 - work)
         self.backend.listener.ran(self.attempt, time_s, self.busy_w * time_s, saved_s, self.limit_w)
@@ -344,6 +344,8 @@ class Trained(Replayed):
 
     def end_work(self) -> None:
         """Take the next step; an attempt that ended refers to no step, and so not to itself."""
+        if self.checkpoints is not None and not self.attempt.is_idle:
+            self.take_trained()
         then, self.then, self.next = self.then, _nothing, _nothing
         then()
 

@@ -26,9 +26,10 @@ from tests.support.worlds import (
     settings_of_worlds,
     spec,
     steady,
+    stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.protocols import Job, Knobs
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules, NodeChange
 from wattkeeper.sim.engine.world import World
@@ -192,6 +193,20 @@ def test_a_job_writes_a_checkpoint_on_notice(checkpoints: CheckpointRule, lost: 
     world = run([plain("a", 0.0, 100.0)], [notice, down(35.0), up(50.0)], rules)
     assert lost_s(world) == [lost, 0.0]
     assert [row.event for row in world.recorder.node_changes] == ["notice", "down", "up"]
+
+
+def test_a_job_whose_limit_may_change_counts_its_last_phase() -> None:
+    """20 s are saved when the node is lost, after 30 s of training; the other 80 s follow."""
+    tune = stub(
+        "tune", limits_unprofiled=True, moments=("start", "wake"), tune=lambda *_: Knobs(250.0)
+    )
+    world = run(
+        [plain("a", 0.0, 100.0)], [down(35.0), up(50.0)], LossRules(CheckpointRule(10.0, 2.0)),
+        policy_set=chosen(tune=tune),
+    )  # fmt: skip
+    first, second = attempts(world)
+    assert [first.time_s, second.time_s] == [30.0, 80.0]
+    assert [first.energy_j, second.energy_j] == [250 * 35.0, 250 * 94.0]
 
 
 def test_an_interval_follows_the_losses_that_were_observed() -> None:
