@@ -21,7 +21,7 @@ from wattkeeper.policies.moments import NO_PROGRESS, Moment, Progress
 if TYPE_CHECKING:
     import numpy as np
 
-    from wattkeeper.policies.arrays import Ints
+    from wattkeeper.policies.arrays import Floats, Ints
     from wattkeeper.policies.pipeline.task import PipelineTask
     from wattkeeper.policies.profile import Objective, Profile
     from wattkeeper.policies.signals import SignalView
@@ -392,8 +392,9 @@ class Running(NamedTuple):
         moment: Why `Tune` is asked.
         progress: What the attempt has done so far.
         knobs: What is in force.
-        slowdown: Least time of an iteration over that at the highest clock, which a straggler
-            elsewhere imposes; 1 without one.
+        slowdown: Time of an iteration over that at full pace, which its slowest node imposes; of
+            a pipeline-parallel job, least time over that at the highest clock, also by a
+            straggler elsewhere. 1 without one.
         share_w: Its share of the cluster's power cap, W; infinite without one.
     """
 
@@ -441,11 +442,18 @@ class ClusterView:
         gpu_types: Names of the GPU types, in the order of the scenario.
         node_type: Index into `gpu_types` by node, shape (nodes,).
         capacity: GPUs by node, shape (nodes,).
+        racks: Number of the rack by node, shape (nodes,); -1 if it is not known.
+        deadlines_s: When a node is expected to go down, as it announced, s, shape (nodes,);
+            infinite if it did not.
+        slowdowns: Time of an iteration over that at full pace by node, shape (nodes,): 1 or more.
     """
 
     gpu_types: tuple[str, ...]
     node_type: Ints
     capacity: Ints
+    racks: Ints
+    deadlines_s: Floats
+    slowdowns: Floats
 
     @property
     @abstractmethod

@@ -1,7 +1,7 @@
 """The free GPUs of a cluster, by node."""
 
 from bisect import insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -79,6 +79,12 @@ class Cluster(ClusterView):
         self.closed: dict[int, int] = {}
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _read_only(spec.node_type), _read_only(spec.capacity)
+        self._racks = np.full(spec.nodes, -1, dtype=np.int64)
+        self._deadlines_s = np.full(spec.nodes, np.inf)
+        self._slowdowns = np.ones(spec.nodes)
+        self.racks = _read_only(self._racks)
+        self.deadlines_s, self.slowdowns = self._deadlines_s.view(), self._slowdowns.view()
+        self.deadlines_s.flags.writeable = self.slowdowns.flags.writeable = False
         # Access to single elements of arrays is slow: they are updated when they are read.
         self._is_stale: list[bool] = [False] * spec.nodes
         self._stale: list[int] = []
@@ -241,6 +247,27 @@ class Cluster(ClusterView):
         gpus = self.closed.pop(node)
         self._count_free(node, gpus)
         return gpus
+
+    def set_racks(self, racks: Sequence[int]) -> None:
+        """Set the rack of each node."""
+        self._racks[:] = racks
+
+    def announce(self, node: int, deadline_s: float) -> None:
+        """Note when a node is expected to go down, s."""
+        self._deadlines_s[node] = deadline_s
+
+    def slow_down(self, node: int, factor: float) -> None:
+        """Note how many times as long an iteration takes on a node as at full pace."""
+        self._slowdowns[node] = factor
+
+    def renew(self, node: int, rack: int) -> None:
+        """Note that a node came up: at full pace, not announced to go down, in a rack."""
+        self._racks[node] = rack
+        self._deadlines_s[node], self._slowdowns[node] = np.inf, 1.0
+
+    def slowdown(self, placement: Placement) -> float:
+        """The largest of `slowdowns` of the nodes of a placement."""
+        return float(max([self._slowdowns.item(slot[0]) for slot in placement]))
 
     def is_empty(self, node: int) -> bool:
         """Whether nothing of a node is allocated."""

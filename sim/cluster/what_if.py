@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.place._sharing import find_tightest
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
 
@@ -22,6 +23,9 @@ class ClusterWithout(ClusterView):
         self.gpu_types = cluster.gpu_types
         self.node_type = cluster.node_type
         self.capacity = cluster.capacity
+        self.racks = cluster.racks
+        self.deadlines_s = cluster.deadlines_s
+        self.slowdowns = cluster.slowdowns
         self._cluster = cluster
         self._shared: dict[int, dict[int, int]] = {}
         count = array("q", cluster.free.tobytes())
@@ -62,11 +66,4 @@ class ClusterWithout(ClusterView):
 
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `ClusterView`."""
-        free = self._free
-        if len(free) == 1:
-            return 0 if free[0] >= gpus else None
-        enough = free >= gpus
-        if len(self.gpu_types) > 1:
-            enough &= self.node_type == gpu_type
-        (nodes,) = enough.nonzero()
-        return int(nodes[free[nodes].argmin()]) if len(nodes) else None
+        return find_tightest(self, gpus, gpu_type)

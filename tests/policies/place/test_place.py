@@ -21,7 +21,7 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, NodeGroup
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 
-KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"]
+KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread", "steady"]
 NOBODY = cast("Context", None)
 
 
@@ -35,6 +35,8 @@ class Fake(ClusterView):
         self._free = np.array([node[2] for node in nodes], dtype=np.int64)
         self._free.flags.writeable = False
         self._shared = [node[3] for node in nodes]
+        self.racks = np.full(len(nodes), -1)
+        self.deadlines_s, self.slowdowns = np.full(len(nodes), np.inf), np.ones(len(nodes))
 
     @property
     def free(self) -> Ints:

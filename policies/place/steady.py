@@ -1,0 +1,89 @@
+"""Nodes that are neither slow nor about to go down first, and gangs within a rack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from wattkeeper.policies.place._some_nodes import SomeNodes
+from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+
+
+class Steady(Place):
+    """See `SteadyConfig`."""
+
+    def __init__(self, config: SteadyConfig) -> None:
+        self._then: Place = build_policy(find_config("place", config.then))
+
+    def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
+        """Where the other policy places the job on the first choice of nodes that holds it."""
+        for nodes in _choices(cluster):
+            placement = self._then.place(ctx, job, nodes)
+            if placement:
+                return self._keep_in_rack(ctx, job, nodes, placement)
+        return ()
+
+    def _keep_in_rack(
+        self, ctx: Context, job: Job, cluster: ClusterView, placement: Placement
+    ) -> Placement:
+        """A placement within one rack, if the given one is not and there is one."""
+        racks = cluster.racks
+        used = {int(racks[slot[0]]) for slot in placement}
+        if len(used) > 1:
+            for rack in _tightest_racks(job, cluster):
+                inside = self._then.place(ctx, job, SomeNodes(cluster, racks == rack))
+                if inside:
+                    return inside
+        return placement
+
+    def on_submit(self, ctx: Context, job: Job) -> None:
+        """Tell the other policy."""
+        self._then.on_submit(ctx, job)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the other policy."""
+        return self._then.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        self._then.load_state_dict(state)
+
+
+class SteadyConfig(PolicyConfig):
+    """Another policy, on nodes that are neither slow nor about to go down as long as these suffice.
+
+    A job that these do not hold may also take slow nodes, then those that gave notice. A gang on
+    nodes of several racks is placed within one, where the other policy finds a place there: the
+    rack with the fewest free GPUs that suffice. Racks, notices and slow nodes are those of the
+    losses of a cluster; nothing is known of how long a job will run.
+    """
+
+    point: ClassVar[Point] = "place"
+    kind: Literal["steady"] = "steady"
+    policy = Steady
+    then: Literal["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"] = (
+        "best-fit"
+    )
+    """The other policy."""
+
+
+def _choices(cluster: ClusterView) -> Iterator[ClusterView]:
+    """Steady nodes, those without a notice, and all: each only if it has more nodes than before."""
+    stays = np.isinf(cluster.deadlines_s)
+    steady = stays & (cluster.slowdowns == 1)
+    if not steady.all():
+        yield SomeNodes(cluster, steady)
+        if not stays.all() and (stays != steady).any():
+            yield SomeNodes(cluster, stays)
+    yield cluster
+
+
+def _tightest_racks(job: Job, cluster: ClusterView) -> list[int]:
+    """Racks that may hold a job, those with the fewest free GPUs first, then by number."""
+    known = cluster.racks >= 0
+    free = np.bincount(cluster.racks[known], cluster.free[known]).tolist()
+    least = job.gpus if job.gpu_milli == WHOLE else 0
+    return sorted((rack for rack in range(len(free)) if free[rack] >= least), key=free.__getitem__)
