@@ -23,6 +23,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     "finite": "a finite number, at most 1e15 in size",
     "> 0": "a finite number > 0, at most 1e15",
     ">= 0": "a finite number >= 0, at most 1e15",
+    ">= 1": "a finite number >= 1, at most 1e15",
     "1 to 1000": "a whole number from 1 to 1000",
 }
 """Description of the values that each rule of a field allows."""
@@ -154,10 +155,15 @@ WORKLOADS: Final = table_schema("workloads", ["workload"], [
 
 NODE_EVENTS: Final = table_schema("node-events", ["time_s", "node", "event"], [
     field("time_s", _real, "s", "since the start of the trace", ">= 0"),
-    field("event", _text, "", "down, up or notice", "not empty"),
+    field("event", _text, "", "down, up, notice or degraded", "not empty"),
     field("node", _text, "", "name of the node", "not empty"),
     field("cause", _text, "", "why", "not empty", optional=True),
     field("deadline_s", _real, "s", "with a notice: when the node is expected to go down", ">= 0",
+          optional=True),
+    field("rack", _text, "", "name of the node's rack", "not empty", optional=True),
+    field("repair_s", _real, "s", "with down or degraded: time until it is up, or at full pace, "
+          "again", "> 0", optional=True),
+    field("factor", _real, "", "with degraded: time of an iteration over that at full pace", ">= 1",
           optional=True),
 ])  # fmt: skip
 
@@ -313,6 +319,8 @@ def _find_violations(column: pa.ChunkedArray, rule: str) -> Bools:
         bad |= values <= 0
     elif rule == ">= 0":
         bad |= values < 0
+    elif rule == ">= 1":
+        bad |= values < 1
     elif rule == "1 to 1000":
         bad |= (values < 1) | (values > 1000)
     return bad

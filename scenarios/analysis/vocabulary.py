@@ -210,6 +210,8 @@ def _count_losses(summary: Json) -> Iterator[str]:
         )
         if mean["unable_jobs"]:
             text += f" {mean['unable_jobs']:,.0f} jobs never ended, for want of nodes."
+        if mean.get("slow_gpu_s"):
+            text += f" Slow nodes added {mean['slow_gpu_s'] / 3600:,.0f} GPU h to training."
         yield text
 
 

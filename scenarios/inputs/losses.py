@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from typing import cast
@@ -12,12 +12,19 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.spec.sections.cluster import Checkpoints, Losses
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.cluster.losses import ClusterLosses, Event, Interval, LossRules, NodeChange
+from wattkeeper.sim.cluster.losses import (
+    ClusterLosses,
+    Event,
+    Interval,
+    LossRules,
+    NodeChange,
+    RunLosses,
+)
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.traces.generate.node_events import DrawnLosses, draw
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read
-from wattkeeper.traces.node_events import NodeEvent, absent_at_first, node_events
+from wattkeeper.traces.node_events import NodeEvent, absent_at_first, add_repairs, node_events
 from wattkeeper.traces.trace import Trace
 
 
@@ -65,9 +72,7 @@ def _check_notice(is_given: bool, checkpoint: Checkpoints | None) -> None:
         )
 
 
-def open_losses(
-    cluster: ClusterSpec, streams: RandomStreams
-) -> tuple[LossRules, Iterator[NodeChange]] | None:
+def open_losses(cluster: ClusterSpec, streams: RandomStreams) -> RunLosses | None:
     """What happens to the nodes of a cluster in a run; None: nothing.
 
     Raises:
@@ -78,23 +83,34 @@ def open_losses(
         return None
     if isinstance(losses.events, DrawnLosses):
         rng = streams.policy("node", "losses")
-        drawn = draw(losses.events, cluster.nodes, rng)
-        changes = (_change(event, int(event.node)) for event in drawn)
-        return losses.rules, changes
-    return losses.rules, iter(assign_nodes(losses.events, cluster.nodes))
+        drawn = add_repairs(draw(losses.events, cluster.nodes, rng))
+        together = losses.events.together
+        racks = (-1,) * cluster.nodes
+        if together is not None:
+            racks = tuple(node // together.rack for node in range(cluster.nodes))
+        changes = (_change(event, int(event.node), racks[int(event.node)]) for event in drawn)
+        return RunLosses(losses.rules, changes, racks)
+    assigned, racks = assign_nodes(add_repairs(losses.events), cluster.nodes)
+    return RunLosses(losses.rules, iter(assigned), racks)
 
 
-def _change(event: NodeEvent, node: int) -> NodeChange:
+def _change(event: NodeEvent, node: int, rack: int) -> NodeChange:
     deadline_s = 0.0 if math.isnan(event.deadline_s) else event.deadline_s
-    return NodeChange(event.time_s, cast(Event, event.event), node, event.cause, deadline_s)
+    factor = 1.0 if math.isnan(event.factor) else event.factor
+    return NodeChange(
+        event.time_s, cast(Event, event.event), node, event.cause, deadline_s, rack, factor
+    )
 
 
-def assign_nodes(events: Iterable[NodeEvent], nodes: int) -> list[NodeChange]:
-    """Changes of the nodes of a cluster, given events of named nodes.
+def assign_nodes(
+    events: Iterable[NodeEvent], nodes: int
+) -> tuple[list[NodeChange], tuple[int, ...]]:
+    """Changes of the nodes of a cluster, and their racks at the start, given events of named nodes.
 
     Nodes that are there from the start get the lowest numbers, in the order of their names with
     numbers in them counted as such. One that comes gets the lowest number that is free. If any node
-    comes so, numbers that stand for none are absent; otherwise they are there and stay.
+    comes so, numbers that stand for none are absent; otherwise they are there and stay. Racks get
+    numbers in the order of their names; -1 stands for one that is not known.
 
     Raises:
         InputError: If more nodes are there at once than the cluster has.
@@ -106,6 +122,8 @@ def assign_nodes(events: Iterable[NodeEvent], nodes: int) -> list[NodeChange]:
     free = list(range(len(present), nodes))
     heapify(free)
     _check_room(len(present), nodes, 0.0)
+    rack_of = _number_racks(listed)
+    racks = [rack_of[name] for name in present] + [-1] * (nodes - len(present))
     changes = [NodeChange(0.0, "absent", number) for number in free] if absent else []
     came = set[int]()
     for event in listed:
@@ -114,12 +132,24 @@ def assign_nodes(events: Iterable[NodeEvent], nodes: int) -> list[NodeChange]:
             number_of[event.node] = heappop(free)
             if event.time_s == 0:
                 came.add(number_of[event.node])
+                racks[number_of[event.node]] = rack_of[event.node]
                 continue
         number = number_of[event.node]
-        changes.append(_change(event, number))
+        changes.append(_change(event, number, rack_of[event.node]))
         if event.event == "down" and event.node in absent:
             heappush(free, number_of.pop(event.node))
-    return [change for change in changes if change.event != "absent" or change.node not in came]
+    there = [change for change in changes if change.event != "absent" or change.node not in came]
+    return there, tuple(racks)
+
+
+def _number_racks(events: Iterable[NodeEvent]) -> dict[str, int]:
+    """The number of the rack of each node by its name; -1 if it is not known."""
+    names: dict[str, str] = {}
+    for event in events:
+        names[event.node] = event.rack or names.get(event.node, "")
+    racks = sorted(set(names.values()) - {""}, key=_by_number)
+    numbers = {rack: number for number, rack in enumerate(racks)}
+    return {node: numbers.get(rack, -1) for node, rack in names.items()}
 
 
 def _by_number(name: str) -> tuple[object, ...]:

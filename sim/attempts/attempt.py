@@ -259,6 +259,7 @@ class Attempt:
         kept_time_s: Training time of the work that it took over from these, s.
         kept_energy_j: Energy of that, J.
         waits_anew: Whether it waits for its first GPUs since a node was lost.
+        slow_s: Of `overhead_s`, time that slow nodes added to its training, s.
     """
 
     has_trained = False
@@ -279,6 +280,7 @@ class Attempt:
     kept_time_s = 0.0
     kept_energy_j = 0.0
     waits_anew = False
+    slow_s = 0.0
 
     def __init__(
         self,
@@ -352,7 +354,10 @@ class Execution:
 
     Attributes:
         attempt: The attempt.
+        slowdown: What `slow_down` set last; 1: it is not slowed down.
     """
+
+    slowdown = 1.0
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -412,12 +417,16 @@ class Execution:
         raise NotImplementedError
 
     def slow_down(self, factor: float) -> None:
-        """Go on at the pace of a straggler elsewhere from now on.
+        """Go on at the pace of its slowest node, or of a straggler elsewhere, from now on.
 
-        `factor`: least time of an iteration over that at the highest clock; 1: none is slower.
+        If it does not train, that holds from when it does.
+
+        Args:
+            factor: Time of an iteration over that at full pace, 1 or more. Of pipeline-parallel
+                jobs, least time over that at the highest clocks.
 
         Raises:
-            NotImplementedError: If its pace does not depend on others.
+            NotImplementedError: If the backend cannot do that.
         """
         raise NotImplementedError
 

@@ -1,7 +1,8 @@
-"""Nodes that are lost and come back: which, and what a loss costs."""
+"""Nodes that are lost, come back and become slow: which, and what a loss costs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s, young_interval_s
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from wattkeeper.traces.node_events import NodeEvent
 
 Interval = Literal["young", "daly"]
-Event = Literal["absent", "down", "up", "notice"]
+Event = Literal["absent", "down", "up", "notice", "degraded"]
 
 EXPECTED: Final = 6.5 / 1000 / 86400
 """Losses a second of a node that is up, before any is observed: the rate of a research cluster
@@ -24,11 +25,13 @@ class NodeChange(NamedTuple):
 
     Attributes:
         time_s: When, s since the start of the run.
-        event: What: it goes down, is back, or announces that it will go down; `absent`: it is not
-            there at first.
+        event: What: it goes down, is back, announces that it will go down, or has another pace;
+            `absent`: it is not there at first.
         node: Its number in the cluster.
         cause: Why; empty if not known.
         deadline_s: With `notice`: when it is expected to go down, s.
+        rack: Number of its rack; -1 if not known.
+        factor: With `degraded`: time of an iteration over that at full pace.
     """
 
     time_s: float
@@ -36,6 +39,8 @@ class NodeChange(NamedTuple):
     node: int
     cause: str = ""
     deadline_s: float = 0.0
+    rack: int = -1
+    factor: float = 1.0
 
 
 class LossRate:
@@ -92,6 +97,20 @@ class LossRules(NamedTuple):
         choose = young_interval_s if self.interval == "young" else daly_interval_s
         every_s = choose(rule.write_s, rate.mean_s(nodes, now_s))
         return rule._replace(every_s=max(every_s, 0.0 if rule.blocking else rule.write_s))
+
+
+class RunLosses(NamedTuple):
+    """What happens to the nodes of a cluster in a run.
+
+    Attributes:
+        rules: What losses cost.
+        changes: In order of time; they may be without an end.
+        racks: Number of each node's rack at the start, -1 if not known; empty: none is.
+    """
+
+    rules: LossRules
+    changes: Iterator[NodeChange]
+    racks: tuple[int, ...] = ()
 
 
 class ClusterLosses(NamedTuple):

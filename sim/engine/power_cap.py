@@ -183,6 +183,10 @@ class StalledRetry(Execution):
     def write_checkpoints(self, rule: CheckpointRule) -> None:
         """There is nothing to save."""
 
+    def slow_down(self, factor: float) -> None:
+        """It has no pace before it begins."""
+        self.slowdown = factor
+
     def lose(self) -> LostWork:
         """Wait for GPUs; nothing is lost."""
         self.pause()

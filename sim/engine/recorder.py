@@ -84,6 +84,9 @@ _RETUNED = {"row": "i8", "retunes": "i4", "tune_paused_s": "f8"}
 _BROKEN_OFF = {"row": "i8", "lost_node": "i4", "lost_time_s": "f8", "lost_energy_j": "f8"}
 """Columns of attempts that ended with a lost node."""
 
+_SLOWED = {"row": "i8", "slow_s": "f8"}
+"""Columns of attempts that slow nodes slowed down."""
+
 _SLICED = {"row": "i8", "slices": "i4", "slice_time_s": "f8", "slice_energy_j": "f8",
            "discarded_time_s": "f8", "discarded_energy_j": "f8"}  # fmt: skip
 """Columns of attempts with slices."""
@@ -298,12 +301,13 @@ class NodeRow(NamedTuple):
     Attributes:
         time_s: When, s.
         node: Its number.
-        event: `absent`, `down`, `up` or `notice`.
+        event: `absent`, `down`, `up`, `notice` or `degraded`.
         cause: Why; empty if not known.
         deadline_s: With a notice: when it is expected to go down, s; else NaN.
-        jobs: Jobs that ran on it and lost it.
+        jobs: Jobs that ran on it and lost it; with `degraded`: whose pace that changed.
         lost_gpu_s: GPU time of training that they had not saved, s.
         lost_energy_j: Energy of that, J.
+        factor: With `degraded`: time of an iteration over that at full pace; else NaN.
     """
 
     time_s: float
@@ -314,6 +318,7 @@ class NodeRow(NamedTuple):
     jobs: int
     lost_gpu_s: float
     lost_energy_j: float
+    factor: float
 
 
 def waits_between_attempts(
@@ -363,6 +368,7 @@ class Recorder:
         self._retuned = _Rows(_RETUNED)
         self._sliced = _Rows(_SLICED)
         self._broken_off = _Rows(_BROKEN_OFF)
+        self._slowed = _Rows(_SLOWED)
         self._drawn = _Rows(_DRAWN)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
@@ -471,6 +477,18 @@ class Recorder:
         """Whether an attempt ended with a lost node."""
         return bool(len(self._broken_off))
 
+    def add_slow(self, slow_s: float) -> None:
+        """Add the time that slow nodes added to the training of the last added attempt, s."""
+        row = self._slowed.writer
+        write_i64_le(row, self.attempts - 1)
+        write_f64_le(row, slow_s)
+        self._slowed.end_row()
+
+    @property
+    def has_slow(self) -> bool:
+        """Whether slow nodes slowed an attempt down."""
+        return bool(len(self._slowed))
+
     def requeues(self) -> tuple[Ints, Floats, Floats]:
         """See `waits_between_attempts`; none where no attempt ended with a lost node."""
         if not self.has_losses:
@@ -545,7 +563,7 @@ class Recorder:
         if name in self._ended:
             return self._ended.column(name)
         groups = (self._trained, self._locked, self._delayed, self._retuned, self._sliced,
-                  self._broken_off)  # fmt: skip
+                  self._broken_off, self._slowed)  # fmt: skip
         rows = next(rows for rows in groups if name in rows)
         values = rows.column(name)
         full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)

@@ -81,6 +81,10 @@ class StragglerEvents:
         self._next: dict[str, Slowdown] = {}
         self._scheduled: dict[int, Callback] = {}
 
+    def factor_of(self, job: Job) -> float:
+        """The present factor of a job; 1 if none slows it down."""
+        return self._factors.get(job.job_id, 1.0)
+
     def begin(self, job: Job) -> None:
         """Follow a job whose attempt begins: what happened before holds now."""
         job_id = job.job_id

@@ -50,7 +50,7 @@ from wattkeeper.sim.attempts.decisions import (
 )
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster.losses import LossRate, LossRules, NodeChange
+from wattkeeper.sim.cluster.losses import LossRate, LossRules, NodeChange, RunLosses
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import (
@@ -119,7 +119,7 @@ class World(Listener):
         zoo: ZooBackend | None = None,
         signals: Mapping[str, SignalSource] | None = None,
         stragglers: Mapping[str, Stragglers] | None = None,
-        losses: tuple[LossRules, Iterator[NodeChange]] | None = None,
+        losses: RunLosses | None = None,
     ) -> None:
         self.env = env
         self._loop: EventLoop = env  # the same: compiled code knows its attributes
@@ -174,8 +174,7 @@ class World(Listener):
             )
         self._stragglers: StragglerEvents | None = None
         if stragglers and self._retuner is not None:
-            slow_down = self._retuner.slow_down
-            self._stragglers = StragglerEvents(env, streams, stragglers, slow_down)
+            self._stragglers = StragglerEvents(env, streams, stragglers, self._straggle)
         self.retunes = self._retuner is not None
         self.wants_epochs = "epoch" in moments
         self.wants_slices = tuning.slices
@@ -200,7 +199,9 @@ class World(Listener):
         self._boots: dict[int, Callback] = {}
         self._idle_changes = 0
         if losses is not None:
-            self._loss_rules, changes = losses
+            self._loss_rules, changes, racks = losses
+            if racks:
+                cluster.set_racks(racks)
             self.recorder.follows_nodes = True
             self._node_changes = NodeChanges(env, changes, self._change_node, self._wants_nodes)
             self._journal.add_maker("node", "events")
@@ -504,11 +505,12 @@ class World(Listener):
 
     def _begin(self, execution: Execution, delay_s: float) -> None:
         attempt = execution.attempt
-        self._running[attempt.job.number] = execution
         if self._node_changes is not None:
             nodes = len(attempt.placement)
             rule = self._loss_rules.checkpoints_of(nodes, self._loss_rate, self._loop.now_s)
             execution.write_checkpoints(rule)
+            self._keep_pace(execution)
+        self._running[attempt.job.number] = execution
         if self._retuner is None:
             execution.go_on(delay_s)
             return
@@ -624,14 +626,19 @@ class World(Listener):
         self._begin(paused.execution, delay_s + restore_s)
 
     def _change_node(self, change: NodeChange) -> None:
-        """Let a node go down, come back, or announce that it will go down."""
+        """Let a node go down, come back, have another pace, or announce that it will go down."""
         jobs, lost_gpu_s, lost_j = 0, 0.0, 0.0
         node, now_s = change.node, self._loop.now_s
         if change.event == "notice":
+            self.cluster.announce(node, max(now_s, change.deadline_s))
             if self._loss_rules.heeds_notice:
                 for execution in self._on_node(node):
                     execution.write_checkpoint()
+        elif change.event == "degraded":
+            self.cluster.slow_down(node, change.factor)
+            jobs = sum([self._keep_pace(execution) for execution in self._on_node(node)])
         elif change.event == "up":
+            self.cluster.renew(node, change.rack)
             self._nodes.come_up(node, now_s)
             self._boots[node] = boot = Callback(self._reopen, node)
             schedule_at(self._loop, now_s + self._loss_rules.boot_s, boot, UP)
@@ -649,13 +656,43 @@ class World(Listener):
                 self.cluster.close(node)
             self._nodes.go_down(node, now_s)
             self._room.shrink()
-        if change.event != "notice":
+        if change.event in ("notice", "degraded"):
+            self._room.grow()
+            self._ask_for_pass()
+        else:
             self._loss_rate.change(now_s, change.event)
         deadline_s = change.deadline_s if change.event == "notice" else math.nan
+        factor = change.factor if change.event == "degraded" else math.nan
         self.recorder.node_changes.append(
             NodeRow(change.time_s, node, change.event, change.cause, deadline_s, jobs, lost_gpu_s,
-                    lost_j)
+                    lost_j, factor)
         )  # fmt: skip
+
+    def _keep_pace(self, execution: Execution) -> bool:
+        """Let an attempt keep the pace of its slowest node; returns whether its pace changes."""
+        attempt = execution.attempt
+        factor = self.cluster.slowdown(attempt.placement)
+        if self._stragglers is not None:
+            factor = max(factor, self._stragglers.factor_of(attempt.job))
+        if factor == execution.slowdown:
+            return False
+        number, choice = attempt.job.number, self._journal.index_choice(f"slowdown={factor}")
+        waiting, free = len(self._waiting), self.cluster.free_gpus
+        now_s = self._loop.now_s
+        self._journal.add(now_s, self._by_node, number, attempt.number, choice, waiting, free)
+        if self._retuner is not None and self._retuner.find(number) is not None:
+            self._retuner.slow_down(number, factor)
+        else:
+            execution.slow_down(factor)
+        return True
+
+    def _straggle(self, number: int, factor: float) -> None:
+        """Let a job keep the pace of a straggler elsewhere, if its own nodes are no slower."""
+        assert self._retuner is not None
+        tuning = self._retuner.find(number)
+        assert tuning is not None
+        slowest = self.cluster.slowdown(tuning.execution.attempt.placement)
+        self._retuner.slow_down(number, max(factor, slowest))
 
     def _on_node(self, node: int) -> list[Execution]:
         """The attempts that hold GPUs of a node."""
@@ -1024,6 +1061,8 @@ class World(Listener):
         )
         if attempt.overhead_s or attempt.preemptions:
             self.recorder.add_delay(attempt.overhead_s, attempt.preemptions)
+            if attempt.slow_s:
+                self.recorder.add_slow(attempt.slow_s)
             idle = whole_units(attempt.idle_w)
             for from_s, to_s in attempt.holds:
                 self.recorder.add_hold(from_s, to_s, idle)

@@ -18,12 +18,11 @@ class PipelineTraining(RetunedTraining):
     """An attempt of a pipeline-parallel job, whose clocks may change while it trains.
 
     An epoch is an iteration. Clocks and stragglers that change hold at once, also within an
-    iteration.
+    iteration. A slow node of its own is one of them.
 
     Attributes:
         task: Its instructions.
         clocks: The knobs with its clocks; none: the highest ones.
-        slowdown: Least time of an iteration over that at the highest clocks; 1 without a straggler.
         pace: Time (s) and energy (J) of an iteration.
     """
 
@@ -40,7 +39,6 @@ class PipelineTraining(RetunedTraining):
         super().__init__(backend, rules, attempt, inheritance, decision, known)
         self.task = task
         self.clocks = decision.knobs if isinstance(decision, Tuned) else NO_KNOBS
-        self.slowdown = 1.0
         self.pace = self._execute()
 
     def _execute(self) -> tuple[float, float]:
@@ -84,6 +82,11 @@ class PipelineTraining(RetunedTraining):
         if factor != self.slowdown:
             self.slowdown = factor
             self._change_pace()
+
+    @property
+    def stretch(self) -> float:
+        """None: the pace of an iteration has it."""
+        return 1.0
 
     def _train_on(self) -> None:
         """Train on; under a power cap it counts as without a straggler, which may end."""

@@ -75,7 +75,8 @@ class Phase(ScheduledEvent):
 DELAY: Final = 0
 QUERY: Final = 1
 WORK: Final = 2
-"""Stages of an attempt: it waits for its nodes, searches its parent, or works."""
+PAUSED: Final = 3
+"""Stages of an attempt: it waits for its nodes, searches its parent, works, or is in no phase."""
 
 
 class Replayed(Execution):
@@ -86,14 +87,14 @@ class Replayed(Execution):
         env: The event loop of the run.
         inheritance: The share of the work that its parent leaves.
         query_s: Remaining time of the parent search.
-        stage: `DELAY`, `QUERY` or `WORK`.
+        stage: `DELAY`, `QUERY`, `WORK` or `PAUSED`.
         phases: Number of phases begun or interrupted.
         since_s: Start of the current phase.
         left_s: Training time, or time of holding GPUs, of the current phase, unless it is
             interrupted.
         checkpoints: Its checkpoints; None where no node is lost.
         power_w: Power in a phase of training.
-        trained_s: Training time of the attempt, where nodes are lost.
+        trained_s: Training time of the attempt at full pace, where nodes are lost.
         trained_j: Energy of that.
     """
 
@@ -114,7 +115,7 @@ class Replayed(Execution):
         self.env = env
         self.inheritance = inheritance
         self.query_s = inheritance.query_s
-        self.stage = WORK
+        self.stage = PAUSED
         self.phases = 0
         self.since_s = 0.0
         self.left_s = 0.0
@@ -159,6 +160,7 @@ class Replayed(Execution):
             self.stop_work()
         elif self.stage == QUERY:
             self.query_s = max(0.0, self.left_s - (self.env.now_s - self.since_s))
+        self.stage = PAUSED
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
         """Write checkpoints by a rule from the next phase on; what it did is saved."""
@@ -172,6 +174,20 @@ class Replayed(Execution):
         self.checkpoints.begin_write()
         self.go_on(0.0)
 
+    def slow_down(self, factor: float) -> None:
+        """See `wattkeeper.sim.attempts.attempt.Execution`; only training is slowed down."""
+        trains = self.stage == WORK and not self.attempt.is_idle
+        if trains:
+            self._interrupt()
+        self.slowdown = factor
+        if trains:
+            self.go_on(0.0)
+
+    @property
+    def stretch(self) -> float:
+        """Time of training over that which its phases count."""
+        return self.slowdown
+
     def lose(self) -> LostWork:
         """See `wattkeeper.sim.attempts.attempt.Execution`; the parent search is kept."""
         assert self.checkpoints is not None
@@ -184,12 +200,18 @@ class Replayed(Execution):
         return lost
 
     def take_trained(self) -> float:
-        """Training time since the phase began, or since it was last taken, s."""
+        """Training time at full pace since the phase began, or since it was last taken, s."""
         now_s = self.env.now_s
         span_s = now_s - self.since_s
         self.since_s = now_s
         if self.checkpoints is None:
             return span_s
+        stretch = self.stretch
+        if stretch != 1:
+            slow_s, span_s = span_s, span_s / stretch
+            slow_s -= span_s
+            self.attempt.slow_s += slow_s
+            self.attempt.add_overhead(slow_s, slow_s * self.power_w)
         trained_s = self.checkpoints.advance(span_s)
         self.trained_s += trained_s
         self.trained_j += trained_s * self.power_w
@@ -213,23 +235,24 @@ class Replayed(Execution):
         self._enter(left_s)
 
     def draw(self, left_s: float, power_w: float, settled: bool) -> None:
-        """Train for a while (s) at a power (W); see `Listener.draws`.
+        """Train for a while (s, at full pace) at a power (W); see `Listener.draws`.
 
-        While a blocking checkpoint is written, GPUs draw as in training.
+        While a blocking checkpoint is written, GPUs draw as in training. Where a node is slow, all
+        of that takes as many times as long at the same power.
         """
         self.power_w = power_w
         self.backend.listener.draws(self.attempt, power_w, self.env.now_s, settled)
         if self.checkpoints is None:
             self._enter(left_s)
         else:
-            self._enter(left_s, self.checkpoints.span_s(left_s) - left_s)
+            self._enter(left_s, self.checkpoints.span_s(left_s) * self.stretch - left_s)
 
-    def _enter(self, left_s: float, writing_s: float = 0.0) -> None:
+    def _enter(self, left_s: float, more_s: float = 0.0) -> None:
         env = self.env
         self.phases += 1
         self.since_s = now_s = env.now_s
         self.left_s = left_s
-        schedule_at(env, now_s + left_s + writing_s, Phase(self, self.phases))
+        schedule_at(env, now_s + left_s + more_s, Phase(self, self.phases))
 
 
 class RecordedRun(Replayed):

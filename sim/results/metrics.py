@@ -71,6 +71,7 @@ METRICS: dict[str, Metric] = {
     ),
     "lost_gpu_s": Metric("s", "with losses of nodes: GPU time of training that was not saved"),
     "lost_energy_j": Metric("J", "with losses of nodes: energy of that"),
+    "slow_gpu_s": Metric("s", "with losses of nodes: GPU time that slow nodes added to training"),
     "nodes_up": Metric("1", "with losses of nodes: share of the time of the window, mean"),
     "late_jobs": Metric("1", "with deadlines: jobs that ended after theirs"),
     "gpu_s_saved": Metric(

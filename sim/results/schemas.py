@@ -120,6 +120,13 @@ JOBS = pa.schema(
         ),
         field("lost_energy_j", pa.float64(), "J", "energy of that, in energy_j", optional=True),
         field(
+            "slow_s",
+            pa.float64(),
+            "s",
+            "time that slow nodes added to training, in overhead_s; if any did",
+            optional=True,
+        ),
+        field(
             "electricity_cost",
             pa.float64(),
             "currency",
@@ -183,13 +190,26 @@ NODES = pa.schema(
             "event",
             pa.string(),
             "",
-            "down; up: it is back; notice: it is expected to go down; absent: not there at first",
+            "down; up: it is back; notice: it is expected to go down; degraded: it is slow, or "
+            "no more; absent: not there at first",
         ),
         field("cause", pa.string(), "", "why; empty if not known"),
         field("deadline_s", pa.float64(), "s", "with a notice: when it is expected", null=True),
-        field("jobs", pa.int32(), "", "jobs that ran on it and lost it"),
+        field(
+            "jobs",
+            pa.int32(),
+            "",
+            "jobs that ran on it and lost it; with degraded: whose pace that changed",
+        ),
         field("lost_gpu_s", pa.float64(), "s", "GPU time of training that they had not saved"),
         field("lost_energy_j", pa.float64(), "J", "energy of that"),
+        field(
+            "factor",
+            pa.float64(),
+            "",
+            "with degraded: time of an iteration over that at full pace; if any node became slow",
+            optional=True,
+        ),
     ]
 )
 

@@ -167,10 +167,12 @@ def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
     rows = recorder.node_changes
     columns = {name: [getattr(row, name) for row in rows] for name in NodeRow._fields}
     deadline_s = np.array(columns.pop("deadline_s"), dtype=np.float64)
-    return {
-        **{name: pa.array(values, NODES.field(name).type) for name, values in columns.items()},
-        "deadline_s": pa.array(deadline_s, mask=np.isnan(deadline_s)),
-    }
+    factor = np.array(columns.pop("factor"), dtype=np.float64)
+    arrays = {name: pa.array(values, NODES.field(name).type) for name, values in columns.items()}
+    arrays["deadline_s"] = pa.array(deadline_s, mask=np.isnan(deadline_s))
+    if not np.isnan(factor).all():
+        arrays["factor"] = pa.array(factor, mask=np.isnan(factor))
+    return arrays
 
 
 def loss_metrics(
@@ -196,6 +198,7 @@ def loss_metrics(
         "lost_gpu_s": math.fsum((lost_s * gpus).data),
         "lost_energy_j": math.fsum(recorder.column("lost_energy_j").data),
         "nodes_up": 1 - down_s / span_s if span_s > 0 else math.nan,
+        "slow_gpu_s": math.fsum((recorder.column("slow_s") * gpus).data),
     }
 
 
@@ -320,6 +323,8 @@ def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.A
         node = column("lost_node")
         losses = {name: pa.array(column(name)) for name in ("lost_time_s", "lost_energy_j")}
         losses["lost_node"] = pa.array(node, mask=node == ABSENT)
+    if recorder.has_slow:
+        losses["slow_s"] = pa.array(column("slow_s"))
     clocks: dict[str, pa.Array] = {}
     if recorder.has_clocks:
         clock_mhz = column("clock_mhz")

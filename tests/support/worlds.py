@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, cast
@@ -32,7 +32,7 @@ from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.attempts.decisions import FixedTime, SignalSource
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.cluster.losses import LossRules, NodeChange
+from wattkeeper.sim.cluster.losses import RunLosses
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
@@ -208,7 +208,7 @@ def build_world(
     signals: Mapping[str, SignalSource] | None = None,
     stragglers: Mapping[str, Stragglers] | None = None,
     measured_w: Sequence[float] = (),
-    losses: tuple[LossRules, Iterator[NodeChange]] | None = None,
+    losses: RunLosses | None = None,
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
@@ -426,7 +426,7 @@ class Setting(NamedTuple):
     profiling: Profiling
     seed: int
 
-    def run(self, losses: tuple[LossRules, Iterator[NodeChange]] | None = None) -> World:
+    def run(self, losses: RunLosses | None = None) -> World:
         """A new world of this setting, at its end."""
         return run_world(**self._asdict(), losses=losses)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.traces.node_events import absent_at_first, node_events
+from wattkeeper.traces.node_events import NodeEvent, absent_at_first, add_repairs, node_events
 from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -28,13 +29,17 @@ def report(trace: Trace) -> Json:
         ``together``: share of the losses that happen at the moment of another one; ``mean_gap_s``:
         between moments of losses, and ``gap_variation``: standard deviation over mean of it (1 if
         losses are independent); ``mean_away_s``: from a loss to the return of the same node;
-        ``causes``: losses by cause.
-        None where there is nothing to average.
+        ``causes``: losses by cause; ``racks``: their number; ``slowdowns``: how often a node
+        becomes slow; ``mean_factor``: time of an iteration then over that at full pace;
+        ``mean_slow_s``: until it is as slow no more.
+        Events that follow from ``repair_s`` count, up to the last one that is recorded. None where
+        there is nothing to average.
     """
-    events = node_events(trace.tables["node-events"])
+    recorded = node_events(trace.tables["node-events"])
+    span_s = recorded[-1].time_s
+    events = [event for event in add_repairs(recorded) if event.time_s <= span_s]
     absent = set(absent_at_first(events))
     names = {event.node for event in events}
-    span_s = events[-1].time_s
     up_since = dict.fromkeys(names - absent, 0.0)
     down_since: dict[str, float] = {}
     up_s, most_up, away = 0.0, len(up_since), []
@@ -69,6 +74,25 @@ def report(trace: Trace) -> Json:
         "gap_variation": float(gaps.std() / gaps.mean()) if len(gaps) > 1 else None,
         "mean_away_s": math.fsum(away) / len(away) if away else None,
         "causes": dict(Counter(e.cause for e in events if e.event == "down" and e.cause)),
+        "racks": len({event.rack for event in events if event.rack}),
+        **_report_slow(events),
+    }
+
+
+def _report_slow(events: Sequence[NodeEvent]) -> Json:
+    """How often nodes become slow, how slow, and for how long."""
+    since: dict[str, float] = {}
+    lengths, factors = [], []
+    for event in events:
+        if event.event in ("down", "degraded") and event.node in since:
+            lengths.append(event.time_s - since.pop(event.node))
+        if event.event == "degraded" and event.factor > 1:
+            since[event.node] = event.time_s
+            factors.append(event.factor)
+    return {
+        "slowdowns": len(factors),
+        "mean_factor": math.fsum(factors) / len(factors) if factors else None,
+        "mean_slow_s": math.fsum(lengths) / len(lengths) if lengths else None,
     }
 
 
@@ -91,6 +115,13 @@ def render(report: Json, console: Console) -> None:
         " on average",
         f"{report['notices']} notices",
     ]
+    if report["slowdowns"]:
+        lines.append(
+            f"nodes became slow {report['slowdowns']} times: on average an iteration took "
+            f"{number('mean_factor', digits='.3g')} times as long for {number('mean_slow_s', ' s')}"
+        )
+    if report["racks"]:
+        lines.append(f"{report['racks']} racks")
     for cause, count in report["causes"].items():
         lines.append(f"{count} losses: {cause}")
     for line in lines:

@@ -79,8 +79,8 @@ _HAS_COLUMNS: Final = has_header("time_s", "event", "node")
 
 FORMAT: Final = Format(
     name="node-events",
-    summary="nodes that go down and come back: time_s, event, node, cause, deadline_s; or time_ms, "
-    "add|remove, name (Bamboo, Oobleck)",
+    summary="nodes that go down, come back and become slow: time_s, event, node, rack, cause, "
+    "deadline_s, repair_s, factor; or time_ms, add|remove, name (Bamboo, Oobleck)",
     takes="one CSV file, plain or gzip",
     read=read,
     sniff=sniff,

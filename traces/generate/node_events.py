@@ -1,5 +1,8 @@
 """Losses of nodes drawn at random: how often, how many at once, for how long, and announced or not.
 
+Nodes that become slow (`wattkeeper.traces.generate.degradations`) are drawn from a stream of their
+own: losses are the same with them and without.
+
 Each node has a renewal process of its own: the time until it fails next is Weibull distributed over
 the time for which it is up, and starts anew when it is back. With a shape below 1, a node that has
 been up for long is less likely to fail than one that just came back (Schroeder and Gibson, DSN
@@ -18,11 +21,15 @@ import numpy as np
 from pydantic import Field
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.traces.generate.degradations import (
+    DAY_S,
+    Degradations,
+    draw_degradations,
+    merge_degradations,
+)
 from wattkeeper.traces.generate.synthetic_specs import Spec
 from wattkeeper.traces.node_events import NodeEvent, events_table
 from wattkeeper.traces.trace import Trace
-
-DAY_S: Final = 86400.0
 
 Preset = Literal["llama3", "rsc-1", "rsc-2"]
 
@@ -68,6 +75,8 @@ class DrawnLosses(Spec):
     """Losses of several nodes of a rack; none if absent."""
     notice: Notice | None = None
     """Losses that are announced; none if absent."""
+    degraded: Degradations | None = None
+    """Nodes that become slow for a while; none do if absent."""
 
     @property
     def per_1000_node_days(self) -> float:
@@ -178,19 +187,23 @@ class _Losses:
 
 
 def draw(settings: DrawnLosses, nodes: int, rng: np.random.Generator) -> Iterator[NodeEvent]:
-    """Events of nodes `0` to `nodes` - 1 in order, without an end.
+    """Events of nodes `0` to `nodes` - 1 in order, without an end, and without repairs.
 
     So that nodes are lost at the stated rate, failures are rarer where they take several nodes;
     where fewer of the rack are up, so few are taken, and the rate is lower by that.
     """
-    return iter(_Losses(settings, nodes, rng))
+    losses = iter(_Losses(settings, nodes, rng))
+    if settings.degraded is None:
+        return losses
+    slow = draw_degradations(settings.degraded, nodes, rng.spawn(1)[0])
+    return merge_degradations(losses, slow)
 
 
 def generate(settings: DrawnLosses, nodes: int, days: float, name: str, seed: int) -> Trace:
-    """A trace of the losses of so many days.
+    """A trace of the losses and degradations of so many days.
 
     Raises:
-        InputError: If no node is lost in them.
+        InputError: If there are none.
     """
     events = []
     for event in draw(settings, nodes, np.random.default_rng(seed)):

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.traces.arrow import to_floats
 
 COLUMNS: Final = ("variant", "seed", "gpus", "gpu_milli", "energy_j", "time_s", "overhead_s",
-                  "lost_time_s", "lost_energy_j")  # fmt: skip
+                  "lost_time_s", "lost_energy_j", "slow_s")  # fmt: skip
 OF_JOBS: Final = ("job_id", "attempt", "lost_node")
 """Columns that say which jobs never ended."""
 
@@ -26,12 +26,14 @@ class Work(NamedTuple):
         useful: Training of jobs that ended, without what was lost; of energy with that of
             overheads, which is not recorded apart from it.
         overhead: Writing and reading checkpoints, waking, restoring, waiting for power.
+        slow: What slow nodes add to training; of energy in `useful`.
         unended: The same of jobs that never ended.
         lost: Training that was lost with a node.
     """
 
     useful: float
     overhead: float
+    slow: float
     unended: float
     lost: float
 
@@ -71,17 +73,21 @@ def _sum_run(rows: Mapping[str, pa.Array]) -> VariantWork:
         to_floats(rows[name]) for name in ("gpus", "gpu_milli", "time_s", "overhead_s", "energy_j")
     )
     lost_s, lost_j = (np.nan_to_num(to_floats(rows[n])) for n in ("lost_time_s", "lost_energy_j"))
+    slow_s = np.nan_to_num(to_floats(rows["slow_s"]))
     held, unended = gpus * milli / WHOLE, _never_ended(rows)
-    energy = None
+    energy, none = None, np.zeros(len(held))
     if np.isfinite(energy_j).all():
-        energy = _split(energy_j - lost_j, np.zeros(len(held)), lost_j, unended)
-    return VariantWork(_split((time_s - lost_s) * held, overhead_s * held, lost_s * held, unended),
-                       energy)  # fmt: skip
+        energy = _split(energy_j - lost_j, none, none, lost_j, unended)
+    overhead = (overhead_s - slow_s) * held
+    gpu_s = _split((time_s - lost_s) * held, overhead, slow_s * held, lost_s * held, unended)
+    return VariantWork(gpu_s, energy)
 
 
-def _split(kept: Floats, overhead: Floats, lost: Floats, unended: npt.NDArray[np.bool_]) -> Work:
+def _split(
+    kept: Floats, overhead: Floats, slow: Floats, lost: Floats, unended: npt.NDArray[np.bool_]
+) -> Work:
     useful, without = float(kept[~unended].sum()), float(kept[unended].sum())
-    return Work(useful, float(overhead.sum()), without, float(lost.sum()))
+    return Work(useful, float(overhead.sum()), float(slow.sum()), without, float(lost.sum()))
 
 
 def _never_ended(rows: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:

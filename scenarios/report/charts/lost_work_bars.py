@@ -21,6 +21,7 @@ KWH: Final = (("kWh", JOULES_PER_KWH),)
 PARTS: Final = {
     "useful": ("useful", "--soft"),
     "overhead": ("checkpoints and recovery", "--v1"),
+    "slow": ("slow nodes", "--v3"),
     "unended": ("jobs that never ended", "--v4"),
     "lost": ("lost", "--v2"),
 }
@@ -33,6 +34,7 @@ MEANINGS: Final = {
     "useful": "training that counts towards the end of its job, failed tries included",
     "overhead": "GPUs held without training: while a checkpoint that blocks is written, while one "
     "is read, and for waking, restoring and waiting for power where there is any",
+    "slow": "by how much training takes longer beside slow nodes",
     "unended": "training that was not lost, of jobs whose last attempt ended with a node",
     "lost": "training since the last checkpoint when a node went down",
 }

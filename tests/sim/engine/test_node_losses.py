@@ -31,7 +31,13 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.protocols import Job, Knobs
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
-from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules, NodeChange
+from wattkeeper.sim.cluster.losses import (
+    EXPECTED,
+    LossRate,
+    LossRules,
+    NodeChange,
+    RunLosses,
+)
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import recorded_columns
 
@@ -52,7 +58,7 @@ def up(time_s: float, node: int = 0) -> NodeChange:
 def run(
     jobs: Sequence[Job], changes: Sequence[NodeChange], rules: LossRules, **other: object
 ) -> World:
-    return run_world(jobs, losses=(rules, iter(changes)), **other)
+    return run_world(jobs, losses=RunLosses(rules, iter(changes)), **other)
 
 
 def spans(world: World) -> list[tuple[float, float]]:
@@ -168,7 +174,7 @@ def test_a_node_that_is_down_draws_nothing() -> None:
 def test_a_preempted_job_loses_nothing_with_the_node_that_it_left() -> None:
     world = build_world(
         [plain("a", 0.0, 10.0), plain("b", 4.0, 1.0)], cluster=spec(nodes=1),
-        policy_set=chosen(select="srtf"), losses=(LossRules(), iter([down(4.5), up(5.0)])),
+        policy_set=chosen(select="srtf"), losses=RunLosses(LossRules(), iter([down(4.5), up(5.0)])),
     )  # fmt: skip
     world.run()
     assert [(row.job_id, row.attempt) for row in attempts(world)] == [
@@ -344,7 +350,7 @@ def test_whatever_is_lost_each_job_ends_and_energy_is_the_integral_of_power(
     data: st.DataObject, setting: Setting
 ) -> None:
     changes = tuple(valid(data.draw(changes_of(setting.cluster.nodes))))
-    world = setting.run((data.draw(loss_rules()), iter(changes)))
+    world = setting.run(RunLosses(data.draw(loss_rules()), iter(changes)))
     rows = attempts(world)
     assert {row.job_id for row in rows} == {job.job_id for job in setting.jobs}
     assert not world.recorder.unable
@@ -395,5 +401,5 @@ def test_without_a_loss_nothing_changes(setting: Setting) -> None:
     """But for the last bits: checkpoints that cost nothing are counted."""
     rules = LossRules(CheckpointRule(5.0, 0.0))
     assert np.array(spans(setting.run())) == pytest.approx(
-        np.array(spans(setting.run((rules, iter([])))))
+        np.array(spans(setting.run(RunLosses(rules, iter([])))))
     )

@@ -17,9 +17,11 @@ from tests.support.messages import assert_states
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.describe.report import describe
 from wattkeeper.traces.formats import find_format
+from wattkeeper.traces.generate.degradations import Degradations
 from wattkeeper.traces.generate.node_events import DrawnLosses, Notice, Together, draw, generate
 from wattkeeper.traces.node_events import (
     NodeEvent,
+    add_repairs,
     check_node_events,
     events_table,
     node_events,
@@ -106,6 +108,7 @@ def test_what_is_drawn_can_happen(
     settings = DrawnLosses(
         rate=rate, shape=shape, away_s=100, notice=Notice(share=announced, length_s=30),
         together=Together(share=share, nodes=3, rack=4),
+        degraded=Degradations(rate=rate, length_s=100),
     )  # fmt: skip
     events = draw(settings, nodes, np.random.default_rng(seed))
     table = events_table([next(events) for _ in range(200)])
@@ -120,7 +123,8 @@ def test_what_is_drawn_can_happen(
         (["0,down,a", "1,down,a"], "row 2: node 'a' goes down, but is down"),
         (["0,down,a", "1,notice,a"], "row 2: node 'a' gives notice, but is down"),
         (["5,up,a", "1,down,a"], "row 2: time_s is 1, before the row above, 5"),
-        (["0,gone,a"], "event is 'gone'; allowed is down, up, notice"),
+        (["0,gone,a"], "event is 'gone'; allowed is down, up, notice, degraded"),
+        (["0,degraded,a"], "row 1: factor is absent; 'degraded' needs one"),
     ],
 )
 def test_events_that_cannot_be_are_refused(rows: list[str], fault: str, tmp_path: Path) -> None:
@@ -131,6 +135,75 @@ def test_events_that_cannot_be_are_refused(rows: list[str], fault: str, tmp_path
     with pytest.raises(TraceError, match=r"events\.csv") as raised:
         form.read([path])  # type: ignore[union-attr]
     assert fault in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        (["0,degraded,a,,,,0.5"], "row 1: factor is 0.5, must be a finite number >= 1"),
+        (["0,degraded,a,,,,inf"], "row 1: factor is inf, must be a finite number >= 1"),
+        (["0,degraded,a,,,,fast"], "row 1: factor is 'fast'"),
+        (["0,degraded,a,,,0,2"], "row 1: repair_s is 0.0, must be a finite number > 0"),
+        (["0,degraded,a,,,9,1"], "row 1: repair_s has no effect with factor 1"),
+        (["0,down,a,,,,2"], "row 1: factor belongs to degraded, not to 'down'"),
+        (["0,notice,a,,9,9,"], "row 1: repair_s belongs to down or degraded, not to 'notice'"),
+        (["0,down,a,,9,,"], "row 1: deadline_s belongs to notice, not to 'down'"),
+        (["5,notice,a,,4,,"], "row 1: deadline_s is 4, before its notice"),
+        (["0,down,a,,,,", "1,degraded,a,,,,2"], "row 2: node 'a' becomes slow, but is down"),
+        (["0,down,a,,,9,", "9,down,a,,,,"], "row 2: node 'a' goes down, but is down"),
+        (["0,down,a,,,9,", "10,up,a,,,,"], "row 2: node 'a' comes up, but is up"),
+        (["0,down,a,x,,,", "1,up,a,y,,,"], "row 2: node 'a' is in rack 'y', but was in 'x' above"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(rows: list[str], fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    header = "time_s,event,node,rack,deadline_s,repair_s,factor"
+    path.write_text("\n".join([header, *rows]), encoding="utf-8")
+    with pytest.raises(TraceError, match=r"events\.csv") as raised:
+        find_format("auto", [path]).read([path])  # type: ignore[union-attr]
+    assert fault in str(raised.value)
+
+
+def test_repairs_follow_unless_another_event_comes_first() -> None:
+    events = [
+        NodeEvent(0.0, "down", "a", repair_s=10.0),
+        NodeEvent(1.0, "degraded", "b", repair_s=4.0, factor=2.0),
+        NodeEvent(2.0, "degraded", "b", repair_s=6.0, factor=3.0),
+        NodeEvent(5.0, "degraded", "c", rack="r", repair_s=3.0, factor=2.0),
+        NodeEvent(6.0, "notice", "c"),
+        NodeEvent(8.0, "down", "b"),
+        NodeEvent(8.0, "down", "d", repair_s=20.0),
+        NodeEvent(9.0, "up", "d"),
+    ]
+    found = [(e.time_s, e.event, e.node) for e in add_repairs(events) if e not in events]
+    assert found == [(8.0, "degraded", "c"), (10.0, "up", "a")]
+    normal = next(e for e in add_repairs(events) if e.time_s == 8 and e.node == "c")
+    assert (normal.factor, normal.rack) == (1.0, "r")
+
+
+def test_slow_nodes_have_a_stream_of_their_own() -> None:
+    plain = DrawnLosses(rate=2000, away_s=1800, notice=Notice(share=0.5, length_s=60))
+    both = plain.model_copy(update={"degraded": Degradations(rate=5000, length_s=600)})
+    events = drawn(both, 64, 30)
+    assert [e for e in events if e.event != "degraded"] == drawn(plain, 64, 30)
+    slow = [e for e in events if e.event == "degraded"]
+    up_days = describe(generate(both, 64, 30, "x", 1))["node_days"]
+    assert len(slow) / up_days == pytest.approx(5, rel=4 / math.sqrt(len(slow)))
+    assert all(1.1 <= e.factor <= 2 for e in slow)
+    lengths = np.log([e.repair_s for e in slow])
+    assert np.median(lengths) == pytest.approx(math.log(600), abs=0.05)
+    assert lengths.std() == pytest.approx(1, abs=0.05)
+    check_node_events(events_table(events), "drawn")
+
+
+def test_slow_nodes_are_described(tmp_path: Path) -> None:
+    """What follows from the last rows is left out: nothing is known of the time after them."""
+    path = tmp_path / "events.csv"
+    rows = ["0,degraded,a,x,10,2", "5,degraded,b,y,,4", "20,down,b,y,100,", "40,down,c,y,5,"]
+    path.write_text("\n".join(["time_s,event,node,rack,repair_s,factor", *rows]), encoding="utf-8")
+    report = describe(find_format("auto", [path]).read([path]))  # type: ignore[union-attr]
+    names = ("slowdowns", "mean_factor", "mean_slow_s", "racks", "losses", "returns", "span_s")
+    assert [report[name] for name in names] == [2, 3.0, 12.5, 2, 2, 0, 40.0]
 
 
 def test_counts_become_nodes(tmp_path: Path) -> None:
