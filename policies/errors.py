@@ -25,7 +25,7 @@ from typing import Literal
 
 from wattkeeper.policies.printable import printable
 
-Point = Literal["configure", "select", "place", "tune", "retain"]
+Point = Literal["configure", "select", "place", "tune", "replan", "retain"]
 """A decision point."""
 
 SHOWN = 20

@@ -17,7 +17,7 @@ HOUSE = "wattkeeper.policies"
 
 ANSWERS = {
     "configure": " (no Configuration)", "select": " (no Selection)", "place": " (no Placement)",
-    "tune": " (no Knobs)", "retain": " (no Retention)",
+    "tune": " (no Knobs)", "replan": " (no Reshape)", "retain": " (no Retention)",
 }  # fmt: skip
 """What an answer of a wrong type is not, by method."""
 

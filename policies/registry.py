@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ValidationError
 
+from wattkeeper.policies.elastic.replanning import Replan
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures
@@ -18,7 +19,8 @@ from wattkeeper.policies.retaining import Retain
 POINTS: tuple[Point, ...] = get_args(Point)
 
 BASES: Mapping[Point, type[Policy]] = {
-    "configure": Configure, "select": Select, "place": Place, "tune": Tune, "retain": Retain
+    "configure": Configure, "select": Select, "place": Place, "tune": Tune, "replan": Replan,
+    "retain": Retain,
 }  # fmt: skip
 """Base class of the policies of each decision point."""
 
@@ -54,6 +56,9 @@ class PolicyConfig(Part):
     moments: ClassVar[tuple[Moment, ...]] = FIRST
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 
+    rates_of: ClassVar[str] = ""
+    """The training system that a `Replan` policy stands for, whose measured rates it trains at."""
+
     tunes: ClassVar[bool] = False
     """Whether a `Configure` policy decides at `Tune`, too, with the same state (`tuner`)."""
 
@@ -64,6 +69,11 @@ class PolicyConfig(Part):
     def parts(self) -> tuple[PolicyConfig, ...]:
         """The policies that it is composed of; by default itself."""
         return (self,)
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """The training systems whose rates a `Replan` policy needs; it begins with the first."""
+        return (self.rates_of,)
 
     @property
     def slices(self) -> bool:

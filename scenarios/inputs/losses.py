@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import groupby
 from pathlib import Path
 from typing import cast
 
@@ -54,8 +55,35 @@ def read_losses(stated: Losses, traces: dict[Path, Trace], beside: Path) -> Clus
         )
     traces[folder] = trace
     events = node_events(trace.tables["node-events"])
+    if stated.notice_s is not None:
+        if any(event.event == "notice" for event in events):
+            raise InputError(
+                f"losses.notice_s: trace {trace.name!r} has notices of its own; leave it out"
+            )
+        events = announce(events, stated.notice_s)
     _check_notice(any(event.event == "notice" for event in events), checkpoint)
     return ClusterLosses(events, rules)
+
+
+def announce(events: Sequence[NodeEvent], notice_s: float) -> tuple[NodeEvent, ...]:
+    """The events, and a notice before each loss: so long before, s, or when its node comes up."""
+    since_s: dict[str, float] = {}
+    notices = []
+    for event in events:
+        if event.event == "up":
+            since_s[event.node] = event.time_s
+        elif event.event == "down":
+            at_s = max(event.time_s - notice_s, since_s.get(event.node, 0.0))
+            if at_s < event.time_s:
+                notices.append(NodeEvent(at_s, "notice", event.node, deadline_s=event.time_s))
+    return tuple(sorted((*events, *notices), key=lambda event: event.time_s))
+
+
+def has_slow_nodes(losses: ClusterLosses) -> bool:
+    """Whether any node becomes slow."""
+    if isinstance(losses.events, DrawnLosses):
+        return losses.events.degraded is not None
+    return any(event.event == "degraded" for event in losses.events)
 
 
 def _checkpoints(stated: Checkpoints) -> CheckpointRule:
@@ -108,14 +136,17 @@ def assign_nodes(
     """Changes of the nodes of a cluster, and their racks at the start, given events of named nodes.
 
     Nodes that are there from the start get the lowest numbers, in the order of their names with
-    numbers in them counted as such. One that comes gets the lowest number that is free. If any node
+    numbers in them counted as such. Equal events of one moment that follow each other happen in the
+    order of their names. A node that comes gets the lowest number that is free. If any node
     comes so, numbers that stand for none are absent; otherwise they are there and stay. Racks get
     numbers in the order of their names; -1 stands for one that is not known.
 
     Raises:
         InputError: If more nodes are there at once than the cluster has.
     """
-    listed = list(events)
+    listed: list[NodeEvent] = []
+    for _, alike in groupby(events, key=lambda event: (event.time_s, event.event)):
+        listed += sorted(alike, key=lambda event: event.node)
     absent = set(absent_at_first(listed))
     present = sorted({event.node for event in listed} - absent, key=_by_number)
     number_of = {name: number for number, name in enumerate(present)}

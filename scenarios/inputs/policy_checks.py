@@ -28,6 +28,11 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
             raise locate_error(loaded, variant, PolicyError(what, "tune"))
         if run.search is not None:
             _check_search(loaded, variant, configure)
+        if run.elastic is None and own.policies.replan is not None:
+            what = (
+                "replan: there is no elastic job that it could decide on (workload.kind: elastic)"
+            )
+            raise locate_error(loaded, variant, PolicyError(what, "replan"))
         _check_zoo(loaded, run, variant, configure)
         _check_touched(loaded, inputs, variant)
         _check_moments(loaded, variant)

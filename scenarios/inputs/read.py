@@ -12,10 +12,12 @@ from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import check_cap
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.signals import read_signals
+from wattkeeper.scenarios.inputs.workloads.elastic import read_elastic
 from wattkeeper.scenarios.inputs.workloads.pipelines import read_pipelines
 from wattkeeper.scenarios.inputs.workloads.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.workload import (
     ArchitectureSearch,
@@ -93,6 +95,12 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
                 "leave out --live",
                 used.where(document, "losses"),
             )
+    if isinstance(workload, ElasticWorkload):
+        if live:
+            what = "workload.kind: elastic jobs can be simulated, not run live; leave out --live"
+            raise ScenarioError(what, document.where(("workload", "kind")))
+        inputs = read_elastic(loaded, workload, clusters)
+        return inputs._replace(traces=(*inputs.traces, *nodes))
     if isinstance(workload, PipelineWorkload):
         if live:
             what = (

@@ -18,12 +18,14 @@ from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
 from wattkeeper.traces.gpus.model import GpuModel
+from wattkeeper.traces.node_rates import NodeRates
 from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.trace import Trace
 
@@ -44,6 +46,20 @@ class SignalInput(NamedTuple):
     forecast: ForecastConfig | None
     source: AnyLiveSource | None = None
     beside: Path = Path()
+
+
+class ElasticInputs(NamedTuple):
+    """The elastic jobs of a run.
+
+    Attributes:
+        jobs: By number.
+        gpus_per_node: GPUs of each node of the cluster.
+        until_s: When they end that have not trained their samples, s.
+    """
+
+    jobs: Mapping[int, ElasticJob]
+    gpus_per_node: int
+    until_s: float
 
 
 class RunInputs(NamedTuple):
@@ -71,6 +87,7 @@ class RunInputs(NamedTuple):
         slack: Time that jobs without a deadline get beyond their run time, relative to that; None:
             they get no deadline.
         stragglers: What slows pipeline-parallel jobs down, by job.
+        elastic: The elastic jobs; None: there are none.
     """
 
     cluster: ClusterSpec
@@ -90,6 +107,7 @@ class RunInputs(NamedTuple):
     signals: Mapping[str, SignalInput] = {}
     slack: float | None = None
     stragglers: Mapping[str, Stragglers] = {}
+    elastic: ElasticInputs | None = None
 
 
 InputsByVariant = Mapping[str, RunInputs]
@@ -111,6 +129,7 @@ class ScenarioInputs(NamedTuple):
         profiled: What profiles stand for; None if there is nothing to say.
         measured: Jobs with measured energy; None if there are none.
         pipelines: The points of pipeline-parallel jobs.
+        node_rates: The files of rates of elastic jobs.
     """
 
     runs: InputsByVariant
@@ -124,6 +143,7 @@ class ScenarioInputs(NamedTuple):
     profiled: ProfiledJobs | None = None
     measured: MeasuredEnergy | None = None
     pipelines: tuple[PipelinePoints, ...] = ()
+    node_rates: tuple[NodeRates, ...] = ()
 
     @property
     def any_run(self) -> RunInputs:

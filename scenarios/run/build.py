@@ -1,6 +1,6 @@
 """Puts the parts of a run together: the only place that makes a `World`."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -14,13 +14,15 @@ from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, s
 from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.attempts.decisions import SignalSource
+from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.elastic.jobs import ElasticJobs
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.signals import Signal
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
-from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.engine.world import ElasticParts, World
 from wattkeeper.sim.engine.zoo import SimulatedZoo
 from wattkeeper.sim.results.tables import RunResult, collect
 from wattkeeper.traces.arrow import replace_column
@@ -47,10 +49,18 @@ def build_world(
     signals = open_signals(inputs, streams) | dict(arriving)
     world = World(
         env, cluster, source, backend, spec.policies, spec.rules, streams, zoo, signals,
-        inputs.stragglers, open_losses(inputs.cluster, streams),
+        inputs.stragglers, open_losses(inputs.cluster, streams), _elastic(inputs),
     )  # fmt: skip
     backend.listener = world
     return world
+
+
+def _elastic(inputs: RunInputs) -> Callable[[World, ElasticParts], Elasticity] | None:
+    """Makes the elastic jobs of a world; None: there are none."""
+    elastic = inputs.elastic
+    if elastic is None:
+        return None
+    return lambda world, parts: ElasticJobs(world, parts, *elastic)
 
 
 def open_signals(inputs: RunInputs, streams: RandomStreams) -> dict[str, SignalSource]:
@@ -92,13 +102,27 @@ def source_of(inputs: RunInputs) -> Source:
             jobs = replace_column(jobs, "start_time_s", absent)
         capped = inputs.cluster.power_cap_w is not None
         jobs = set_deadlines(jobs, inputs.slack, inputs.profiles)
-        return TraceSource(jobs, inputs.models.of_job, reserved_power(jobs) if capped else ())
+        reserved_w = _reserved_power(inputs, jobs) if capped or inputs.elastic else ()
+        return TraceSource(jobs, inputs.models.of_job, reserved_w)
     allowed_s = {}
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles)
         allowed_s = {name: (1 + inputs.slack) * run_s for name, run_s in longest_s.items()}
     return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s,
                            inputs.models.of_job)  # fmt: skip
+
+
+def _reserved_power(inputs: RunInputs, jobs: pa.Table) -> Sequence[float]:
+    """What each job counts with under a power cap at first, W."""
+    reserved_w = reserved_power(jobs)
+    elastic = inputs.elastic
+    if elastic is None:
+        return reserved_w
+    busy_w = next(iter(inputs.cluster.power.values())).busy_w or 0.0
+    reserved_w = reserved_w or [0.0] * len(jobs)
+    for number, job in elastic.jobs.items():
+        reserved_w[number] = job.task.start_nodes * elastic.gpus_per_node * busy_w
+    return reserved_w
 
 
 def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> SimulatedZoo | None:

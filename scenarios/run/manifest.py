@@ -41,6 +41,7 @@ from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
+from wattkeeper.traces.node_rates import NodeRates
 from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.schema import drop_optional
 from wattkeeper.traces.trace import Trace
@@ -174,7 +175,25 @@ def _describe_rate(rate: Rate, stated: float | RateFile | None, unit: str) -> st
 
 def list_sources(inputs: ScenarioInputs) -> list[TraceProvenance]:
     """Where all inputs come from."""
-    return [*map(provenance, inputs.traces), *map(_pipeline_provenance, inputs.pipelines)]
+    return [
+        *map(provenance, inputs.traces),
+        *map(_pipeline_provenance, inputs.pipelines),
+        *map(_rates_provenance, inputs.node_rates),
+    ]
+
+
+def _rates_provenance(rates: NodeRates) -> TraceProvenance:
+    return {
+        "trace": rates.name,
+        "kind": "rates by number of nodes",
+        "format": "csv",
+        "origin": "recorded",
+        "source": "",
+        "licence": "",
+        "sha256": {rates.name: rates.sha256},
+        "parameters": {},
+        "content": digest_tables({"rates": rates.table}),
+    }
 
 
 def _pipeline_provenance(points: PipelinePoints) -> TraceProvenance:

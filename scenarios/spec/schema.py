@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from wattkeeper.scenarios.spec.case_names import split_case
 from wattkeeper.scenarios.spec.sections.cluster import AnyCluster, MixedCluster
+from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
@@ -242,7 +243,7 @@ class Scenario(Section):
             raise ValueError("occupancy: recorded needs a workload of kind trace")
         if self.latencies is not None and (
             recorded
-            or isinstance(self.workload, ArchitectureSearch | PipelineWorkload)
+            or isinstance(self.workload, ArchitectureSearch | PipelineWorkload | ElasticWorkload)
             or self.workload.profiles is None
         ):
             raise PydanticCustomError(
@@ -252,7 +253,7 @@ class Scenario(Section):
                 {"at": ("latencies",)},
             )
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        without_models = isinstance(self.workload, PipelineWorkload) or (
+        without_models = isinstance(self.workload, PipelineWorkload | ElasticWorkload) or (
             isinstance(self.workload, RecurringWorkload) and self.workload.models is None
         )
         if any(zoos) and (recorded or without_models):

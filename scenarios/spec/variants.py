@@ -22,6 +22,7 @@ DEFAULTS: dict[Point, str] = {
     "tune": "max-power",
     "select": "fifo",
     "place": "first-fit",
+    "replan": "oobleck",
     "retain": "keep-all",
 }
 """The default policy of each decision point that a scenario may choose one for."""

@@ -16,6 +16,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.sim.attempts.attempt import Execution, Paused
 from wattkeeper.sim.attempts.decisions import Engaged
+from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.attempts.validation import check_types_of_placement, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
@@ -39,6 +40,7 @@ class Feasibility(CapacityView):
     Attributes:
         ctx: The context of `Place`.
         is_timed: Whether the answers of `Place` also depend on the job and the time.
+        elastic: The elastic jobs, which take whole nodes; None: there are none.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Feasibility(CapacityView):
         self._refused_s = 0.0
         self._has_grown = False
         self.is_timed: bool = type(place.policy).wake_s is not Place.wake_s
+        self.elastic: Elasticity | None = None
         self._asked: Job | None = None
         self._answer: Placement = ()
 
@@ -187,6 +190,8 @@ class Feasibility(CapacityView):
         return placement
 
     def _ask_place(self, job: Job, cluster: ClusterView) -> Placement:
+        if self.elastic is not None and self.elastic.has(job):
+            return self.elastic.place(job, cluster)
         try:
             placement = self._place.place(self.ctx, job, cluster)
             if self._checks_types:

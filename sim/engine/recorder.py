@@ -81,6 +81,9 @@ _DELAYED = {"row": "i8", "overhead_s": "f8", "preemptions": "i4"}
 _RETUNED = {"row": "i8", "retunes": "i4", "tune_paused_s": "f8"}
 """Columns of attempts that `Tune` is asked about after their start."""
 
+_SIZED = {"row": "i8", "gpus": "i4"}
+"""Columns of attempts that held another number of GPUs than their job asked for."""
+
 _BROKEN_OFF = {"row": "i8", "lost_node": "i4", "lost_time_s": "f8", "lost_energy_j": "f8"}
 """Columns of attempts that ended with a lost node."""
 
@@ -321,6 +324,44 @@ class NodeRow(NamedTuple):
     factor: float
 
 
+class ShapeRow(NamedTuple):
+    """What an elastic job did in one shape, an attempt.
+
+    Attributes:
+        number: `Job.number` of the job.
+        attempt: Number of the attempt.
+        time_s: Its begin, s.
+        until_s: Its end, s.
+        moment: Why its shape was chosen.
+        nodes: Nodes that the job held.
+        samples_per_s: Samples a second while it trained; 0: it had no shape yet.
+        pause_s: Time in pauses, s.
+        steps_s: Time in steps, s.
+        write_s: Time in writes of checkpoints, s.
+        lost_s: Of `steps_s`, what was lost, s.
+        samples: Samples that were committed.
+        lost_samples: Samples of finished steps that were lost.
+        from_storage: Whether its state was read from storage.
+        copied_bytes: What nodes sent each other for it, bytes; NaN: not known.
+    """
+
+    number: int
+    attempt: int
+    time_s: float
+    until_s: float
+    moment: str
+    nodes: int
+    samples_per_s: float
+    pause_s: float
+    steps_s: float
+    write_s: float
+    lost_s: float
+    samples: float
+    lost_samples: float
+    from_storage: bool
+    copied_bytes: float
+
+
 def waits_between_attempts(
     number: Ints, attempt: Ints, begun_s: Floats, ended_s: Floats
 ) -> tuple[Ints, Floats, Floats]:
@@ -349,6 +390,9 @@ class Recorder:
         node_changes: What happened to nodes: rows of `NODES`, in order.
         unable: Numbers of jobs that never ended, for want of nodes.
         follows_nodes: Whether nodes may be lost.
+        shapes: What elastic jobs did in each shape: rows of `SHAPES`, in order.
+        elastic_until_s: When elastic jobs end that do not end by themselves, s; None: none may run.
+        finished_elastic: Numbers of those that trained all their samples.
     """
 
     def __init__(self) -> None:
@@ -356,6 +400,9 @@ class Recorder:
         self.node_changes: list[NodeRow] = []
         self.unable: list[int] = []
         self.follows_nodes = False
+        self.shapes: list[ShapeRow] = []
+        self.elastic_until_s: float | None = None
+        self.finished_elastic: set[int] = set()
         self.clear()
 
     def clear(self) -> None:
@@ -369,6 +416,7 @@ class Recorder:
         self._sliced = _Rows(_SLICED)
         self._broken_off = _Rows(_BROKEN_OFF)
         self._slowed = _Rows(_SLOWED)
+        self._sized = _Rows(_SIZED)
         self._drawn = _Rows(_DRAWN)
         self._paused = _Rows(_PAUSED)
         self._changed = _Rows(_CHANGED)
@@ -472,6 +520,31 @@ class Recorder:
         write_f64_le(row, lost_energy_j)
         self._broken_off.end_row()
 
+    def follow_shapes(self, until_s: float) -> None:
+        """Note that elastic jobs may run, until a time, s, or without an end (infinite)."""
+        self.elastic_until_s = until_s
+
+    def add_shape(self, row: ShapeRow, gpus: int) -> None:
+        """Add the shape of the last added attempt, on so many GPUs."""
+        self.shapes.append(row)
+        sized = self._sized.writer
+        write_i64_le(sized, self.attempts - 1)
+        write_i32_le(sized, gpus)
+        self._sized.end_row()
+
+    def shape_energy(self) -> Floats:
+        """Energy of each shape, J, shape (shapes,)."""
+        energy_j: Floats = self.column("energy_j")[self._sized.column("row")]
+        return energy_j
+
+    def held_gpus(self, asked: Ints) -> Ints:
+        """GPUs that each attempt held, given those that its job asked for, shape (attempts,)."""
+        if not len(self._sized):
+            return asked
+        held = asked.copy()
+        held[self._sized.column("row")] = self._sized.column("gpus")
+        return held
+
     @property
     def has_losses(self) -> bool:
         """Whether an attempt ended with a lost node."""
@@ -490,8 +563,8 @@ class Recorder:
         return bool(len(self._slowed))
 
     def requeues(self) -> tuple[Ints, Floats, Floats]:
-        """See `waits_between_attempts`; none where no attempt ended with a lost node."""
-        if not self.has_losses:
+        """See `waits_between_attempts`; none where no attempt ended but with its job or at once."""
+        if not (self.has_losses or self.shapes):
             return np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         columns = (self.column(name) for name in ("number", "attempt", "begun_s", "ended_s"))
         return waits_between_attempts(*columns)

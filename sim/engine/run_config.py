@@ -19,6 +19,8 @@ class PolicySet:
     tune: PolicyConfig
     retain: PolicyConfig | None = None
     """None where there is no zoo."""
+    replan: PolicyConfig | None = None
+    """None where there are no elastic jobs."""
 
 
 class RunRules(NamedTuple):

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.moments import FIRST
@@ -48,6 +48,7 @@ from wattkeeper.sim.attempts.decisions import (
     SignalSource,
     format_pace,
 )
+from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, LossRules, NodeChange, RunLosses
@@ -91,6 +92,26 @@ SHORTEST_WAKE_S: Final = 1e-3
 """The least time from wake to wake, s, as the mean of so many wakes."""
 
 
+class ElasticParts(NamedTuple):
+    """What the elastic jobs of a world share with it.
+
+    Attributes:
+        nodes: When nodes are ready.
+        budget: The free power.
+        room: The cache of what fits.
+        rate: The observed rate of losses.
+        waiting: Jobs that wait, by number.
+        replan: The policy of `Replan`, and its context.
+    """
+
+    nodes: NodeStates
+    budget: PowerBudget
+    room: Feasibility
+    rate: LossRate
+    waiting: Mapping[int, Job]
+    replan: Engaged
+
+
 class World(Listener):
     """One run: a cluster, a source of jobs, policies, and a backend in an environment.
 
@@ -120,6 +141,7 @@ class World(Listener):
         signals: Mapping[str, SignalSource] | None = None,
         stragglers: Mapping[str, Stragglers] | None = None,
         losses: RunLosses | None = None,
+        elastic: Callable[[World, ElasticParts], Elasticity] | None = None,
     ) -> None:
         self.env = env
         self._loop: EventLoop = env  # the same: compiled code knows its attributes
@@ -208,6 +230,14 @@ class World(Listener):
             self._by_node = self._journal.maker_of("node")
         self._room = Feasibility(cluster, self._budget, place, self._running, self._paused)
         self._retries = Retries(self._budget, self._room, self._decide)
+        self._elastic: Elasticity | None = None
+        if elastic is not None and policies.replan is not None:
+            replan = self._engage("replan", policies.replan)
+            parts = ElasticParts(
+                self._nodes, self._budget, self._room, self._loss_rate, self._waiting, replan
+            )
+            self._elastic = elastic(self, parts)
+            self._room.elastic = self._elastic
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []
         self._arrived = 0
@@ -237,11 +267,15 @@ class World(Listener):
             self._follow_cap(self.cluster.spec.cap.name)
         if self._node_changes is not None:
             self._node_changes.go_on()
+        if self._elastic is not None:
+            self._elastic.begin()
         with _uncollected():
             self.env.run()
-        if self._waiting and self._nodes.some_are_down:
+        if self._elastic is not None:
+            self._elastic.end_stopped()
+        if self._waits() and self._nodes.some_are_down:
             self.recorder.unable += self._waiting
-        elif self._waiting or self._retries.stalled:
+        elif self._waits() or self._retries.stalled:
             raise self._left_waiting()
         if self._suspended:
             job = next(iter(self._suspended.values())).execution.attempt.job
@@ -254,7 +288,12 @@ class World(Listener):
 
     def _has_work(self) -> bool:
         """Whether any job runs, waits or is to come."""
-        return not self._is_idle() or bool(self._waiting or self._suspended)
+        return not self._is_idle() or self._waits() or bool(self._suspended)
+
+    def _waits(self) -> bool:
+        """Whether any job waits that may still run."""
+        over = 0 if self._elastic is None else self._elastic.over
+        return len(self._waiting) > over
 
     def _wants_nodes(self) -> bool:
         """Whether changes of nodes matter to any job; not if none ran through very many of them."""
@@ -347,6 +386,8 @@ class World(Listener):
         room.begin_pass()
         if self._retries.stalled:
             self._retries.go_on()
+        if self._elastic is not None:
+            self._elastic.make_room()
         selection = self._ask_select()
         while selection.start or selection.preempt:
             for job in selection.preempt:
@@ -370,6 +411,8 @@ class World(Listener):
         if self._retries.stalled:
             self._retries.go_on()
         room.end_pass()
+        if self._elastic is not None:
+            self._elastic.settle()
         wake_s = self._ask_wake()
         if room.is_timed:
             wake_s = min(wake_s, room.wake_s())
@@ -472,7 +515,9 @@ class World(Listener):
         """Ask the policies about an attempt that holds its GPUs, and begin it after a delay (s)."""
         job = attempt.job
         options: Options | None = None
-        if job.workload is None:
+        if self._elastic is not None and self._elastic.has(job):
+            execution = self._elastic.start(attempt)
+        elif job.workload is None:
             knobs = NO_KNOBS
             if self._limits_unprofiled:
                 options = self.backend.options(job, attempt.gpu_type)
@@ -631,6 +676,8 @@ class World(Listener):
         node, now_s = change.node, self._loop.now_s
         if change.event == "notice":
             self.cluster.announce(node, max(now_s, change.deadline_s))
+            if self._elastic is not None:
+                self._elastic.notice(node, now_s)
             if self._loss_rules.heeds_notice:
                 for execution in self._on_node(node):
                     execution.write_checkpoint()
@@ -645,8 +692,8 @@ class World(Listener):
         else:
             holders = self._on_node(node)
             for execution in holders:
-                time_s, energy_j = self._lose(execution, node)
-                lost_gpu_s += time_s * execution.attempt.job.gpus_held
+                gpu_s, energy_j = self._lose(execution, node)
+                lost_gpu_s += gpu_s
                 lost_j += energy_j
             jobs = len(holders)
             pending = self._boots.pop(node, None)
@@ -654,6 +701,8 @@ class World(Listener):
                 pending.cancel()
             else:
                 self.cluster.close(node)
+            if self._elastic is not None:
+                self._elastic.down(node, pending is None and not holders)
             self._nodes.go_down(node, now_s)
             self._room.shrink()
         if change.event in ("notice", "degraded"):
@@ -713,8 +762,10 @@ class World(Listener):
         """End an attempt whose node went down; its job waits anew.
 
         Returns:
-            Training time (s) and energy (J) since its last checkpoint.
+            GPU time of training (s) and energy (J) since its last checkpoint.
         """
+        if self._elastic is not None and self._elastic.has(execution.attempt.job):
+            return self._elastic.lose(execution, node)
         attempt, now_s = execution.attempt, self._loop.now_s
         number = attempt.job.number
         waiting, free = len(self._waiting), self.cluster.free_gpus
@@ -727,9 +778,10 @@ class World(Listener):
         self._release(attempt)
         job = attempt.job
         del self._running[number]
+        lost_gpu_s = lost.lost_time_s * job.gpus_held
         if attempt.losses == MOST_LOSSES:
             self._give_up(job)
-            return lost.lost_time_s, lost.lost_energy_j
+            return lost_gpu_s, lost.lost_energy_j
         self._tell_select(self._select.on_pause, job)
         if self._loss_rules.requeues_last:
             job = job.replace(submit_time_s=now_s)
@@ -741,7 +793,7 @@ class World(Listener):
         self._waiting[number] = job
         self._tell_select(self._select.on_resume, job)
         self._loop.pass_is_due = True
-        return lost.lost_time_s, lost.lost_energy_j
+        return lost_gpu_s, lost.lost_energy_j
 
     def _give_up(self, job: Job) -> None:
         """End a job that lost nodes again and again."""
@@ -773,6 +825,47 @@ class World(Listener):
         if self._stragglers is not None:
             self._stragglers.begin(attempt.job)
         self._begin(paused.execution, delay_s + read_s)
+
+    def record_shape(
+        self, attempt: Attempt, energy_j: float, time_s: float, most_w: float, reached: bool
+    ) -> None:
+        """Record an attempt of an elastic job that ends now, with its training time and energy.
+
+        `most_w`: the most that its GPUs draw, W.
+        """
+        self._record(attempt, energy_j, time_s, cost_of(self._eta, energy_j, time_s, most_w))
+        flags = reached * REACHED
+        self.recorder.add_training(attempt.number, ABSENT, math.nan, ABSENT, flags)
+
+    def set_aside(self, execution: Execution, number: int) -> None:
+        """Let an elastic job without GPUs be ready to go on; `number`: of its next attempt."""
+        before, now_s = execution.attempt, self._loop.now_s
+        execution.attempt = attempt = Attempt(
+            before.job, number, before.placement, before.where, before.gpu_type, now_s,
+            before.idle_w,
+        )  # fmt: skip
+        attempt.waits_anew = True
+        self._paused[attempt.job.number] = Paused(execution, now_s)
+
+    def requeue(self, execution: Execution, number: int) -> None:
+        """Take an elastic job without GPUs back into the queue, likewise."""
+        job = execution.attempt.job
+        del self._running[job.number]
+        self.set_aside(execution, number)
+        self._tell_select(self._select.on_pause, job)
+        self._waiting[job.number] = job
+        self._tell_select(self._select.on_resume, job)
+        self._loop.pass_is_due = True
+
+    def end_elastic(self, attempt: Attempt, reached: bool) -> None:
+        """End an elastic job with its last attempt, whose GPUs become free."""
+        self._land(attempt.job)
+        self._end(attempt, 0.0, reached)
+
+    def abandon(self, job: Job) -> None:
+        """End an elastic job without GPUs that lost nodes again and again."""
+        del self._running[job.number]
+        self._give_up(job)
 
     def _preempt(self, job: Job) -> None:
         execution = self._running.pop(job.number, None)
@@ -814,6 +907,9 @@ class World(Listener):
     def _put_back(self, execution: Execution) -> None:
         """Take the GPUs from an attempt that is preempted, and runs no more."""
         attempt = execution.attempt
+        if self._elastic is not None and self._elastic.has(attempt.job):
+            self._elastic.preempt(execution)
+            return
         execution.pause()
         self._vacate(attempt)
         attempt.preemptions += 1
@@ -911,8 +1007,8 @@ class World(Listener):
         attempt.power = power
 
     def _ask_for_pass(self) -> None:
-        """Have `Select` asked at the end of this time, if any job waits."""
-        if self._waiting or self._retries.stalled:
+        """Have `Select` asked at the end of this time, if any job waits or is elastic."""
+        if self._waiting or self._retries.stalled or self._elastic is not None:
             self._loop.pass_is_due = True
         elif self._wake is not None and not self._running:
             self._wake_at(NEVER)

@@ -73,6 +73,29 @@ METRICS: dict[str, Metric] = {
     "lost_energy_j": Metric("J", "with losses of nodes: energy of that"),
     "slow_gpu_s": Metric("s", "with losses of nodes: GPU time that slow nodes added to training"),
     "nodes_up": Metric("1", "with losses of nodes: share of the time of the window, mean"),
+    "useful_samples": Metric("1", "with elastic jobs: samples that were committed"),
+    "goodput": Metric(
+        "1/s",
+        "with elastic jobs: samples that a job committed a second, from its first pause to its "
+        "end; sum over jobs",
+    ),
+    "ettr": Metric(
+        "1",
+        "with elastic jobs: effective training time ratio, the share of the time of a job, from "
+        "its first pause to its end, in steps that were not lost; mean over jobs",
+    ),
+    "lost_share": Metric("1", "with elastic jobs: likewise, in steps that were lost"),
+    "pause_share": Metric("1", "with elastic jobs: likewise, in pauses"),
+    "checkpoint_share": Metric("1", "with elastic jobs: likewise, in writes of checkpoints"),
+    "stopped_share": Metric("1", "with elastic jobs: likewise, without enough nodes"),
+    "downtime_s": Metric(
+        "s", "with elastic jobs: time from a loss until training goes on, median of all losses"
+    ),
+    "p99_downtime_s": Metric("s", "with elastic jobs: what 99 % of these stay below"),
+    "elastic_energy_j": Metric(
+        "J", "with elastic jobs: energy of their nodes, while they hold them"
+    ),
+    "useful_sample_j": Metric("J", "with elastic jobs: of that, a committed sample"),
     "late_jobs": Metric("1", "with deadlines: jobs that ended after theirs"),
     "gpu_s_saved": Metric(
         "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"

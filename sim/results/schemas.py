@@ -213,9 +213,44 @@ NODES = pa.schema(
     ]
 )
 
+SHAPES = pa.schema(
+    [
+        *KEYS,
+        field("job_id", pa.string(), "", "elastic job"),
+        field("attempt", pa.int32(), "", "its attempt: each shape is one of its own"),
+        field("time_s", pa.float64(), "s", "begin of the attempt"),
+        field("until_s", pa.float64(), "s", "its end"),
+        field(
+            "moment",
+            pa.string(),
+            "",
+            "why the shape was chosen: start; lost: nodes; boundary: to take or give some",
+        ),
+        field("nodes", pa.int32(), "", "nodes held"),
+        field("samples_per_s", pa.float64(), "1/s", "samples a second in steps; 0: no shape yet"),
+        field("pause_s", pa.float64(), "s", "time in pauses"),
+        field("steps_s", pa.float64(), "s", "time in steps"),
+        field("write_s", pa.float64(), "s", "time in writes of checkpoints, in which none trains"),
+        field("lost_s", pa.float64(), "s", "of steps_s, what was lost"),
+        field(
+            "samples", pa.float64(), "1", "samples committed in it: no loss of nodes undoes them"
+        ),
+        field("lost_samples", pa.float64(), "1", "samples of finished steps that were lost"),
+        field("from_storage", pa.bool_(), "", "whether the state was read from storage"),
+        field(
+            "copied_bytes",
+            pa.float64(),
+            "B",
+            "what nodes sent each other for the shape; null: not known",
+            null=True,
+        ),
+    ]
+)
+
 TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS,
-          "nodes": NODES}  # fmt: skip
-"""Schemas by table; `models` only where there is a zoo, `nodes` only where nodes are lost."""
+          "nodes": NODES, "shapes": SHAPES}  # fmt: skip
+"""Schemas by table; `models` only where there is a zoo, `nodes` only where nodes are lost, `shapes`
+only where there are elastic jobs."""
 
 VALUES = pa.schema(
     [

@@ -38,6 +38,7 @@ from wattkeeper.sim.results.accounting import (
     account,
 )
 from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.results.elastic import elastic_metrics, shape_columns
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
     Optima,
@@ -121,9 +122,10 @@ def collect(
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
     """
     number = recorder.column("number")
-    gpus, milli, submit_s = (
+    asked, milli, submit_s = (
         source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
     )
+    gpus = recorder.held_gpus(asked)
     held = held_gpus(recorder, cluster, gpus.astype(np.int64) * milli)
     line = timeline(recorder, cluster, submit_s, held.thousandths)
     charged = account(recorder, cluster, held, charged_window(line, window), tariff)
@@ -134,18 +136,23 @@ def collect(
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
     losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
+    elastic = elastic_metrics(recorder)
     nodes = node_columns(recorder)
     recorded = recorded_columns(recorder, cluster)
     draws = recorder.draws()
     recorder.clear()  # frees its memory before the tables need as much
     attempts = attempt_columns(recorded, source, unmeasured)
+    if recorder.shapes:
+        attempts["gpus"] = pa.array(gpus)
     attempts |= charge_attempts(attempts, draws, tariff, cluster.pue)
     metrics, by = _metrics(aggregate_attempts(attempts, number, waits, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
-    metrics = metrics | charged.metrics() | losses
+    metrics = metrics | charged.metrics() | losses | elastic
     if recorder.follows_nodes:
         columns["nodes"] = nodes
+    if recorder.elastic_until_s is not None:
+        columns["shapes"] = shape_columns(recorder.shapes, source)
     if "deadline_s" in attempts:
         metrics["late_jobs"] = count_late(attempts, number)
     if zoo is not None:

@@ -32,6 +32,15 @@ from tests.support.worlds import (
     spec,
 )
 from wattkeeper.policies.configure._chain import chain_of
+from wattkeeper.policies.elastic.replanning import (
+    ElasticTask,
+    ElasticView,
+    Replan,
+    ReplanMoment,
+    Reshape,
+    Shape,
+    check_reshape,
+)
 from wattkeeper.policies.moments import FIRST, Progress
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
@@ -69,6 +78,7 @@ PROTOCOLS: dict[Point, type] = {
     "select": Select,
     "place": Place,
     "tune": Tune,
+    "replan": Replan,
     "retain": Retain,
 }
 GROUPS = 3
@@ -76,6 +86,11 @@ NODES, GPUS_PER_NODE = 3, 2
 CAPACITY_BYTES = 100
 MAX_ATTEMPTS = 3
 MOST_SLICES = 50
+ELASTIC = ElasticTask(
+    "gpt", 3, (0.0, 0.0, 0.0, 0.0, *(5.0 * n**0.9 for n in range(4, 13))), 64.0, 2.0,
+    tuple(20.0 + n for n in range(13)), 3.0,
+)  # fmt: skip
+"""It holds 3 nodes at least, trains on 4 to 12, and writes a checkpoint in 2 s."""
 SIZES = {
     16: (3.0, NEVER, 4.0),
     32: (3.0, 2.0, NEVER),
@@ -247,6 +262,9 @@ class Rehearsal:
         self.cluster = Cluster(spec(NODES, GPUS_PER_NODE))
         self.flights: list[Flight] = []
         self.stored: dict[str, StoredModel] = {}
+        self.nodes: list[int] = []
+        self.spare: list[int] = []
+        self.shape: Shape | None = None
         self.count = 0
         self.waiting: dict[int, tuple[Job, int]] = {}
         self.submitted = [0] * GROUPS
@@ -264,7 +282,9 @@ class Rehearsal:
         """Put the policy through more of the stream."""
         for action, number in stream:
             self.ctx.now_s += 1.0
-            if self.config.point == "retain":
+            if self.config.point == "replan":
+                self._gain() if action == "submit" else self._lose(number)
+            elif self.config.point == "retain":
                 self._finish(number) if action == "submit" else self._use(number)
             elif action == "submit":
                 self._submit(number % GROUPS)
@@ -416,6 +436,43 @@ class Rehearsal:
             assert knobs.slice.power_limit_w in flight.start.options.limits(knobs.slice.batch_size)
             assert len(flight.measured) < MOST_SLICES
             flight.measured += (measure(self.ctx.known, knobs.slice.batch_size, knobs.slice),)
+
+    def _gain(self) -> None:
+        """A node comes, and is taken up if the policy wants it, or too few are there."""
+        self.count += 1
+        self.spare.append(self.count)
+        if len(self.nodes) + len(self.spare) > ELASTIC.most_nodes:
+            self.spare.pop()
+        elif len(self.nodes) < ELASTIC.least_nodes:
+            self.nodes, self.spare = self.nodes + self.spare, []
+            if len(self.nodes) >= ELASTIC.least_nodes:
+                self._replan("start")
+        elif self._replan("gained") is not None:
+            self.nodes, self.spare = self.nodes + self.spare, []
+            self._replan("boundary")
+
+    def _lose(self, number: int) -> None:
+        if not self.nodes:
+            return
+        del self.nodes[number % len(self.nodes)]
+        self.nodes, self.spare = self.nodes + self.spare, []
+        if len(self.nodes) >= ELASTIC.least_nodes:
+            self._replan("lost")
+
+    def _replan(self, moment: ReplanMoment) -> Reshape | None:
+        held = tuple(sorted(self.nodes))
+        spare = len(self.spare) if moment == "gained" else 0
+        mean_s = 3600.0 * (1 + self.count % 7)
+        view = ElasticView("a", ELASTIC, moment, held, spare, self.shape, mean_s)
+        answer: Reshape | None = self._ask("replan", view)
+        assert answer is not None or moment == "gained"
+        if answer is not None:
+            assert isinstance(answer, Reshape)
+            assert all(map(is_plain, (answer.pause_s, answer.shape.rate, answer.shape.write_s)))
+            check_reshape(answer, view)
+            if moment != "gained":
+                self.shape = answer.shape
+        return answer
 
     def _finish(self, kind: int) -> None:
         """A model is offered to a store with room for about five."""

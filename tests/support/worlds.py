@@ -30,6 +30,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.attempts.decisions import FixedTime, SignalSource
+from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.cluster.losses import RunLosses
@@ -39,7 +40,7 @@ from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.stragglers import Stragglers
-from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.engine.world import ElasticParts, World
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
 from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
@@ -160,7 +161,8 @@ def trace(jobs: Iterable[Job]) -> TraceSource:
         values = [getattr(one, name) for one in listed]
         column = "start_time_s" if name == "recorded_start_s" else name
         columns[column] = pa.array(values, pa.float64(), from_pandas=True)
-    return TraceSource(jobs_table(columns))
+    reserved_w = [one.reserved_w for one in listed]
+    return TraceSource(jobs_table(columns), reserved_w=reserved_w if any(reserved_w) else ())
 
 
 def chosen(**configs: PolicyConfig | str) -> PolicySet:
@@ -209,6 +211,7 @@ def build_world(
     stragglers: Mapping[str, Stragglers] | None = None,
     measured_w: Sequence[float] = (),
     losses: RunLosses | None = None,
+    elastic: Callable[[World, ElasticParts], Elasticity] | None = None,
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
@@ -222,7 +225,7 @@ def build_world(
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
     world = World(
         env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals,
-        stragglers=stragglers, losses=losses,
+        stragglers=stragglers, losses=losses, elastic=elastic,
     )  # fmt: skip
     backend.listener = world
     return world

@@ -52,17 +52,18 @@ def read_jobs(
     profiles: Trace | None,
     clusters: Sequence[UsedCluster],
     trained: frozenset[str],
+    place: tuple[str, ...] = ("workload",),
 ) -> ScenarioInputs:
     """The jobs of a trace that all clusters can run, and the profiles that they need.
 
-    Workloads in `trained` need none.
+    Workloads in `trained` need none. `place`: that of the workload in the scenario.
 
     Raises:
         InputError: If the trace or a profile is absent or wrong, or jobs cannot run; the message
             names the place in the scenario or in the trace.
     """
-    with locate_errors(loaded.document, "workload", "trace"):
-        beside = loaded.document.folder_of(("workload", "trace"))
+    with locate_errors(loaded.document, *place, "trace"):
+        beside = loaded.document.folder_of((*place, "trace"))
         trace = store.find(workload.trace, beside)
         if trace.kind != "jobs":
             raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")

@@ -114,6 +114,15 @@ class Losses(Section):
     then (`last`)."""
     boot_s: Seconds = 0.0
     """Time from a node's return until jobs start there, s; its GPUs idle."""
+    notice_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Announces each loss of a trace so long before, s, or when its node comes up if that is later;
+    the trace must have no notices of its own. None are announced if absent."""
+
+    @model_validator(mode="after")
+    def _notices_of_a_trace(self) -> Self:
+        if self.notice_s is not None and isinstance(self.events, DrawnLosses):
+            raise ValueError("notice_s: it is for a trace; drawn losses have events.notice")
+        return self
 
 
 class FollowedCap(Section):

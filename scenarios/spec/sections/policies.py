@@ -90,4 +90,5 @@ class Policies(Section):
     tune: Annotated[PolicyConfig | None, OneOf("tune")] = None
     select: Annotated[PolicyConfig | None, OneOf("select")] = None
     place: Annotated[PolicyConfig | None, OneOf("place")] = None
+    replan: Annotated[PolicyConfig | None, OneOf("replan")] = None
     retain: Annotated[PolicyConfig | None, OneOf("retain")] = None

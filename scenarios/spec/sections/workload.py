@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
+from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Seconds, check_distinct
@@ -182,7 +183,7 @@ class ArchitectureSearch(Section):
 
 
 Workload = Annotated[
-    RecurringWorkload | TraceWorkload | ArchitectureSearch | PipelineWorkload,
+    RecurringWorkload | TraceWorkload | ArchitectureSearch | PipelineWorkload | ElasticWorkload,
     Field(discriminator="kind"),
 ]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tests.support.elastic import (
+from tests.support.published_replays import (
     RATES,
     check_row,
     check_spans,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.elastic import read_changes, read_reference
 from tests.support.messages import assert_states
+from tests.support.published_replays import read_changes, read_reference
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.published_replays.bamboo_alone import (
     BAMBOO_PROFILES,

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from tests.support.elastic import RATES
 from tests.support.messages import assert_states
+from tests.support.published_replays import RATES
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.published_replays.bamboo import BambooModel, replay_bamboo
 from wattkeeper.sim.published_replays.inputs import RateTable, SpotChange, spot_changes

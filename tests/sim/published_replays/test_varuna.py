@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.elastic import (
+from tests.support.messages import assert_states
+from tests.support.published_replays import (
     RATES,
     check_row,
     read_changes,
@@ -14,7 +15,6 @@ from tests.support.elastic import (
     read_reference,
     spot_nodes,
 )
-from tests.support.messages import assert_states
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.published_replays.inputs import SpotChange
 from wattkeeper.sim.published_replays.published_models import PUBLISHED_MODELS

@@ -1,0 +1,196 @@
+"""Inputs of elastic jobs, and of those that share the cluster with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from wattkeeper.policies.elastic.replanning import ElasticTask
+from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
+from wattkeeper.scenarios.inputs.clusters import UsedCluster
+from wattkeeper.scenarios.inputs.losses import has_slow_nodes
+from wattkeeper.scenarios.inputs.policy_checks import locate_error
+from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.elastic import ByNodes, ElasticJobSection, ElasticWorkload
+from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
+from wattkeeper.scenarios.spec.variants import policy_of
+from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.elastic.jobs import ElasticJob
+from wattkeeper.traces.node_rates import RATES, NodeRates, read_node_rates
+from wattkeeper.traces.schema import jobs_table
+
+
+def read_elastic(
+    loaded: LoadedScenario, workload: ElasticWorkload, clusters: Sequence[UsedCluster]
+) -> ScenarioInputs:
+    """The elastic jobs, with the rates of the systems that each variant's `replan` stands for.
+
+    Raises:
+        InputError: If a file cannot be read, rates are missing, or a job does not fit in a cluster;
+            the message names the place in the scenario.
+    """
+    document = loaded.document
+    beside = document.folder_of(("workload", "rates"))
+    with locate_errors(document, "workload", "rates"):
+        rates = _rates(workload, beside)
+    others: ScenarioInputs | None = None
+    if workload.others is not None:
+        trace = TraceWorkload(kind="trace", **workload.others.model_dump())
+        others = read_jobs(loaded, trace, None, clusters, frozenset(), place=("workload", "others"))
+    runs: dict[str, RunInputs] = {}
+    for used in clusters:
+        per_node = _check_cluster(used, workload, loaded)
+        for variant in used.variants:
+            systems = policy_of(loaded.scenario, variant, "replan").systems
+            tasks = []
+            for index, job in enumerate(workload.jobs):
+                place = ("workload", "jobs", str(index))
+                with locate_errors(document, *place):
+                    try:
+                        found = {system: rates.of(system, job.model) for system in systems}
+                    except InputError as error:
+                        raise locate_error(
+                            loaded, variant, PolicyError(str(error), "replan")
+                        ) from None
+                    tasks.append(_task(job, found, workload))
+                    _check_size(tasks[-1], used, loaded, place)
+            jobs = _jobs_table(workload, tasks, per_node)
+            if others is not None:
+                jobs = pa.concat_tables([jobs, _jobs_of(others)])
+            until_s = math.inf if workload.until_s is None else workload.until_s
+            elastic = {
+                number: ElasticJob(task, math.inf if job.samples is None else job.samples)
+                for number, (task, job) in enumerate(zip(tasks, workload.jobs, strict=True))
+            }
+            runs[variant] = RunInputs(
+                used.spec, {}, jobs, elastic=ElasticInputs(elastic, per_node, until_s)
+            )
+    rows = np.arange(len(workload.jobs))
+    files = () if isinstance(workload.rates, dict) else (rates,)
+    if others is None:
+        return ScenarioInputs(runs, rows=rows, node_rates=files)
+    return others._replace(runs=runs, rows=np.concatenate([rows, others.rows]), node_rates=files)
+
+
+def _jobs_of(others: ScenarioInputs) -> pa.Table:
+    jobs = others.any_run.jobs
+    assert jobs is not None
+    return jobs
+
+
+def _rates(workload: ElasticWorkload, beside: Path) -> NodeRates:
+    if isinstance(workload.rates, dict):
+        by_model = {("", model): rates for model, rates in workload.rates.items()}
+        return NodeRates("rates", by_model, "", RATES.empty_table())
+    return read_node_rates(beside / workload.rates)
+
+
+def _task(
+    job: ElasticJobSection, rates: Mapping[str, Mapping[int, float]], workload: ElasticWorkload
+) -> ElasticTask:
+    """What a job trains, at the rates of the first of some systems.
+
+    Raises:
+        InputError: If rates are missing, or none between the fewest and the most nodes is positive.
+    """
+    by_system = {system: _rates_of_job(job, known, workload) for system, known in rates.items()}
+    restart_s = tuple(_restart_s(job.restart_s, nodes) for nodes in range(job.most_nodes + 1))
+    return ElasticTask(
+        job.name,
+        job.least_nodes,
+        next(iter(by_system.values())),
+        job.batch,
+        job.checkpoint_s,
+        restart_s,
+        job.reconfigure_s,
+        by_system if len(by_system) > 1 else {},
+    )
+
+
+def _rates_of_job(
+    job: ElasticJobSection, rates: Mapping[int, float], workload: ElasticWorkload
+) -> tuple[float, ...]:
+    listed = sorted(rates)
+    absent = [nodes for nodes in range(job.least_nodes, job.most_nodes + 1) if nodes not in rates]
+    if workload.beyond_rates == "nearest":
+        absent = [nodes for nodes in absent if listed[0] < nodes < listed[-1]]
+    if absent:
+        raise InputError(
+            f"rates of {job.model} on {count(len(absent), 'number')} of nodes are missing (first: "
+            f"{absent[0]}); there are those on {listed[0]} to {listed[-1]}"
+            + " (beyond_rates: nearest takes these beyond)"
+            * (workload.beyond_rates == "refuse")
+        )
+    found = [0.0] * (job.most_nodes + 1)
+    for nodes in range(job.least_nodes, job.most_nodes + 1):
+        found[nodes] = rates[min(max(nodes, listed[0]), listed[-1])]
+    if not any(found):
+        raise InputError(f"{job.model} cannot train on any number of nodes: all its rates are 0")
+    return tuple(found)
+
+
+def _restart_s(stated: ByNodes, nodes: int) -> float:
+    if not isinstance(stated, dict):
+        return stated
+    return stated[max((each for each in stated if each <= nodes), default=min(stated))]
+
+
+def _jobs_table(workload: ElasticWorkload, tasks: Sequence[ElasticTask], per_node: int) -> pa.Table:
+    return jobs_table({
+        "job_id": [job.name for job in workload.jobs],
+        "submit_time_s": [job.submit_s for job in workload.jobs],
+        "gpus": [task.start_nodes * per_node for task in tasks],
+        "workload": [job.model for job in workload.jobs],
+    })  # fmt: skip
+
+
+def _check_cluster(used: UsedCluster, workload: ElasticWorkload, loaded: LoadedScenario) -> int:
+    """Refuse clusters whose nodes differ; returns the GPUs of each node."""
+    spec, document = used.spec, loaded.document
+    sizes = sorted({(group.gpu_type, group.gpus_per_node) for group in spec.groups})
+    if len(sizes) > 1:
+        listed = ", ".join(f"{gpus} {gpu_type}" for gpu_type, gpus in sizes)
+        raise InputError(
+            f"{used.label}elastic jobs take whole nodes that are alike; the cluster has nodes of "
+            f"{listed}",
+            used.where(document),
+        )
+    power = next(iter(spec.power.values()))
+    if power.busy_w is None:
+        raise InputError(
+            f"{used.label}busy_power_w: elastic jobs draw it in training; it is not stated",
+            used.where(document),
+        )
+    losses = used.stated.losses
+    if spec.losses is not None and has_slow_nodes(spec.losses):
+        raise ScenarioError(
+            f"{used.label}losses: elastic jobs do not feel slow nodes (event degraded) yet; leave "
+            "these out",
+            used.where(document, "losses"),
+        )
+    if losses is not None and losses.checkpoint is not None and workload.others is None:
+        raise ScenarioError(
+            f"{used.label}losses.checkpoint has no effect: elastic jobs write checkpoints as "
+            "replan says, and there are no others",
+            used.where(document, "losses"),
+        )
+    return sizes[0][1]
+
+
+def _check_size(
+    task: ElasticTask, used: UsedCluster, loaded: LoadedScenario, place: tuple[str, ...]
+) -> None:
+    nodes = used.spec.nodes
+    if task.start_nodes > nodes:
+        raise ScenarioError(
+            f"{used.label}{task.name} trains on {count(task.start_nodes, 'node')} at least, the "
+            f"cluster has {nodes}",
+            loaded.document.where(place),
+        )

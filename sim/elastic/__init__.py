@@ -1,0 +1,1 @@
+"""Elastic jobs: trainings that go on when they gain or lose nodes."""

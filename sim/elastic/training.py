@@ -1,0 +1,320 @@
+"""The life of an elastic job: it forms, pauses, trains in steps, commits, and forms anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from wattkeeper.policies.elastic.replanning import ElasticTask, ReplanMoment, Reshape, Shape
+from wattkeeper.policies.moments import Progress
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.elastic.cycle import Cycle
+from wattkeeper.sim.engine.event_loop import Callback, EventLoop, ScheduledEvent, schedule_at
+
+if TYPE_CHECKING:
+    from wattkeeper.sim.cluster.checkpoints import CheckpointRule
+
+Phase = Literal["waiting", "forming", "pause", "stopped", "steps", "commit"]
+"""`waiting`: it has no nodes. `forming`: it has some, and its shape is chosen at the end of this
+time. `pause`: nothing is trained until the shape is taken. `stopped`: its nodes are too few to
+train, until others come. `steps`: it trains. `commit`: it writes a checkpoint before a planned
+change."""
+
+Fate = Literal["lost", "kept", "open"]
+"""What becomes of steps that are not committed: all are `lost`; those that are finished are `kept`,
+as if they were; or none is, since nothing happens any more (`open`)."""
+
+
+class Spent(NamedTuple):
+    """What an attempt of an elastic job did.
+
+    Attributes:
+        pause_s: Time in pauses, s.
+        steps_s: Time in steps, s.
+        lost_s: Of that, in steps that were lost, s.
+        writes: Begin and end of each write of a checkpoint, s.
+        committed: Steps that were committed.
+        lost_steps: Finished steps that were lost.
+    """
+
+    pause_s: float = 0.0
+    steps_s: float = 0.0
+    lost_s: float = 0.0
+    writes: tuple[tuple[float, float], ...] = ()
+    committed: int = 0
+    lost_steps: int = 0
+
+
+class Owner(Protocol):
+    """What an elastic job reports to."""
+
+    def form(self, training: ElasticTraining, moment: ReplanMoment) -> None:
+        """Called when its shape is to be chosen at the end of this time, and why."""
+
+    def trains(self, training: ElasticTraining) -> None:
+        """Called when it begins to train."""
+
+    def wants_boundary(self, training: ElasticTraining) -> bool:
+        """Whether it still is to form anew, at the end of a step."""
+
+    def finish(self, training: ElasticTraining) -> None:
+        """Called when it has trained all its samples."""
+
+
+class ElasticTraining(Execution):
+    """An elastic job, over all its attempts; each shape is an attempt of its own.
+
+    Args:
+        loop: The event loop of the run.
+        attempt: Its first attempt.
+        task: What it trains.
+        samples: Samples after which it ends; infinite: it does not end by itself.
+        owner: Is told what happens to it.
+
+    Attributes:
+        task: What it trains.
+        nodes: The nodes that it holds, ascending.
+        phase: What it does.
+        shape: Its shape, where it has one.
+        moment: Why its shape is chosen, or was last chosen.
+        announced: Whether the loss that it forms after was announced early enough.
+        gives: Nodes that it gives to others at its next boundary.
+        is_asked: Whether it commits what it did, to form anew.
+        saved_s: Time to write what was kept when a loss was announced, a part of the next pause, s.
+        samples: Samples that are committed.
+        first_pause_s: When it first paused, s; NaN: it never did.
+        fruitless: Losses in a row without a commit.
+        change: The last answer of `Replan`.
+        declined: Spare nodes that `Replan` declined last.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        attempt: Attempt,
+        task: ElasticTask,
+        samples: float,
+        owner: Owner,
+    ) -> None:
+        super().__init__(attempt)
+        self._loop = loop
+        self.task = task
+        self._wanted = samples
+        self._owner = owner
+        self.nodes: tuple[int, ...] = ()
+        self.phase: Phase = "waiting"
+        self.shape: Shape | None = None
+        self.moment: ReplanMoment = "start"
+        self.announced = False
+        self.gives = 0
+        self.is_asked = False
+        self.saved_s = 0.0
+        self.samples = 0.0
+        self.first_pause_s = math.nan
+        self.fruitless = 0
+        self.change: Reshape | None = None
+        self.declined = 0
+        self._since_s = 0.0
+        self._until_s = 0.0
+        self._cycle = Cycle(math.inf, 1, 0.0)
+        self._spent = Spent()
+        self._uncommitted = 0
+        self._part_s = 0.0
+        self._event: ScheduledEvent | None = None
+
+    def go_on(self, delay_s: float) -> None:
+        """Form on the nodes that it was given, which are ready after a delay, s."""
+        self.nodes = tuple(sorted(slot[0] for slot in self.attempt.placement))
+        self._until_s = self._loop.now_s + delay_s
+        self.phase = "forming"
+        self._owner.form(self, "start")
+
+    def pause(self) -> None:
+        """Not used: an elastic job that is preempted ends its attempt (`ElasticJobs.preempt`)."""
+        raise NotImplementedError
+
+    def write_checkpoints(self, rule: CheckpointRule) -> None:
+        """Nothing: `Replan` says when it commits."""
+
+    def progress(self) -> Progress:
+        """See `wattkeeper.sim.attempts.attempt.Execution`; an epoch is a step."""
+        return Progress(self.samples / self.task.batch)
+
+    @property
+    def needs_shape(self) -> bool:
+        """Whether its shape is to be chosen."""
+        return self.phase == "forming"
+
+    @property
+    def can_join(self) -> bool:
+        """Whether nodes that come now join it without a pause of their own."""
+        return self.phase in ("forming", "pause", "stopped")
+
+    def delay(self, delay_s: float) -> None:
+        """Begin to train only once a node that joined is ready, which takes so long, s."""
+        self._until_s = max(self._until_s, self._loop.now_s + delay_s)
+        if self.phase == "pause":
+            self._await_end_of_pause()
+
+    def take_shape(self, change: Reshape) -> None:
+        """Take a shape after a pause."""
+        now_s = self._loop.now_s
+        self.shape, self.change = change.shape, change
+        self.is_asked, self.gives, self.declined = False, 0, 0
+        self.phase, self._since_s = "pause", now_s
+        self._until_s = max(self._until_s, now_s) + change.pause_s + self.saved_s
+        self.saved_s = 0.0
+        if math.isnan(self.first_pause_s):
+            self.first_pause_s = now_s
+        self._await_end_of_pause()
+
+    def join(self, shape: Shape) -> None:
+        """Train with a shape on more nodes once the present pause ends."""
+        self.shape = shape
+
+    def _await_end_of_pause(self) -> None:
+        self._schedule(self._until_s, self._train)
+
+    def _train(self, _: object = None) -> None:
+        """Begin to train in steps."""
+        assert self.shape is not None
+        now_s, shape = self._loop.now_s, self.shape
+        self._count_phase()
+        if not shape.rate:
+            self.phase = "stopped"
+            return
+        step_s = self.task.batch / shape.rate
+        self._cycle = Cycle(step_s, shape.commit_steps, shape.write_s)
+        self.phase, self._since_s = "steps", now_s
+        self._owner.trains(self)
+        if self.is_asked:
+            self.ask_for_boundary()
+        else:
+            self._await_finish()
+
+    def _finish_s(self) -> float:
+        """When it has trained all its samples in the present shape, s."""
+        if math.isinf(self._wanted):
+            return math.inf
+        left = math.ceil((self._wanted - self.samples) / self.task.batch)
+        return self._since_s + self._cycle.time_of_s(left)
+
+    def _await_finish(self) -> None:
+        finish_s = self._finish_s()
+        if finish_s < math.inf:
+            self._schedule(finish_s, self._finished)
+
+    def _finished(self, _: object) -> None:
+        self._owner.finish(self)
+
+    def ask_for_boundary(self) -> None:
+        """Form anew once what was done is committed."""
+        self.is_asked = True
+        if self.phase == "steps":
+            elapsed_s = self._loop.now_s - self._since_s
+            end_s = self._since_s + self._cycle.step_end_s(elapsed_s)
+            if end_s < self._finish_s():
+                self._schedule(end_s, self._end_step)
+            else:
+                self._await_finish()
+
+    def go_on_as_before(self) -> None:
+        """Withdraw the wish to form anew."""
+        self.is_asked, self.gives, self.declined = False, 0, 0
+        if self.phase == "steps":
+            self._cancel()
+            self._await_finish()
+
+    def _end_step(self, _: object) -> None:
+        """Commit what is not committed at the end of a step, then form anew."""
+        if not self._owner.wants_boundary(self):
+            self.go_on_as_before()
+            return
+        uncommitted = self._cycle.at(self._loop.now_s - self._since_s).uncommitted
+        if not uncommitted:
+            self._reach_boundary()
+            return
+        self._count_phase()
+        self._uncommitted = uncommitted
+        self.phase, self._since_s = "commit", self._loop.now_s
+        self._until_s = self._loop.now_s + self.task.checkpoint_s
+        self._schedule(self._until_s, self._reach_boundary)
+
+    def _reach_boundary(self, _: object = None) -> None:
+        self._count_phase()
+        self._commit(self._uncommitted)
+        self._uncommitted = 0
+        self.phase = "forming"
+        self._until_s = self._loop.now_s
+        self._owner.form(self, "boundary")
+
+    def _commit(self, steps: int) -> None:
+        if steps:
+            self.samples += steps * self.task.batch
+            self._spent = self._spent._replace(committed=self._spent.committed + steps)
+            self.fruitless = 0
+
+    def _count_phase(self) -> None:
+        """Count the phase that ends now; finished steps that are not committed stay apart."""
+        now_s, spent = self._loop.now_s, self._spent
+        span_s = now_s - self._since_s
+        if self.phase == "pause":
+            self._spent = spent._replace(pause_s=spent.pause_s + span_s)
+        elif self.phase == "commit":
+            self._spent = spent._replace(writes=(*spent.writes, (self._since_s, now_s)))
+        elif self.phase == "steps":
+            state, since_s = self._cycle.at(span_s), self._since_s
+            begins = self._cycle.write_begins(state.writes + (state.writing_s > 0))
+            ends = [begin_s + self._cycle.write_s for begin_s in begins]
+            if state.writing_s > 0:
+                ends[-1] = span_s
+            writes = [(since_s + a, since_s + b) for a, b in zip(begins, ends, strict=True)]
+            written_s = math.fsum(b - a for a, b in writes)
+            steps_s = spent.steps_s + span_s - written_s
+            self._spent = spent._replace(steps_s=steps_s, writes=(*spent.writes, *writes))
+            self._commit(state.committed)
+            self._uncommitted = state.uncommitted
+            self._part_s = state.part_s
+        self._since_s = now_s
+
+    def end_shape(self, fate: Fate) -> Spent:
+        """End the present attempt now; returns what it did. The end of a pause stays as it is."""
+        self._count_phase()
+        if self.phase != "pause":
+            self._cancel()
+        lost_s, steps = self._part_s, self._uncommitted
+        if fate == "kept":
+            self._commit(steps)
+            steps = 0
+        elif fate == "lost":
+            lost_s += steps * self._cycle.step_s if steps else 0.0
+        else:
+            lost_s, steps = 0.0, 0
+        spent = self._spent._replace(lost_s=lost_s, lost_steps=steps)
+        self._spent, self._uncommitted, self._part_s = Spent(), 0, 0.0
+        return spent
+
+    def restart_forming(self, moment: ReplanMoment) -> None:
+        """Have its shape chosen, after a loss of nodes or since some came that it stood for."""
+        self._cancel()
+        self.phase, self.moment = "forming", moment
+        self.is_asked, self.gives = False, 0
+        self._until_s = self._loop.now_s
+        self.fruitless += moment == "lost"
+
+    def leave(self) -> None:
+        """Hold no nodes any more."""
+        self._cancel()
+        self.phase, self.shape, self.nodes = "waiting", None, ()
+        self.is_asked, self.gives, self.saved_s = False, 0, 0.0
+
+    def _schedule(self, time_s: float, call: Callable[[object], object]) -> None:
+        self._cancel()
+        self._event = Callback(call)
+        schedule_at(self._loop, time_s, self._event)
+
+    def _cancel(self) -> None:
+        if self._event is not None:
+            self._event.cancel()
+            self._event = None

@@ -1,0 +1,198 @@
+"""Random worlds of elastic and ordinary jobs, losses, notices, power caps and preemption."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.sim.engine.test_node_losses import changes_of, loss_rules, valid
+from tests.support.elastic import BUSY_W, IDLE_W, run_elastic
+from tests.support.worlds import attempts, chosen, job, spec
+from wattkeeper.policies.elastic.replanning import ElasticTask
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.protocols import Job
+from wattkeeper.sim.cluster.losses import LossRules, NodeChange
+from wattkeeper.sim.engine.recorder import ShapeRow
+from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.results.tables import RunResult, collect
+
+REPLANS: list[tuple[str, dict[str, Any]]] = [
+    ("oobleck", {"join": "loss"}), ("oobleck", {"join": "now"}), ("oobleck", {"join": "pays"}),
+    ("varuna", {"every_steps": 2, "join": "now"}), ("varuna", {"every_steps": "daly"}),
+    ("in-memory", {}), ("on-notice", {"join": "now"}), ("adaptive", {}),
+]  # fmt: skip
+SELECTS = ["fifo", "fjf", "las", "fair-share"]
+
+
+class Drawn(NamedTuple):
+    """A world to be built."""
+
+    tasks: list[ElasticTask]
+    samples: float
+    until_s: float
+    others: list[Job]
+    changes: tuple[NodeChange, ...]
+    rules: LossRules
+    nodes: int
+    gpus: int
+    cap_w: float | None
+    preemption_s: float
+    replan: tuple[str, dict[str, Any]]
+    select: str
+
+    def run(self) -> World:
+        cluster = spec(self.nodes, self.gpus, IDLE_W)
+        cluster = replace(cluster, power_cap_w=self.cap_w, checkpoint_s=self.preemption_s)
+        kind, chosen_settings = self.replan
+        return run_elastic(
+            self.tasks, self.changes, replan=kind, settings=chosen_settings, nodes=self.nodes,
+            gpus=self.gpus, samples=self.samples, until_s=self.until_s, others=self.others,
+            rules=self.rules, cluster=cluster, policy_set=chosen(select=self.select),
+        )  # fmt: skip
+
+
+@st.composite
+def tasks_of(draw: st.DrawFn, name: str, nodes: int) -> ElasticTask:
+    least = draw(st.integers(1, nodes))
+    most = draw(st.integers(least, nodes + 1))
+    power = draw(st.sampled_from([0.5, 1.0]))
+    rates = [0.0] * least + [round(n**power, 3) for n in range(least, most + 1)]
+    if nodes > least < most and draw(st.booleans()):
+        rates[least] = 0.0
+    checkpoint_s = draw(st.sampled_from([0.0, 1.5]))
+    restart_s = tuple(2 * checkpoint_s + draw(st.sampled_from([0.0, 2.0])) for _ in rates)
+    return ElasticTask(
+        name, least, tuple(rates), draw(st.sampled_from([1.0, 10.0])), checkpoint_s, restart_s,
+        draw(st.sampled_from([0.0, 1.0])),
+    )  # fmt: skip
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> Drawn:
+    nodes, gpus = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+    tasks = [draw(tasks_of(f"e{n}", nodes)) for n in range(draw(st.integers(1, 2)))]
+    others = [
+        job(f"o{n}", draw(st.sampled_from([0.0, 5.0, 20.0]) | st.floats(0, 60)),
+            duration_s=draw(st.floats(0.5, 20)), gpus=draw(st.integers(1, nodes * gpus)))
+        .replace(workload=None)
+        for n in range(draw(st.integers(0, 4)))
+    ]  # fmt: skip
+    until_s = draw(st.sampled_from([math.inf, 50.0, 80.0]))
+    samples = draw(st.sampled_from([20.0, 55.0]))
+    cap_w = None
+    if draw(st.booleans()):
+        held = draw(st.integers(nodes, nodes * gpus))
+        cap_w = nodes * gpus * IDLE_W + max(held, nodes * gpus) * (BUSY_W - IDLE_W)
+        most = max([one.gpus for one in others] + [each.start_nodes * gpus for each in tasks])
+        if most < nodes * gpus and draw(st.booleans()):
+            cap_w = nodes * gpus * IDLE_W + most * (BUSY_W - IDLE_W)
+    return Drawn(
+        tasks, samples, until_s, others, tuple(valid(draw(changes_of(nodes)))),
+        draw(loss_rules()), nodes, gpus, cap_w, draw(st.sampled_from([0.0, 1.0])),
+        draw(st.sampled_from(REPLANS)), draw(st.sampled_from(SELECTS)),
+    )  # fmt: skip
+
+
+def collected(world: World) -> RunResult:
+    assert world.rules.objective == Objective(0.5)
+    return collect("x", 1, world.recorder, world.source, world.cluster.spec, {}, 0)
+
+
+@settings(deadline=None, max_examples=300)
+@given(drawn=worlds())
+def test_conservation_laws_hold(drawn: Drawn) -> None:
+    world = drawn.run()
+    rows = attempts(world)
+    shapes = list(world.recorder.shapes)
+    held = {(row.number, row.attempt): row.nodes for row in shapes}
+    _nodes_are_held_once(drawn, world, held)
+    for number in range(len(drawn.tasks)):
+        _times_add_up(drawn, [row for row in shapes if row.number == number])
+        _samples_add_up(drawn, number, [row for row in shapes if row.number == number], world)
+    if not world.recorder.unable:
+        ended = {row.job_id for row in rows}
+        assert {one.job_id for one in drawn.others} <= ended
+    result = collected(world)
+    line = result.tables["timeline"]
+    assert line["gpus_busy"].to_numpy().max(initial=0) <= drawn.nodes * drawn.gpus
+    times, power_w = (line[name].to_numpy() for name in ("time_s", "power_w"))
+    if len(times) > 1:
+        integral = math.fsum((power_w[:-1] * np.diff(times)).tolist())
+        assert result.metrics["cluster_energy_j"] == pytest.approx(integral, rel=1e-9, abs=1e-6)
+        cap_w = drawn.cap_w or math.inf
+        assert power_w.max() <= cap_w + 1e-6
+    for energy_j in result.tables["jobs"]["energy_j"].to_pylist():
+        assert energy_j >= 0
+
+
+def _nodes_are_held_once(drawn: Drawn, world: World, held: dict[tuple[int, int], int]) -> None:
+    """No two elastic jobs hold one node, and nobody one that is down."""
+    numbers = {each.name: number for number, each in enumerate(drawn.tasks)}
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for row in attempts(world):
+        number = numbers.get(row.job_id)
+        if number is None:
+            continue
+        assert len(row.node_ids) == held[number, row.attempt]
+        for node in row.node_ids:
+            spans.setdefault(node, []).append((row.start_time_s, row.finish_time_s))
+    for of_node in spans.values():
+        for (_, to_s), (from_s, _) in pairwise(sorted(of_node)):
+            assert to_s <= from_s
+    since: dict[int, float] = {}
+    for event in drawn.changes:
+        if event.event == "down":
+            since[event.node] = event.time_s
+        elif event.event == "up":
+            from_s = since.pop(event.node)
+            for row in attempts(world):
+                if event.node in row.node_ids and not row.preemptions:
+                    assert row.finish_time_s <= from_s or row.start_time_s >= event.time_s
+
+
+def _times_add_up(drawn: Drawn, rows: list[ShapeRow]) -> None:
+    for row in rows:
+        known_s = row.pause_s + row.steps_s + row.write_s
+        assert known_s <= row.until_s - row.time_s + 1e-6
+        assert 0 <= row.lost_s <= row.steps_s + 1e-9
+        task = drawn.tasks[row.number]
+        if task.rates[row.nodes] > 0:
+            assert known_s == pytest.approx(row.until_s - row.time_s, abs=1e-6)
+    for one, other in pairwise(rows):
+        assert one.until_s <= other.time_s
+        assert one.attempt + 1 == other.attempt
+
+
+def _samples_add_up(drawn: Drawn, number: int, rows: list[ShapeRow], world: World) -> None:
+    """What was trained is committed, lost, or was under way at the end."""
+    task = drawn.tasks[number]
+    for row in rows:
+        if not row.steps_s:
+            assert row.samples == row.lost_samples == 0
+            continue
+        step_s = task.batch / row.samples_per_s
+        useful_s = row.samples / task.batch * step_s
+        left_s = row.steps_s - row.lost_s - useful_s
+        if row is rows[-1] and row.until_s == drawn.until_s:
+            assert left_s >= -1e-6
+        else:
+            assert left_s == pytest.approx(0, abs=1e-6)
+    trained = sum(row.samples for row in rows)
+    if number in world.recorder.finished_elastic:
+        steps = math.ceil(drawn.samples / task.batch)
+        assert trained == steps * task.batch
+    elif drawn.until_s == math.inf:
+        assert number in world.recorder.unable
+
+
+@settings(deadline=None, max_examples=30)
+@given(drawn=worlds())
+def test_the_same_world_gives_the_same_bytes(drawn: Drawn) -> None:
+    assert collected(drawn.run()).digest == collected(drawn.run()).digest
