@@ -31,7 +31,7 @@ SECTIONS = {
     "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
                 "validation", "promises"),
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
-              "electricity", "signals", "power-caps", "losses", "forecasts", "chase",
+              "electricity", "signals", "power-caps", "losses", "elastic", "elastic-policy", "forecasts", "chase",
               "carbon-queue", "perseus", "frugal", "record"),
     "Live": ("live", "session", "live-pipeline", "devices", "zoo", "zoo-bandits"),
     "Extend": ("policy",),

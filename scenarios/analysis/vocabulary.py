@@ -194,6 +194,28 @@ def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
     if has_zoo(summary):
         yield ZOO_NOTE
     yield from _count_losses(summary)
+    yield from _describe_elastic(summary)
+
+
+def _describe_elastic(summary: Json) -> Iterator[str]:
+    """What elastic jobs did of their time, by variant."""
+    for name, about in summary["variants"].items():
+        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
+        if mean.get("goodput") is None:
+            continue
+        shares = ", ".join(
+            f"{what} {100 * mean[share]:.1f} %"
+            for what, share in (("lost", "lost_share"), ("pauses", "pause_share"),
+                                ("checkpoints", "checkpoint_share"),
+                                ("too few nodes", "stopped_share"))
+        )  # fmt: skip
+        text = (
+            f"{name}: elastic jobs committed {mean['goodput']:.4g} samples/s. Their time: steps "
+            f"that count {100 * mean['ettr']:.1f} %, {shares}."
+        )
+        if mean["useful_sample_j"] is not None:
+            text += f" A committed sample took {mean['useful_sample_j']:.4g} J."
+        yield text
 
 
 def _count_losses(summary: Json) -> Iterator[str]:

@@ -393,6 +393,7 @@ class Recorder:
         shapes: What elastic jobs did in each shape: rows of `SHAPES`, in order.
         elastic_until_s: When elastic jobs end that do not end by themselves, s; None: none may run.
         finished_elastic: Numbers of those that trained all their samples.
+        booting_losses: Losses of nodes that came back, on which no job could start yet.
     """
 
     def __init__(self) -> None:
@@ -403,6 +404,7 @@ class Recorder:
         self.shapes: list[ShapeRow] = []
         self.elastic_until_s: float | None = None
         self.finished_elastic: set[int] = set()
+        self.booting_losses = 0
         self.clear()
 
     def clear(self) -> None:

@@ -699,6 +699,7 @@ class World(Listener):
             pending = self._boots.pop(node, None)
             if pending is not None:
                 pending.cancel()
+                self.recorder.booting_losses += 1
             else:
                 self.cluster.close(node)
             if self._elastic is not None:

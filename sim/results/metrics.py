@@ -65,6 +65,9 @@ METRICS: dict[str, Metric] = {
     ),
     "carbon_g": Metric("g", "with `electricity.carbon`: emissions of the cluster's energy"),
     "node_losses": Metric("1", "with losses of nodes: how often a node went down"),
+    "ready_node_losses": Metric(
+        "1", "with losses of nodes: how often one went down that did not boot"
+    ),
     "lost_attempts": Metric("1", "with losses of nodes: attempts that ended with one"),
     "unable_jobs": Metric(
         "1", "with losses of nodes: jobs that never ended, for want of nodes that stayed up"

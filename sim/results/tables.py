@@ -198,8 +198,10 @@ def loss_metrics(
             down_s += _within(window, down.pop(row.node), row.time_s)
     down_s += math.fsum(_within(window, since_s, math.inf) for since_s in down.values())
     span_s = (window.until_s - window.from_s) * cluster.nodes
+    losses = sum(row.event == "down" for row in recorder.node_changes)
     return {
-        "node_losses": float(sum(row.event == "down" for row in recorder.node_changes)),
+        "node_losses": float(losses),
+        "ready_node_losses": float(losses - recorder.booting_losses),
         "lost_attempts": float((recorder.column("lost_node") != ABSENT).sum()),
         "unable_jobs": float(len(recorder.unable)),
         "lost_gpu_s": math.fsum((lost_s * gpus).data),
