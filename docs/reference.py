@@ -29,6 +29,7 @@ QUESTIONS = {
     "when profiling is done.",
     "select": "Which of the waiting and the running jobs run now? Asked on each scheduling pass.",
     "place": "On which GPUs? Asked for each job that was selected.",
+    "replan": "What shape does an elastic job take after it gained or lost nodes?",
     "retain": "What does a zoo of bounded size admit and evict? Asked for each finished model.",
 }
 

@@ -48,7 +48,8 @@ class Study(ABC):
         """A table of all variants and seeds, one after the other.
 
         Args:
-            name: `jobs`, `decisions`, `timeline`, `metrics`, or, where there is a zoo, `models`.
+            name: `jobs`, `decisions`, `timeline`, `metrics`; `models` where there is a zoo, `nodes`
+                where nodes are lost, `shapes` where there are elastic jobs.
             columns: Columns to read, in this order; all that there are if absent. Optional ones
                 that the results lack are null.
 

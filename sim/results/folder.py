@@ -55,7 +55,7 @@ UNIQUE = ("job_id", "group_id")
 MOST_TEXTS = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
-SOMETIMES: Final = {"models.parquet", "nodes.parquet"}
+SOMETIMES: Final = {"models.parquet", "nodes.parquet", "shapes.parquet"}
 """Files that are there only if the scenario has a zoo, or losses of nodes."""
 
 CHECKED: Final = {
