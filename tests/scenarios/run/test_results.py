@@ -92,7 +92,8 @@ def test_decisions_name_policies(quick: Ran) -> None:
 
 
 def test_the_table(quick: Ran) -> None:
-    assert quick.stderr == ""
+    slow = "wattkeeper: at work for "
+    assert not [line for line in quick.stderr.splitlines() if not line.startswith(slow)]
     lines = quick.stdout.splitlines()
     assert lines[0].startswith("quickstart  How much energy does Zeus save")
     assert re.search(r"synthetic.*not measured", quick.stdout)
