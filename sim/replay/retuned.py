@@ -219,8 +219,8 @@ class RetunedTraining(Trained):
         if self.tuned is None:
             super().undo(lost_s)
             return
-        lost = lost_s / self.attempt.job.time_scale / self.epoch()[0]
-        self._add(-min(lost, self.epochs))
+        self._add(-lost_s / self.attempt.job.time_scale / self.epoch()[0])
+        self.epochs = max(0.0, self.epochs)  # they may have taken longer at another limit
         self._set_end()
 
     def _count(self) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.world_views import collected
 from tests.support.worlds import (
+    LIMITS_W,
     AttemptRow,
     Setting,
     attempts,
@@ -29,7 +30,7 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import Job, Knobs
+from wattkeeper.policies.protocols import Context, Job, Knobs, Running
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import (
     EXPECTED,
@@ -213,6 +214,24 @@ def test_a_job_whose_limit_may_change_counts_its_last_phase() -> None:
     first, second = attempts(world)
     assert [first.time_s, second.time_s] == [30.0, 80.0]
     assert [first.energy_j, second.energy_j] == [250 * 35.0, 250 * 94.0]
+
+
+def test_epochs_that_were_trained_at_a_lower_limit_are_lost_with_their_time() -> None:
+    """Two epochs at the lowest limit take longer than two at the highest one, which is in force."""
+    limits_w = (min(LIMITS_W), max(LIMITS_W))
+
+    def choose(ctx: Context, _: Running) -> Knobs:
+        return Knobs(limits_w[ctx.now_s > 30.0])
+
+    tune = stub("tune", moments=("start", "epoch"), tune=choose)
+    world = run(
+        [job("a")], [down(40.0), up(50.0)], LossRules(CheckpointRule(math.inf, 0.0)),
+        profiles=by_job(steady(5.0, 10.0)), policy_set=chosen(tune=tune),
+    )  # fmt: skip
+    first, second = attempts(world)
+    assert (first.time_s, lost_s(world)[0]) == (40.0, 40.0)
+    assert (second.start_time_s, second.finish_time_s) == (50.0, 100.0)
+    assert [second.time_s, second.energy_j] == pytest.approx([50.0, 180.0 * 50])
 
 
 def test_an_interval_follows_the_losses_that_were_observed() -> None:
