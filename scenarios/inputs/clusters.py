@@ -16,13 +16,21 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import (
     Facility,
     FollowedCap,
+    FollowedPrice,
     MixedCluster,
+    Rent,
     UniformCluster,
 )
 from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
 from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
+from wattkeeper.sim.cluster.cluster_spec import (
+    CapSignal,
+    ClusterSpec,
+    GpuPower,
+    NodeGroup,
+    NodeRent,
+)
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read
 from wattkeeper.traces.trace import Trace
@@ -158,7 +166,18 @@ def cluster_spec(
         checkpoint_s=preemption.checkpoint_s,
         restore_s=preemption.restore_s,
         losses=None if cluster.losses is None else read_losses(cluster.losses, traces, beside),
+        rent=None if cluster.rent is None else _node_rent(cluster.rent),
     )  # fmt: skip
+
+
+def _node_rent(rent: Rent) -> NodeRent:
+    """What nodes cost, where prices that follow a signal are its name."""
+    node_hour, on_demand = (
+        price.signal if isinstance(price, FollowedPrice) else price
+        for price in (rent.node_hour, rent.on_demand)
+    )
+    assert node_hour is not None  # the section states it
+    return NodeRent(node_hour, on_demand, rent.currency)
 
 
 def search_processor(cluster: ClusterSpec) -> Processor:

@@ -15,6 +15,7 @@ from wattkeeper.scenarios.inputs.signals import read_signals
 from wattkeeper.scenarios.inputs.workloads.elastic import read_elastic
 from wattkeeper.scenarios.inputs.workloads.pipelines import read_pipelines
 from wattkeeper.scenarios.inputs.workloads.recurring import read_live, read_recurring
+from wattkeeper.scenarios.inputs.workloads.rent import check_rents, with_prices
 from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
@@ -52,7 +53,7 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     signals = read_signals(loaded, inputs, live=in_real_time)
     followed = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()
                 if signals[name]}  # fmt: skip
-    inputs = inputs._replace(runs=dict(inputs.runs) | followed)
+    inputs = with_prices(loaded, inputs._replace(runs=dict(inputs.runs) | followed))
     return _drop_clocks(inputs) if live else inputs
 
 
@@ -75,6 +76,7 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
             beside = document.folder_of(("workload", "profiles"))
             profiles = _profile_trace(workload.profiles, beside)
     clusters, nodes = used_clusters(loaded)
+    check_rents(loaded, clusters)
     if isinstance(workload, ArchitectureSearch):
         cluster = clusters[0].spec
         with locate_errors(document, "cluster"):

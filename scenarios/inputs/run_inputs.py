@@ -24,6 +24,7 @@ from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
+from wattkeeper.sim.results.node_use import NodePrices
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.node_rates import NodeRates
 from wattkeeper.traces.pipelines import PipelinePoints
@@ -88,6 +89,7 @@ class RunInputs(NamedTuple):
             they get no deadline.
         stragglers: What slows pipeline-parallel jobs down, by job.
         elastic: The elastic jobs; None: there are none.
+        prices: What their nodes cost; None: not known.
     """
 
     cluster: ClusterSpec
@@ -108,6 +110,7 @@ class RunInputs(NamedTuple):
     slack: float | None = None
     stragglers: Mapping[str, Stragglers] = {}
     elastic: ElasticInputs | None = None
+    prices: NodePrices | None = None
 
 
 InputsByVariant = Mapping[str, RunInputs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from wattkeeper.scenarios.spec.sections.signals import (
 )
 from wattkeeper.scenarios.spec.variants import DEFAULTS, electricity_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
-from wattkeeper.sim.cluster.cluster_spec import CapSignal
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.results.accounting import Tariff
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
@@ -61,7 +61,8 @@ def read_signals(
     for variant in scenario.variants:
         signals[variant] = {}
         cap = inputs.runs[variant].cluster.cap
-        for name in _names_read(loaded, variant, cap):
+        followed = _followed(inputs.runs[variant].cluster)
+        for name in _names_read(loaded, variant, followed):
             section = scenario.signals.get(name, SignalSection())
             if live and section.live is not None:
                 beside = document.folder_of(("signals", name, "live", "file"))
@@ -79,13 +80,14 @@ def read_signals(
                     beside = document.folder_of(("signals", name, "series", "file"))
                     series = _of_file(name, read_file(stated, name, beside), origin_s)
                 elif stated is not None:
-                    series = _state(name, stated, section.unit or "")
+                    series = state_signal(name, stated, section.unit or "")
                     if name == "carbon" and series.value.min() < 0:
                         raise InputError(
                             f"series: carbon falls to {series.value.min():g}; must be at least 0"
                         )
                 else:
-                    series = _of_rate(loaded, variant, name, inputs.runs[variant].tariff)
+                    tariff = inputs.runs[variant].tariff
+                    series = _of_rate(loaded, variant, name, tariff, followed)
                 if section.forecast is not None:
                     section.forecast.check(name, series.slot_s, series.before)
                 if cap is not None and cap.name == name:
@@ -96,7 +98,7 @@ def read_signals(
     if unread:
         name = min(unread)
         raise ScenarioError(
-            f"no policy reads the signal {name!r}, and no power cap follows it",
+            f"no policy reads the signal {name!r}, and neither a power cap nor a rent follows it",
             document.where(("signals", name)),
         )
     return signals
@@ -152,14 +154,25 @@ def _since(time_s: float) -> str:
     return f" (at {time_s:g} s of the run)" if time_s > 0 else ""
 
 
-def _names_read(loaded: LoadedScenario, variant: str, cap: CapSignal | None) -> dict[str, None]:
-    """The signals that policies of a variant read, or its power cap follows."""
+def _followed(cluster: ClusterSpec) -> dict[str, str]:
+    """The key of the cluster that follows each signal, by name of the signal."""
+    keys = {} if cluster.rent is None else cluster.rent.signals
+    followed = {name: f"rent.{key}" for name, key in keys.items()}
+    return followed if cluster.cap is None else followed | {cluster.cap.name: "power_cap_w"}
+
+
+def _names_read(
+    loaded: LoadedScenario, variant: str, followed: Mapping[str, str]
+) -> dict[str, None]:
+    """The signals that policies of a variant read, or its cluster follows."""
     configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
-    names = dict.fromkeys(name for config in configs for name in config.signals)
-    return names if cap is None else names | {cap.name: None}
+    names = (name for config in configs for name in config.signals)
+    return dict.fromkeys((*names, *followed))
 
 
-def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) -> SignalSeries:
+def _of_rate(
+    loaded: LoadedScenario, variant: str, name: str, tariff: Tariff, followed: Mapping[str, str]
+) -> SignalSeries:
     """The price or carbon intensity of `electricity` as a signal."""
     series = read_tariff(name, tariff)
     if series is not None:
@@ -167,9 +180,10 @@ def _of_rate(loaded: LoadedScenario, variant: str, name: str, tariff: Tariff) ->
     configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
     reader = next((config for config in configs if name in config.signals), None)
     if reader is None:
+        key = followed[name]
         raise ScenarioError(
-            f"power_cap_w follows the signal {name!r}: state it (signals.{name})",
-            loaded.document.where(("cluster", "power_cap_w")),
+            f"{key} follows the signal {name!r}: state it (signals.{name})",
+            loaded.document.where(("cluster", *key.split("."))),
         )
     what = f"{reader.point}: {reader.kind} reads the signal {name!r}: state it (signals.{name})"
     if name in loaded.scenario.signals:
@@ -189,11 +203,11 @@ def read_tariff(name: str, tariff: Tariff) -> SignalSeries | None:
             rate = tariff.rates[metric]
             if isinstance(rate, Series):
                 return _of_file(name, rate, tariff.origin_s)
-            return _state(name, rate, UNITS[name])
+            return state_signal(name, rate, UNITS[name])
     return None
 
 
-def _state(name: str, stated: float | StepSeries | WaveSeries, unit: str) -> SignalSeries:
+def state_signal(name: str, stated: float | StepSeries | WaveSeries, unit: str) -> SignalSeries:
     """A signal that the scenario itself states."""
     if isinstance(stated, StepSeries):
         times, values = (

@@ -24,6 +24,7 @@ from wattkeeper.sim.engine.signals import Signal
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import ElasticParts, World
 from wattkeeper.sim.engine.zoo import SimulatedZoo
+from wattkeeper.sim.results.node_use import ElasticScope
 from wattkeeper.sim.results.tables import RunResult, collect
 from wattkeeper.traces.arrow import replace_column
 
@@ -85,8 +86,16 @@ def collect_results(
               if profile.pipeline is None}  # fmt: skip
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
-        world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff,
+        world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff, _scope(inputs),
     )  # fmt: skip
+
+
+def _scope(inputs: RunInputs) -> ElasticScope | None:
+    """What results of elastic jobs are computed from; None: there are none."""
+    elastic, jobs = inputs.elastic, inputs.jobs
+    if elastic is None or jobs is None:
+        return None
+    return ElasticScope(elastic.jobs, len(jobs) == len(elastic.jobs), inputs.prices)
 
 
 def source_of(inputs: RunInputs) -> Source:

@@ -61,6 +61,27 @@ class CapSignal:
 
 
 @dataclass(frozen=True)
+class NodeRent:
+    """What nodes cost by the hour: each a number, or the name of a signal.
+
+    Attributes:
+        node_hour: Price of an hour of a node that is up.
+        on_demand: Price of an hour of one that is never lost; None: not known.
+        currency: Of both.
+    """
+
+    node_hour: float | str
+    on_demand: float | str | None
+    currency: str
+
+    @property
+    def signals(self) -> dict[str, str]:
+        """The price that follows each signal, by name of the signal."""
+        prices = {"on_demand": self.on_demand, "node_hour": self.node_hour}
+        return {name: key for key, name in prices.items() if isinstance(name, str)}
+
+
+@dataclass(frozen=True)
 class ClusterSpec:
     """The nodes of a cluster, their power, and overheads of preemption and sleep.
 
@@ -76,6 +97,7 @@ class ClusterSpec:
         checkpoint_s: Time that a node takes to save the state of a preempted job.
         restore_s: Time that a preempted job takes to resume.
         losses: Nodes that are lost; None: none are.
+        rent: What nodes of elastic jobs cost; None: not known.
     """
 
     groups: tuple[NodeGroup, ...]
@@ -88,6 +110,7 @@ class ClusterSpec:
     checkpoint_s: float = 0.0
     restore_s: float = 0.0
     losses: ClusterLosses | None = None
+    rent: NodeRent | None = None
 
     @classmethod
     def uniform(

@@ -91,6 +91,22 @@ class SignalSeries:
         repeated: Floats = self.value[within]
         return repeated
 
+    def integral(self, times_s: Floats) -> Floats:
+        """The integral of the value from second 0 until each time, in its unit times seconds.
+
+        Times are at least 0, of any one shape.
+
+        Raises:
+            InputError: If the series does not cover a time; at its end, it does.
+        """
+        most_s = float(times_s.max(initial=0.0))
+        first, last = self.slot(0.0), self.slot(math.nextafter(most_s, 0.0))
+        inner = [self.begin_s(slot) for slot in range(first + 1, last + 1)]
+        begins, values = np.array([0.0, *inner]), self.values(first, last + 1)
+        before = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(begins))])
+        at = np.searchsorted(begins, times_s, side="right") - 1
+        return np.asarray(before[at] + values[at] * (times_s - begins[at]))
+
     @cached_property
     def slot_s(self) -> float:
         """Length of all slots, s; NaN if they differ."""

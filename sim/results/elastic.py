@@ -10,8 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.results.node_use import (
+    ElasticScope,
+    JobSpan,
+    energy_of_nodes,
+    find_free,
+    on_demand_rent,
+    rent_of_nodes,
+)
 
 
 def shape_columns(rows: Sequence[ShapeRow], source: Source) -> dict[str, pa.Array]:
@@ -30,7 +39,7 @@ class ElasticTotals(NamedTuple):
     """What an elastic job did from its first pause to its end.
 
     Attributes:
-        span_s: That time, s.
+        span: That time.
         samples: Samples that were committed.
         steps_s: Time in steps, s.
         lost_s: Of that, in steps that were lost, s.
@@ -39,13 +48,18 @@ class ElasticTotals(NamedTuple):
         downtimes_s: Time from each loss that interrupted its training until it went on, s.
     """
 
-    span_s: float
+    span: JobSpan
     samples: float
     steps_s: float
     lost_s: float
     pause_s: float
     write_s: float
     downtimes_s: tuple[float, ...]
+
+    @property
+    def span_s(self) -> float:
+        """The length of that time, s."""
+        return self.span.end_s - self.span.begin_s
 
 
 def elastic_totals(rows: Sequence[ShapeRow], until_s: float) -> ElasticTotals:
@@ -56,7 +70,8 @@ def elastic_totals(rows: Sequence[ShapeRow], until_s: float) -> ElasticTotals:
     end_s = rows[-1].until_s if math.isinf(until_s) else until_s
     sums = {name: math.fsum(getattr(row, name) for row in rows)
             for name in ("samples", "steps_s", "lost_s", "pause_s", "write_s")}  # fmt: skip
-    return ElasticTotals(end_s - rows[0].time_s, **sums, downtimes_s=_downtimes(rows, end_s))
+    span = JobSpan(rows[0].number, rows[0].time_s, end_s)
+    return ElasticTotals(span, **sums, downtimes_s=_downtimes(rows, end_s))
 
 
 def _downtimes(rows: Sequence[ShapeRow], end_s: float) -> tuple[float, ...]:
@@ -74,10 +89,12 @@ def _downtimes(rows: Sequence[ShapeRow], end_s: float) -> tuple[float, ...]:
     return tuple(spans)
 
 
-def elastic_metrics(recorder: Recorder) -> dict[str, float]:
+def elastic_metrics(
+    recorder: Recorder, cluster: ClusterSpec, scope: ElasticScope | None
+) -> dict[str, float]:
     """Metrics of elastic jobs; none where none can run."""
     until_s = recorder.elastic_until_s
-    if until_s is None:
+    if until_s is None or scope is None:
         return {}
     of_job: dict[int, list[ShapeRow]] = {}
     for row in recorder.shapes:
@@ -85,9 +102,12 @@ def elastic_metrics(recorder: Recorder) -> dict[str, float]:
     finished = recorder.finished_elastic
     totals = [elastic_totals(rows, math.inf if number in finished else until_s)
               for number, rows in of_job.items()]  # fmt: skip
+    return _time_metrics(totals) | _node_metrics(totals, recorder, cluster, scope)
+
+
+def _time_metrics(totals: Sequence[ElasticTotals]) -> dict[str, float]:
+    """Samples, and what the time went into."""
     downtimes = np.array([each for total in totals for each in total.downtimes_s])
-    samples = math.fsum(total.samples for total in totals)
-    energy_j = math.fsum(recorder.shape_energy().data)
 
     def share(seconds: Sequence[float]) -> float:
         spans = [total.span_s for total in totals]
@@ -95,7 +115,7 @@ def elastic_metrics(recorder: Recorder) -> dict[str, float]:
         return math.fsum(shares) / len(shares) if shares else math.nan
 
     return {
-        "useful_samples": samples,
+        "useful_samples": math.fsum(total.samples for total in totals),
         "goodput": math.fsum(t.samples / t.span_s for t in totals if t.span_s > 0),
         "ettr": share([total.steps_s - total.lost_s for total in totals]),
         "lost_share": share([total.lost_s for total in totals]),
@@ -104,9 +124,38 @@ def elastic_metrics(recorder: Recorder) -> dict[str, float]:
         "stopped_share": share([t.span_s - t.steps_s - t.pause_s - t.write_s for t in totals]),
         "downtime_s": _quantile(downtimes, 0.5),
         "p99_downtime_s": _quantile(downtimes, 0.99),
-        "elastic_energy_j": energy_j,
-        "useful_sample_j": energy_j / samples if samples else math.nan,
     }
+
+
+def _node_metrics(
+    totals: Sequence[ElasticTotals], recorder: Recorder, cluster: ClusterSpec, scope: ElasticScope
+) -> dict[str, float]:
+    """Energy of nodes, and their rent where prices are known."""
+    rows, spans = recorder.shapes, [total.span for total in totals]
+    samples = math.fsum(total.samples for total in totals)
+    free = find_free(recorder, scope, cluster.nodes, spans)
+    energy = energy_of_nodes(rows, free, cluster)
+    energy_j = math.fsum(energy)
+    metrics = {
+        "elastic_energy_j": energy_j,
+        **{f"elastic_{part}_j": each for part, each in energy._asdict().items()},
+        "useful_sample_j": _each(energy_j, samples),
+    }
+    if scope.prices is None:
+        return metrics
+    rent = rent_of_nodes(rows, free, scope.prices.node_hour)
+    metrics["elastic_rent"] = math.fsum(rent)
+    metrics["lost_rent"] = rent.lost
+    metrics["useful_sample_rent"] = _each(math.fsum(rent), samples)
+    if scope.prices.on_demand is not None:
+        trained = {total.span.number: total.samples for total in totals}
+        price = scope.prices.on_demand
+        metrics["on_demand_rent"] = on_demand_rent(trained, scope, spans, price)
+    return metrics
+
+
+def _each(total: float, samples: float) -> float:
+    return total / samples if samples else math.nan
 
 
 def _quantile(values: Floats, share: float) -> float:

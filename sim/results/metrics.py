@@ -96,9 +96,27 @@ METRICS: dict[str, Metric] = {
     ),
     "p99_downtime_s": Metric("s", "with elastic jobs: what 99 % of these stay below"),
     "elastic_energy_j": Metric(
-        "J", "with elastic jobs: energy of their nodes, while they hold them"
+        "J",
+        "with elastic jobs: energy of their nodes, from the first pause of a job to its end: the "
+        "five parts below together",
     ),
-    "useful_sample_j": Metric("J", "with elastic jobs: of that, a committed sample"),
+    "elastic_useful_j": Metric("J", "with elastic jobs: of steps that were not lost"),
+    "elastic_lost_j": Metric("J", "with elastic jobs: of steps that were lost"),
+    "elastic_pause_j": Metric("J", "with elastic jobs: of pauses"),
+    "elastic_checkpoint_j": Metric("J", "with elastic jobs: of writes of checkpoints"),
+    "elastic_waiting_j": Metric(
+        "J", "with elastic jobs: of nodes that are too few to train on, that boot, or are free"
+    ),
+    "useful_sample_j": Metric("J", "with elastic jobs: energy of their nodes, a committed sample"),
+    "elastic_rent": Metric(
+        "currency", "with `cluster.rent`: rent of the same nodes, in its currency"
+    ),
+    "lost_rent": Metric("currency", "with `cluster.rent`: of that, of steps that were lost"),
+    "useful_sample_rent": Metric("currency", "with `cluster.rent`: rent of a committed sample"),
+    "on_demand_rent": Metric(
+        "currency",
+        "with `cluster.rent.on_demand`: what the same samples cost on nodes that are never lost",
+    ),
     "late_jobs": Metric("1", "with deadlines: jobs that ended after theirs"),
     "gpu_s_saved": Metric(
         "s", "with a zoo: GPU seconds of training that parents saved, queries not subtracted"

@@ -47,6 +47,7 @@ from wattkeeper.sim.results.metrics import (
     job_metrics,
     zoo_metrics,
 )
+from wattkeeper.sim.results.node_use import ElasticScope
 from wattkeeper.sim.results.schemas import NODES, TABLES
 from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.electricity.charges import charge_intervals
@@ -113,6 +114,7 @@ def collect(
     unmeasured: Collection[str] = (),
     window: tuple[float | None, float | None] = (None, None),
     tariff: Tariff = NO_TARIFF,
+    elastic: ElasticScope | None = None,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -120,6 +122,7 @@ def collect(
     type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
     the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
+    `elastic`: the elastic jobs; None: there are none.
     """
     number = recorder.column("number")
     asked, milli, submit_s = (
@@ -136,7 +139,7 @@ def collect(
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
     losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
-    elastic = elastic_metrics(recorder)
+    of_elastic = elastic_metrics(recorder, cluster, elastic)
     nodes = node_columns(recorder)
     recorded = recorded_columns(recorder, cluster)
     draws = recorder.draws()
@@ -148,7 +151,7 @@ def collect(
     metrics, by = _metrics(aggregate_attempts(attempts, number, waits, optima))
     columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
     columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
-    metrics = metrics | charged.metrics() | losses | elastic
+    metrics = metrics | charged.metrics() | losses | of_elastic
     if recorder.follows_nodes:
         columns["nodes"] = nodes
     if recorder.elastic_until_s is not None:

@@ -17,6 +17,30 @@ from wattkeeper.sim.engine.world import World
 
 IDLE_W, BUSY_W = 20.0, 250.0
 
+SCENARIO = """
+name: elastic
+question: Which way to be resilient keeps most?
+cluster:
+  gpu: A100
+  gpus: 48
+  gpus_per_node: 8
+  idle_power_w: 60
+  busy_power_w: 350
+  losses: {events: {rate: 3000, away_s: 1800}, boot_s: 60}
+workload:
+  kind: elastic
+  rates: {gpt: {3: 5.4, 4: 7.0, 5: 8.5, 6: 10.0}}
+  jobs:
+    - {name: gpt, model: gpt, batch: 256, least_nodes: 3, most_nodes: 6, checkpoint_s: 30,
+       restart_s: 200, reconfigure_s: 10}
+  until_s: 86400
+variants:
+  varuna: {policies: {replan: varuna}}
+  oobleck: {policies: {replan: {kind: oobleck, join: pays}}}
+baseline: varuna
+"""
+"""A day of an elastic job that may take all nodes of its cluster."""
+
 
 def task(
     name: str = "e",

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.scenarios.spec.sections.section import Section
-from wattkeeper.scenarios.spec.sections.values import Seconds, Watts
+from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts
 from wattkeeper.traces.generate.node_events import DrawnLosses
 
 MAX_GPUS = 10_000_000
@@ -125,6 +125,28 @@ class Losses(Section):
         return self
 
 
+class FollowedPrice(Section):
+    """A price that changes over time."""
+
+    signal: str
+    """Name of a signal (`signals`), in the currency by hour (as `USD/h`), or without a unit."""
+
+
+Price = Annotated[float, Field(ge=0, le=1e9)] | FollowedPrice
+
+
+class Rent(Section):
+    """What the nodes of elastic jobs cost."""
+
+    node_hour: Price
+    """Price of an hour of a node that is up and that an elastic job holds or could take."""
+    on_demand: Price | None = None
+    """Price of an hour of a node that is never lost: what the same work costs on such nodes is
+    compared; not compared if absent."""
+    currency: Currency
+    """Currency of both, as `USD`; the same for all variants."""
+
+
 class FollowedCap(Section):
     """A power cap that changes over time."""
 
@@ -153,6 +175,8 @@ class Facility(Section):
     """Cost of a preemption."""
     losses: Losses | None = None
     """Nodes that go down and come back; none do if absent."""
+    rent: Rent | None = None
+    """What the nodes of elastic jobs cost; not counted if absent."""
 
 
 class UniformCluster(Facility):

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field, model_validator
 
 from wattkeeper.scenarios.spec.sections.section import LARGEST, Section
+from wattkeeper.scenarios.spec.sections.values import Currency
 from wattkeeper.traces.files.names import LONGEST
 
 
@@ -58,7 +59,7 @@ class ElectricitySection(Section):
     """Price of a kWh: a number in `currency`, or a file."""
     carbon: Annotated[float, Field(ge=0, le=LARGEST)] | RateFile | None = None
     """Emissions of a kWh: a number in g, or a file."""
-    currency: Annotated[str, Field(pattern=r"^[A-Za-z]{1,8}$|^[€$£¥]$")] | None = None
+    currency: Currency | None = None
     """Currency of `price`, as `EUR`; needed with a number."""
     origin: Annotated[datetime, AfterValidator(check_offset)] | None = None
     """Date of second 0 of the run, with its offset from UTC; that of the trace if absent. Only used

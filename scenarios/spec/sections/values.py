@@ -29,3 +29,5 @@ Label = Annotated[str, AfterValidator(_check_label)]
 
 Watts = Annotated[float, Field(ge=0, le=MAX_POWER_W)]
 Seconds = Annotated[float, Field(ge=0, le=1e9)]
+Currency = Annotated[str, Field(pattern=r"^[A-Za-z]{1,8}$|^[€$£¥]$")]
+"""A currency by its code or sign."""

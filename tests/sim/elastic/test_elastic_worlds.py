@@ -19,8 +19,11 @@ from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
+from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.recorder import ShapeRow
+from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
 from wattkeeper.sim.results.tables import RunResult, collect
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
@@ -100,9 +103,17 @@ def worlds(draw: st.DrawFn) -> Drawn:
     )  # fmt: skip
 
 
-def collected(world: World) -> RunResult:
+def collected(
+    drawn: Drawn, world: World, window: tuple[float | None, float | None] = (None, None)
+) -> RunResult:
     assert world.rules.objective == Objective(0.5)
-    return collect("x", 1, world.recorder, world.source, world.cluster.spec, {}, 0)
+    jobs = {number: ElasticJob(each, drawn.samples) for number, each in enumerate(drawn.tasks)}
+    price = SignalSeries("spot", np.array([0.0, 30.0]), np.array([3600.0, 1800.0]))
+    prices = NodePrices(price, SignalSeries("fixed", np.array([-math.inf]), np.array([7200.0])))
+    return collect(
+        "x", 1, world.recorder, world.source, world.cluster.spec, {}, 0, window=window,
+        elastic=ElasticScope(jobs, not drawn.others, prices),
+    )  # fmt: skip
 
 
 @settings(deadline=None, max_examples=300)
@@ -119,7 +130,7 @@ def test_conservation_laws_hold(drawn: Drawn) -> None:
     if not world.recorder.unable:
         ended = {row.job_id for row in rows}
         assert {one.job_id for one in drawn.others} <= ended
-    result = collected(world)
+    result = collected(drawn, world)
     line = result.tables["timeline"]
     assert line["gpus_busy"].to_numpy().max(initial=0) <= drawn.nodes * drawn.gpus
     times, power_w = (line[name].to_numpy() for name in ("time_s", "power_w"))
@@ -195,4 +206,45 @@ def _samples_add_up(drawn: Drawn, number: int, rows: list[ShapeRow], world: Worl
 @settings(deadline=None, max_examples=30)
 @given(drawn=worlds())
 def test_the_same_world_gives_the_same_bytes(drawn: Drawn) -> None:
-    assert collected(drawn.run()).digest == collected(drawn.run()).digest
+    assert collected(drawn, drawn.run()).digest == collected(drawn, drawn.run()).digest
+
+
+PARTS = ("useful", "lost", "pause", "checkpoint", "waiting")
+
+
+@settings(deadline=None, max_examples=200)
+@given(drawn=worlds())
+def test_parts_of_the_energy_of_nodes_add_up(drawn: Drawn) -> None:
+    """To that of the attempts, and of the cluster where all of its nodes are one job's."""
+    world = drawn.run()
+    rows = list(world.recorder.shapes)
+    finished = 0 in world.recorder.finished_elastic or math.isinf(drawn.until_s)
+    end_s = rows[-1].until_s if finished and rows else drawn.until_s
+    window = (rows[0].time_s, end_s) if rows else (0.0, 0.0)
+    result = collected(drawn, world, window)
+    metrics = result.metrics
+    parts = [metrics[f"elastic_{part}_j"] for part in PARTS]
+    assert min(parts) >= -1e-6
+    assert metrics["elastic_energy_j"] == pytest.approx(math.fsum(parts))
+    jobs = result.tables["jobs"].to_pylist()
+    names = {each.name for each in drawn.tasks}
+    held_j = math.fsum(row["energy_j"] for row in jobs if row["job_id"] in names)
+    if drawn.others:
+        assert metrics["elastic_energy_j"] == pytest.approx(held_j)
+    else:
+        assert metrics["elastic_energy_j"] >= held_j * (1 - 1e-9)
+    if len(drawn.tasks) == 1 and not drawn.others and drawn.tasks[0].most_nodes >= drawn.nodes:
+        assert metrics["elastic_energy_j"] == pytest.approx(metrics["cluster_energy_j"], abs=1e-6)
+
+
+@settings(deadline=None, max_examples=100)
+@given(drawn=worlds())
+def test_rent_is_between_that_at_the_lowest_and_at_the_highest_price(drawn: Drawn) -> None:
+    """Of 0.5 and 1 a node and second, for nodes that draw power of which the least is known."""
+    metrics = collected(drawn, drawn.run()).metrics
+    busy_s = (metrics["elastic_useful_j"] + metrics["elastic_lost_j"]) / (BUSY_W * drawn.gpus)
+    idle_j = math.fsum(metrics[f"elastic_{part}_j"] for part in ("pause", "checkpoint", "waiting"))
+    node_s = busy_s + idle_j / (IDLE_W * drawn.gpus)
+    assert 0.5 * node_s - 1e-6 <= metrics["elastic_rent"] <= node_s + 1e-6
+    lost_s = metrics["elastic_lost_j"] / (BUSY_W * drawn.gpus)
+    assert 0.5 * lost_s - 1e-6 <= metrics["lost_rent"] <= lost_s + 1e-6

@@ -1,0 +1,206 @@
+"""Energy and rent of the nodes of elastic jobs, by what they do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.elastic.jobs import ElasticJob
+from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
+from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.results.accounting import Clock
+
+HOUR_S: Final = 3600.0
+
+UPS: Final = {"absent": -1.0, "down": -1.0, "up": 1.0}
+"""Change of the number of nodes that are up, by event."""
+
+
+class NodePrices(NamedTuple):
+    """What nodes cost, in money an hour.
+
+    Attributes:
+        node_hour: Of a node that is up.
+        on_demand: Of one that is never lost; None: not known.
+    """
+
+    node_hour: SignalSeries
+    on_demand: SignalSeries | None = None
+
+
+class ElasticScope(NamedTuple):
+    """What the results of elastic jobs are computed from, beside what they did.
+
+    Attributes:
+        jobs: The elastic jobs, by `Job.number`.
+        alone: Whether no other jobs share the cluster: nodes that are free wait for them.
+        prices: What their nodes cost; None: not known.
+    """
+
+    jobs: Mapping[int, ElasticJob]
+    alone: bool = True
+    prices: NodePrices | None = None
+
+
+class JobSpan(NamedTuple):
+    """The time of an elastic job, from its first pause to its end.
+
+    Attributes:
+        number: `Job.number`.
+        begin_s: Its first pause, s.
+        end_s: Its end, s.
+    """
+
+    number: int
+    begin_s: float
+    end_s: float
+
+
+class NodeParts(NamedTuple):
+    """A quantity of the nodes of elastic jobs by what they do: J, or money.
+
+    Attributes:
+        useful: Steps that were not lost.
+        lost: Steps that were lost.
+        pause: Pauses.
+        checkpoint: Writes of checkpoints.
+        waiting: Nodes that are too few to train on, that boot, or that no job takes.
+    """
+
+    useful: float
+    lost: float
+    pause: float
+    checkpoint: float
+    waiting: float
+
+
+class FreeNodes(NamedTuple):
+    """Nodes that elastic jobs could hold and that nobody holds, over time, shapes (spans,).
+
+    Attributes:
+        from_s: Begin of each span, s.
+        to_s: Its end, s.
+        nodes: How many there are; they are up.
+        asleep: How many of them sleep.
+    """
+
+    from_s: Floats
+    to_s: Floats
+    nodes: Floats
+    asleep: Floats
+
+
+def find_free(
+    recorder: Recorder, scope: ElasticScope, nodes: int, spans: Sequence[JobSpan]
+) -> FreeNodes:
+    """The nodes that wait for elastic jobs.
+
+    They are no more than all jobs lack to their most nodes, and only where no others could take
+    them. Nodes that sleep are the last that count.
+
+    Args:
+        recorder: What happened.
+        scope: The jobs.
+        nodes: Nodes of the cluster.
+        spans: When jobs lasted; outside, nodes do not wait for them.
+    """
+    none = np.zeros(0)
+    if not scope.alone or not spans:
+        return FreeNodes(none, none, none, none)
+    ups = [(row.time_s, UPS[row.event]) for row in recorder.node_changes if row.event in UPS]
+    held, asked, off = [], [], []
+    for row in recorder.shapes:
+        held += [(row.time_s, float(row.nodes)), (row.until_s, -float(row.nodes))]
+    for span in spans:
+        most = float(scope.jobs[span.number].task.most_nodes)
+        asked += [(span.begin_s, most), (span.end_s, -most)]
+    for from_s, to_s in zip(*recorder.sleeps()[:2], strict=True):
+        off += [(float(from_s), 1.0), (float(to_s), -1.0)]
+    every = (time_s for changes in (ups, held, asked, off) for time_s, _ in changes)
+    times = np.unique([time_s for time_s in every if math.isfinite(time_s)])
+    up, held_nodes = nodes + _levels(ups, times), _levels(held, times)
+    asleep = _levels(off, times) - (nodes - up)  # nodes that are down are off, too
+    free = up - held_nodes
+    counted = np.maximum(0.0, np.minimum(free, _levels(asked, times) - held_nodes))
+    counted_asleep = np.maximum(0.0, asleep - (free - counted))
+    return FreeNodes(times[:-1], times[1:], counted[:-1], counted_asleep[:-1])
+
+
+def _levels(changes: Sequence[tuple[float, float]], times: Floats) -> Floats:
+    """The sum of all changes up to each time, itself included."""
+    at, by = np.array(sorted(changes)).reshape(-1, 2).T
+    sums = np.concatenate([[0.0], np.cumsum(by)])
+    return np.asarray(sums[np.searchsorted(at, times, side="right")])
+
+
+def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
+    """Time of nodes in each part, s, shape (parts, shapes)."""
+    nodes, begin_s, end_s, steps_s, lost_s, pause_s, write_s = (
+        np.array([getattr(row, name) for row in rows], dtype=np.float64)
+        for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "pause_s", "write_s")
+    )
+    rest_s = np.maximum(0.0, end_s - begin_s - steps_s - pause_s - write_s)
+    return np.asarray(nodes * np.array([steps_s - lost_s, lost_s, pause_s, write_s, rest_s]))
+
+
+def energy_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, cluster: ClusterSpec) -> NodeParts:
+    """Energy by part, J: busy power in steps, otherwise idle power, or that of sleep."""
+    power, gpus = next(iter(cluster.power.values())), float(cluster.capacity[0])
+    idle_w, busy_w, asleep_w = (
+        gpus * each for each in (power.idle_w, power.busy_w or 0.0, power.sleep_w)
+    )
+    weights = np.array([busy_w, busy_w, idle_w, idle_w, idle_w])
+    parts = weights[:, None] * node_seconds(rows)
+    free_w = free.nodes * idle_w - free.asleep * (idle_w - asleep_w)
+    return _sum_parts(parts, (free.to_s - free.from_s) * free_w)
+
+
+def rent_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, price: SignalSeries) -> NodeParts:
+    """Rent by part, in money; that of a shape by the shares of its time."""
+    clock = rent_clock(price)
+    begin_s, end_s = (np.array([getattr(row, name) for row in rows], dtype=np.float64)
+                      for name in ("time_s", "until_s"))  # fmt: skip
+    mean = (clock(end_s) - clock(begin_s)) / (end_s - begin_s)
+    paid_for_free = free.nodes * (clock(free.to_s) - clock(free.from_s))
+    return _sum_parts(mean * node_seconds(rows), paid_for_free)
+
+
+def _sum_parts(parts: Floats, free: Floats) -> NodeParts:
+    """The sums over shapes, shape (parts, shapes), where free nodes wait."""
+    sums = NodeParts(*(math.fsum(part.data) for part in parts))
+    return sums._replace(waiting=math.fsum([sums.waiting, *free.tolist()]))
+
+
+def on_demand_rent(
+    samples: Mapping[int, float], scope: ElasticScope, spans: Sequence[JobSpan], price: SignalSeries
+) -> float:
+    """What the same samples cost on nodes that are never lost, in money.
+
+    Each job trains without interruption from its first pause on, on as many nodes as give the
+    highest rate, the fewest of these.
+
+    Args:
+        samples: Samples that each job committed.
+        scope: The jobs.
+        spans: When they lasted.
+        price: Of such a node.
+    """
+    clock, rent = rent_clock(price), []
+    for span in spans:
+        task = scope.jobs[span.number].task
+        tables = (task.rates, *task.rates_by_system.values())
+        rate, fewest = max((rate, -n) for table in tables for n, rate in enumerate(table))
+        end_s = min(span.end_s, span.begin_s + samples[span.number] / rate)
+        begin, end = clock(np.array([span.begin_s, end_s])).tolist()
+        rent.append(-fewest * (end - begin))
+    return math.fsum(rent)
+
+
+def rent_clock(price: SignalSeries) -> Clock:
+    """What one node has cost until each time, in money."""
+    return lambda times_s: price.integral(times_s) / HOUR_S

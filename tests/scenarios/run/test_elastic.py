@@ -1,0 +1,110 @@
+"""Elastic jobs through the command: what their nodes cost, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+from tests.support.elastic import SCENARIO
+from tests.support.messages import assert_states
+
+
+def run(command: Command, folder: Path, text: str = SCENARIO) -> dict[str, dict[str, Any]]:
+    """The metrics of each variant, means over seeds."""
+    (folder / "elastic.yaml").write_text(text, encoding="utf-8")
+    command("run", "elastic.yaml", "--out", "out")
+    summary = json.loads((folder / "out/summary.json").read_text())
+    return {
+        name: {metric: values["mean"] for metric, values in about["metrics"].items()}
+        for name, about in summary["variants"].items()
+    }
+
+
+def with_rent(rent: str, signals: str = "") -> str:
+    rented = SCENARIO.replace("boot_s: 60}\n", f"boot_s: 60}}\n  rent: {rent}\n")
+    assert rented != SCENARIO
+    return rented + (f"signals: {signals}\n" if signals else "")
+
+
+def test_rent_is_that_of_the_nodes_that_are_up(inside: Command, tmp_path: Path) -> None:
+    """One job may take all nodes: it pays for each while it is up."""
+    found = run(inside, tmp_path, with_rent("{node_hour: 0.9, on_demand: 3, currency: USD}"))
+    for metrics in found.values():
+        node_h = 6 * 24 * metrics["nodes_up"]
+        assert metrics["elastic_rent"] == pytest.approx(0.9 * node_h)
+        assert metrics["elastic_energy_j"] == pytest.approx(metrics["cluster_energy_j"])
+        assert metrics["on_demand_rent"] == pytest.approx(
+            3 * 6 * metrics["useful_samples"] / 10.0 / 3600
+        )
+        assert 0 < metrics["lost_rent"] < metrics["elastic_rent"]
+    assert found["varuna"]["useful_sample_rent"] > found["oobleck"]["useful_sample_rent"]
+
+
+def test_prices_that_follow_a_signal(inside: Command, tmp_path: Path) -> None:
+    """Half of the day at one price, and half at another; no node is lost."""
+    steps = "{spot: {series: {steps: [[0, 1], [43200, 3]]}, unit: EUR/h}}"
+    text = with_rent("{node_hour: {signal: spot}, currency: EUR}", steps)
+    text = re.sub("losses: .*", "losses: null", text)
+    found = run(inside, tmp_path, text)
+    for metrics in found.values():
+        assert metrics["elastic_rent"] == pytest.approx(6 * 12 * (1 + 3))
+        assert metrics["lost_rent"] == 0
+
+
+def test_results_without_rent_have_no_metrics_of_it(inside: Command, tmp_path: Path) -> None:
+    found = run(inside, tmp_path)
+    assert not [name for metrics in found.values() for name in metrics if "rent" in name]
+
+
+RECURRING = """
+name: recurring
+cluster:
+  {gpu: SYN-250W, gpus: 1, idle_power_w: 40, rent: {node_hour: 1, currency: USD}}
+workload: {kind: recurring, profiles: {synthetic: {}}, workloads: [image], recurrences: 1}
+variants: {one: {}}
+baseline: one
+"""
+
+SIGNAL = "{node_hour: {signal: spot}, currency: USD}"
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (RECURRING, ["rent has no effect", "workload.kind: elastic"]),
+        (with_rent(SIGNAL), ["rent.node_hour", "'spot'", "signals.spot"]),
+        (with_rent(SIGNAL, "{spot: {series: 1, unit: EUR/h}}"), ["'spot'", "EUR/h", "USD/h"]),
+        (with_rent(SIGNAL, "{spot: {series: -1}}"), ["'spot'", "falls to -1", "at least 0"]),
+        (
+            with_rent("{node_hour: 1, currency: USD}", "{spot: {series: 1}}"),
+            ["'spot'", "neither a power cap nor a rent follows it"],
+        ),
+        (with_rent("{on_demand: 1, currency: USD}"), ["node_hour"]),
+        (with_rent("{node_hour: 1}"), ["currency"]),
+        (with_rent("{node_hour: -1, currency: USD}"), ["node_hour", "-1"]),
+        (
+            with_rent("{node_hour: 1, currency: USD}").replace(
+                "oobleck: {", "oobleck: {cluster: {rent: {currency: EUR}}, "
+            ),
+            ["one currency", "USD and EUR", "'oobleck'"],
+        ),
+        (
+            with_rent(SIGNAL, "{spot: {series: {file: spot.csv, unit: USD/h, origin: "
+                      "'2024-01-01T00:00:00+00:00'}}}"),
+            ["'spot'", "43200", "repeat"],
+        ),
+    ],
+)  # fmt: skip
+def test_prices_that_cannot_be_are_refused(
+    inside: Command, tmp_path: Path, text: str, facts: list[str]
+) -> None:
+    spot = "time,price\n2024-01-01T00:00Z,1\n2024-01-01T06:00Z,2\n"
+    (tmp_path / "spot.csv").write_text(spot, encoding="utf-8")
+    (tmp_path / "elastic.yaml").write_text(text, encoding="utf-8")
+    done = inside("run", "elastic.yaml", "--out", "out", code=2)
+    assert_states(done.stderr, "elastic.yaml:", *facts)
