@@ -46,6 +46,15 @@ ZOO_METRICS = {
 }
 """Further metrics and labels where there is a zoo."""
 
+ELASTIC_METRICS = {
+    "goodput": "goodput",
+    "ettr": "ETTR",
+    "useful_sample_j": "energy/sample",
+    "useful_sample_rent": "rent/1,000",
+    "p99_downtime_s": "p99 downtime",
+}
+"""Metrics and labels where there are elastic jobs."""
+
 ZOO_NOTE = (
     "GPU time saved: of training, from the coverage by the parent (warm_start.json); "
     "queries, which take GPU time too, are not subtracted. with parent: share of the trained "
@@ -62,6 +71,8 @@ SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 def shown_metrics(summary: Json) -> dict[str, str]:
     """The metrics in which variants can differ, and their labels."""
+    if is_elastic(summary):
+        return _shown_elastic(summary)
     profiled = bool(summary["by"]["workload"])
     shown = dict(PROFILED_METRICS if profiled else QUEUE_METRICS)
     if not preempts(summary):
@@ -72,6 +83,21 @@ def shown_metrics(summary: Json) -> dict[str, str]:
         shown.pop("p95_jct_s", None)
         shown |= ZOO_METRICS
     return shown
+
+
+def _shown_elastic(summary: Json) -> dict[str, str]:
+    """Those of elastic jobs; when jobs end, only if that differs between variants."""
+    every = [about["metrics"] for about in summary["variants"].values()]
+    shown = {metric: label for metric, label in ELASTIC_METRICS.items()
+             if any(metric in metrics for metrics in every)}  # fmt: skip
+    if len({metrics["jct_s"]["mean"] for metrics in every}) > 1:
+        shown["jct_s"] = PROFILED_METRICS["jct_s"]
+    return shown
+
+
+def is_elastic(summary: Json) -> bool:
+    """Whether there are elastic jobs."""
+    return any("goodput" in about["metrics"] for about in summary["variants"].values())
 
 
 def preempts(summary: Json) -> bool:
@@ -186,55 +212,25 @@ def _count_lost(live: LiveReport) -> Iterator[str]:
 def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
     """What variants override, and definitions of the shown metrics."""
     yield from describe_overrides(manifest["scenario"])
-    yield from (
-        _define_profiled(manifest)
-        if summary["by"]["workload"]
-        else _define_queue(manifest, summary)
-    )
+    if is_elastic(summary):
+        yield from _define_elastic(summary)
+    elif summary["by"]["workload"]:
+        yield from _define_profiled(manifest)
+    else:
+        yield from _define_queue(manifest, summary)
     if has_zoo(summary):
         yield ZOO_NOTE
-    yield from _count_losses(summary)
-    yield from _describe_elastic(summary)
 
 
-def _describe_elastic(summary: Json) -> Iterator[str]:
-    """What elastic jobs did of their time, by variant."""
-    for name, about in summary["variants"].items():
-        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
-        if mean.get("goodput") is None:
-            continue
-        shares = ", ".join(
-            f"{what} {100 * mean[share]:.1f} %"
-            for what, share in (("lost", "lost_share"), ("pauses", "pause_share"),
-                                ("checkpoints", "checkpoint_share"),
-                                ("too few nodes", "stopped_share"))
-        )  # fmt: skip
-        text = (
-            f"{name}: elastic jobs committed {mean['goodput']:.4g} samples/s. Their time: steps "
-            f"that count {100 * mean['ettr']:.1f} %, {shares}."
-        )
-        if mean["useful_sample_j"] is not None:
-            text += f" A committed sample took {mean['useful_sample_j']:.4g} J."
-        yield text
-
-
-def _count_losses(summary: Json) -> Iterator[str]:
-    """What losses of nodes cost, by variant."""
-    for name, about in summary["variants"].items():
-        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
-        if "node_losses" not in mean:
-            continue
-        text = (
-            f"{name}: nodes went down {mean['node_losses']:,.0f} times and were up "
-            f"{100 * mean['nodes_up']:.2f} % of the time. That ended "
-            f"{mean['lost_attempts']:,.0f} attempts; {mean['lost_gpu_s'] / 3600:,.0f} GPU h of "
-            f"training, {mean['lost_energy_j'] / JOULES_PER_KWH:,.0f} kWh, had not been saved."
-        )
-        if mean["unable_jobs"]:
-            text += f" {mean['unable_jobs']:,.0f} jobs never ended, for want of nodes."
-        if mean.get("slow_gpu_s"):
-            text += f" Slow nodes added {mean['slow_gpu_s'] / 3600:,.0f} GPU h to training."
-        yield text
+def _define_elastic(summary: Json) -> Iterator[str]:
+    others = " job completion: from submission to end, mean." * ("jct_s" in shown_metrics(summary))
+    yield (
+        "goodput: samples that elastic jobs committed a second, from their first pause to their "
+        "end. ETTR: effective training time ratio, the share of that time in steps that were not "
+        "lost. energy/sample: energy of all nodes that jobs hold or wait for, over the samples "
+        "that they committed; rent/1,000: likewise their rent, of 1,000 samples. p99 downtime: "
+        f"from a loss until training goes on, what 99 % stay below.{others}"
+    )
 
 
 def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
@@ -297,8 +293,14 @@ def format_value(value: float | None, metric: str) -> str:
         return "-"
     if metric == "preemptions":
         return f"{value:,.0f}"
-    if metric in SHARES:
-        return f"{100 * value:.1f} %" if metric == "with_parent" else f"{value:.4f}"
+    if metric in ("with_parent", "ettr"):
+        return f"{100 * value:.1f} %"
+    if metric == "mean_accuracy":
+        return f"{value:.4f}"
+    if metric == "goodput":
+        return f"{value:,.4g}/s"
+    if metric == "useful_sample_rent":
+        return f"{1000 * value:,.4g}"
     if metric in CLUSTER_ENERGY:
         return format_amount(value, metric)
     unit, size = choose_unit([value], metric_units(metric))

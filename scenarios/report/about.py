@@ -19,7 +19,9 @@ def summarise_basis(manifest: Manifest) -> Element:
     """What was run, on which inputs, and which parts were modelled."""
     facts: list[tuple[str, Sequence[Element | str]]] = [("run", [_describe_run(manifest)])]
     inputs = [describe_input(trace) for trace in manifest["inputs"]]
-    facts.append(("input", inputs or ["none: all trainings were real"]))
+    stated = manifest["scenario"]["workload"]["kind"] == "elastic"
+    none = "none: rates are stated" if stated else "none: all trainings were real"
+    facts.append(("input", inputs or [none]))
     if "energy_sources" in manifest:
         sources = manifest["energy_sources"]
         facts.append((f"energy of {sources['baseline']}", [describe_sources(sources)]))

@@ -10,6 +10,7 @@ from string import Template
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
+from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
@@ -24,6 +25,8 @@ from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.lost_work_bars import losses_section
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.report.deadlines_section import deadlines_section
+from wattkeeper.scenarios.report.elastic.bars import elastic_section
+from wattkeeper.scenarios.report.elastic.sentences import compare_goodput
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.league_section import league_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
@@ -31,7 +34,7 @@ from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.report.times_section import times_section
 from wattkeeper.scenarios.report.waits_section import record_notes, waits_section
 
-SMALL = ("pareto", "regret", "jct", "delay")
+SMALL = ("goodput", "pareto", "regret", "jct", "delay")
 """Charts that fit side by side."""
 
 LIBRARY = "vendor/echarts.common.min.js"
@@ -44,6 +47,7 @@ def render_page(study: Study) -> str:
     policy forbids that.
     """
     manifest, summary = study.manifest, study.summary
+    elastic = only_elastic(manifest["scenario"])
     charts = list(draw_study(study))
     bill, window = read_bill(study), read_learning_window(study)
     parts = tables.parts_table(summary, window)
@@ -53,19 +57,21 @@ def render_page(study: Study) -> str:
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
         *record_notes(manifest),
-        tag("ul", *headline.write_sentences(study, bill, window, oracles), class_="answer"),
+        tag("ul", *compare_goodput(study), *headline.write_sentences(study, bill, window, oracles),
+            class_="answer"),
         *markup.notes(bill.explain()),
         *markup.notes(headline.write_remarks(manifest, summary)),
         *markup.notes(cautions(manifest, summary), "caution"),
         about.summarise_basis(manifest),
-        times_section(manifest, summary),
+        None if elastic else times_section(manifest, summary),
         variant_chips(list(summary["variants"])),
         tag("section", tag("h2", "Variants"), tables.variant_table(summary),
             *markup.notes(tables.explain_verdicts([summary], may_draw(manifest, summary))),
             *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
             id="variants"),
+        elastic_section(study),
         energy_section(manifest, summary),
-        losses_section(study),
+        None if elastic else losses_section(study),
         league_section([("", summary["league"])] if "league" in summary else []),
         deadlines_section(summary),
         waits_section(manifest, summary),

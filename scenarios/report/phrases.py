@@ -17,6 +17,9 @@ WORDS = {
     "jct_s": ("job completion time", "shorter", "longer"),
     "queue_delay_s": ("queue delay", "shorter", "longer"),
     "gpu_s_saved": ("GPU time saved", "less", "more"),
+    "goodput": ("goodput", "less", "more"),
+    "useful_sample_j": ("energy of a committed sample", "less", "more"),
+    "useful_sample_rent": ("rent of 1,000 samples", "less", "more"),
 }
 """Metrics of the sentences: the noun, and the words for a ratio below and above 1."""
 

@@ -14,6 +14,7 @@ from wattkeeper.scenarios.analysis.sweep_cautions import (
     read_cautions,
 )
 from wattkeeper.scenarios.analysis.vocabulary import (
+    ELASTIC_METRICS,
     PROFILED_METRICS,
     QUEUE_METRICS,
     ZOO_METRICS,
@@ -22,7 +23,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 )
 from wattkeeper.scenarios.spec.wording import axis_text
 
-METRICS = tuple(PROFILED_METRICS | QUEUE_METRICS | ZOO_METRICS)
+METRICS = tuple(PROFILED_METRICS | QUEUE_METRICS | ZOO_METRICS | ELASTIC_METRICS)
 """All metrics that the page of any sweep shows."""
 
 

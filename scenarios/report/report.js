@@ -66,10 +66,10 @@
     return made;
   }
 
-  /** The positions that no other one beats: none is as small in both and smaller in one. */
-  function front(positions) {
-    const found = [];
-    for (const one of [...positions].sort((a, b) => a[0] - b[0] || a[1] - b[1]))
+  /** The positions that no other one beats: none is as small in both and smaller in one; with `more`, as large in x. */
+  function front(positions, more) {
+    const found = [], sign = more ? -1 : 1;
+    for (const one of [...positions].sort((a, b) => sign * (a[0] - b[0]) || a[1] - b[1]))
       if (!found.length || one[1] < found.at(-1)[1]) found.push(one);
     return found;
   }
@@ -114,7 +114,7 @@
   function dots(panel, at, size) {
     const reachable = seen(panel).filter((dot) => !dot.bound).map((dot) => dot.at);
     const made = [{
-      type: "line", id: `front:${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: front(reachable),
+      type: "line", id: `front:${at}`, name: "front", xAxisIndex: at, yAxisIndex: at, data: front(reachable, panel.x.more),
       showSymbol: false, silent: true, z: 2, lineStyle: { color: css("--soft"), width: 2, type: "dashed" },
     }];
     const place = ["xci", "yci"].map((ci, k) => {  // from values to pixels

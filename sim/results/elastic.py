@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.elastic.cycle import ROUNDING
 from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.results.node_use import (
@@ -60,6 +61,12 @@ class ElasticTotals(NamedTuple):
     def span_s(self) -> float:
         """The length of that time, s."""
         return self.span.end_s - self.span.begin_s
+
+    @property
+    def stopped_s(self) -> float:
+        """Time without enough nodes, s; what is left by rounding is none."""
+        rest_s = self.span_s - self.steps_s - self.pause_s - self.write_s
+        return rest_s if rest_s > ROUNDING * self.span_s else 0.0
 
 
 def elastic_totals(rows: Sequence[ShapeRow], until_s: float) -> ElasticTotals:
@@ -121,7 +128,7 @@ def _time_metrics(totals: Sequence[ElasticTotals]) -> dict[str, float]:
         "lost_share": share([total.lost_s for total in totals]),
         "pause_share": share([total.pause_s for total in totals]),
         "checkpoint_share": share([total.write_s for total in totals]),
-        "stopped_share": share([t.span_s - t.steps_s - t.pause_s - t.write_s for t in totals]),
+        "stopped_share": share([total.stopped_s for total in totals]),
         "downtime_s": _quantile(downtimes, 0.5),
         "p99_downtime_s": _quantile(downtimes, 0.99),
     }

@@ -10,6 +10,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.elastic.cycle import ROUNDING
 from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.signals import SignalSeries
@@ -144,7 +145,8 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
         np.array([getattr(row, name) for row in rows], dtype=np.float64)
         for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "pause_s", "write_s")
     )
-    rest_s = np.maximum(0.0, end_s - begin_s - steps_s - pause_s - write_s)
+    rest_s = end_s - begin_s - steps_s - pause_s - write_s
+    rest_s[rest_s <= ROUNDING * (end_s - begin_s)] = 0.0
     return np.asarray(nodes * np.array([steps_s - lost_s, lost_s, pause_s, write_s, rest_s]))
 
 

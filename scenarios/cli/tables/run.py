@@ -12,6 +12,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.analysis.learning.league import League, league_table
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
+from wattkeeper.scenarios.analysis.losses_text import describe_losses
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.times.deadlines import (
     HEADS,
@@ -24,6 +25,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_profiles,
     format_value,
+    is_elastic,
     knows_energy,
     label_variants,
     notes,
@@ -75,9 +77,10 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
         print_table(console, deadline_title(done.summary), HEADS, deadline_rows(done.summary))
         for note in deadline_notes(done.summary):
             console.print(note, style="dim")
-    for note in notes(done.manifest, done.summary):
+    losses = describe_losses(done.manifest["scenario"], done.summary)
+    for note in (*notes(done.manifest, done.summary), *losses):
         console.print(note, style="dim")
-    if not done.summary["by"]["workload"]:
+    if not done.summary["by"]["workload"] or is_elastic(done.summary):
         return
     measured = knows_energy(done.summary)
     what, metric = ("Energy", "energy_j") if measured else ("Training time", "time_s")

@@ -30,7 +30,7 @@ RECORD = -1
 
 
 class Axis(TypedDict, total=False):
-    """An axis: `names` for categories, `min` and `max` as in ECharts."""
+    """An axis: `names` for categories, `min` and `max` as in ECharts; `more`: more is better."""
 
     name: Required[str]
     names: list[str]
@@ -39,6 +39,7 @@ class Axis(TypedDict, total=False):
     min: float | str
     max: float | str
     percent: bool
+    more: bool
 
 
 class Line(TypedDict, total=False):

@@ -8,7 +8,9 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     TIMES,
+    Unit,
     choose_unit,
+    is_elastic,
     knows_energy,
     metric_units,
     oracle_variants,
@@ -20,6 +22,7 @@ from wattkeeper.scenarios.report.charts.chart import (
     ChartData,
     Dot,
     is_spread,
+    label_axis,
     to_numbers,
 )
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
@@ -28,6 +31,9 @@ FRONT = (
     "The dashed line is the Pareto front of the variants that are shown: none of them is better in "
     "both than one on the line."
 )
+
+GOODPUTS = (("", 1.0),)
+"""Units of goodput."""
 
 MOST_DOTS = 2_000
 """Points that are drawn, at most."""
@@ -76,6 +82,27 @@ def draw_energy_against_time(study: Study, variants: list[str]) -> Iterator[Char
             "Energy against time",
             f"A point a variant: {labels[0]} and {labels[1]}, means over seeds, with 95 % "
             f"intervals where there are several seeds. {describe_front(oracles)}",
+            data,
+        )
+
+
+def draw_energy_against_goodput(study: Study, variants: list[str]) -> Iterator[Chart]:
+    """Energy of a sample against goodput, a point a variant; none without elastic jobs."""
+    if not is_elastic(study.summary):
+        return
+    metrics = [study.summary["variants"][name]["metrics"] for name in variants]
+    points = [EnergyTime(v, of_variant["goodput"], of_variant["useful_sample_j"])
+              for v, of_variant in enumerate(metrics)]  # fmt: skip
+    labels = "goodput, samples/s", "energy of a committed sample"
+    data = scatter(points, "useful_sample_j", labels, GOODPUTS)
+    if data is not None:
+        data["panels"][0]["x"]["more"] = True
+        yield Chart(
+            "goodput",
+            "Energy against goodput",
+            "A point a variant: samples that elastic jobs committed a second, and the energy of "
+            "each, lost work, pauses, checkpoints and waiting included; means over seeds, with 95 "
+            f"% intervals where there are several seeds. To the right and below is better. {FRONT}",
             data,
         )
 
@@ -134,7 +161,11 @@ def _pareto_optimal(points: Sequence[EnergyTime], indices: Sequence[int]) -> lis
 
 
 def scatter(
-    points: Sequence[EnergyTime], metric: str, labels: tuple[str, str], path: bool = False
+    points: Sequence[EnergyTime],
+    metric: str,
+    labels: tuple[str, str],
+    times: Sequence[Unit] = TIMES,
+    path: bool = False,
 ) -> ChartData | None:
     """The data of energy against time; None if no point is known.
 
@@ -142,10 +173,11 @@ def scatter(
         points: Points of all variants.
         metric: The metric of energy.
         labels: Names of time and energy.
+        times: Units of time.
         path: Whether a line joins the points of a variant in their order.
     """
     x, y = _means(points, "time"), _means(points, "energy")
-    (x_unit, x_size), (y_unit, y_size) = choose_unit(x, TIMES), choose_unit(y, metric_units(metric))
+    (x_unit, x_size), (y_unit, y_size) = choose_unit(x, times), choose_unit(y, metric_units(metric))
     dots: list[Dot] = []
     for point, time, energy in zip(points, x, y, strict=True):
         if not (math.isfinite(time) and math.isfinite(energy)):
@@ -164,7 +196,7 @@ def scatter(
         dots.append(dot)
     if not dots:
         return None
-    names = f"{labels[0]}, {x_unit}", f"{labels[1]}, {y_unit}"
+    names = label_axis(labels[0], x_unit), label_axis(labels[1], y_unit)
     axes = [_axis(name, [dot["at"][index] for dot in dots]) for index, name in enumerate(names)]
     return {
         "panels": [

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import has_zoo
 from wattkeeper.scenarios.report.charts.chart import Chart
@@ -12,17 +13,24 @@ from wattkeeper.scenarios.report.charts.columns import (
     read_regrets,
 )
 from wattkeeper.scenarios.report.charts.distributions import draw_distributions
+from wattkeeper.scenarios.report.charts.elastic_nodes import draw_elastic_nodes
 from wattkeeper.scenarios.report.charts.learning import draw_choices, draw_regret
 from wattkeeper.scenarios.report.charts.node_losses import draw_nodes
 from wattkeeper.scenarios.report.charts.over_time import draw_over_time, draw_zoo
-from wattkeeper.scenarios.report.charts.pareto import draw_energy_against_time
+from wattkeeper.scenarios.report.charts.pareto import (
+    draw_energy_against_goodput,
+    draw_energy_against_time,
+)
 from wattkeeper.scenarios.report.charts.recorded_load import draw_recorded_load
 
 
 def draw_study(study: Study) -> Iterator[Chart]:
     """All charts for which the study has data."""
     variants = list(study.summary["variants"])
-    yield from draw_energy_against_time(study, variants)
+    yield from draw_energy_against_goodput(study, variants)
+    elastic = only_elastic(study.manifest["scenario"])
+    if not elastic:
+        yield from draw_energy_against_time(study, variants)
     attempts = list(read_attempts(study))
     regrets = read_regrets(study) if study.summary["by"]["workload"] else {}
     outcomes = [
@@ -34,10 +42,12 @@ def draw_study(study: Study) -> Iterator[Chart]:
         yield from draw_regret(outcomes, variants)
     else:
         attempts.clear()
-    yield from draw_distributions(outcomes, variants)
+    if not elastic:
+        yield from draw_distributions(outcomes, variants)
     outcomes.clear()  # large for a million jobs, and so are the next charts' columns
     yield from draw_recorded_load(study, variants)
     yield from draw_over_time(study, variants)
+    yield from draw_elastic_nodes(study, variants)
     yield from draw_nodes(study, variants)
     if recurs:
         yield from draw_choices(attempts, variants)

@@ -1,0 +1,81 @@
+"""What losses of nodes cost ordinary and elastic jobs, in sentences, and what that is of."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
+
+PARTS: Final = {"lost": "lost", "pause": "pauses", "checkpoint": "checkpoints",
+                "waiting": "waiting nodes"}  # fmt: skip
+"""Parts of the energy of elastic jobs that are not useful, and their names."""
+
+
+def currency_of_rent(scenario: Json) -> str:
+    """The currency of rents of a resolved scenario, one for all variants; empty without any."""
+    clusters = clusters_by_variant(scenario).values()
+    return next((cluster["rent"]["currency"] for cluster in clusters if cluster.get("rent")), "")
+
+
+def only_elastic(scenario: Json) -> bool:
+    """Whether all jobs of a resolved scenario are elastic."""
+    workload = scenario["workload"]
+    return workload["kind"] == "elastic" and workload.get("others") is None
+
+
+def describe_losses(scenario: Json, summary: Json) -> Iterator[str]:
+    """What losses of nodes cost, by variant."""
+    yield from count_losses(summary)
+    money = currency_of_rent(scenario)
+    for name, about in summary["variants"].items():
+        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
+        if mean.get("goodput") is not None:
+            yield f"{name}: {_describe_time(mean)}{_describe_energy(mean, money)}"
+
+
+def count_losses(summary: Json) -> Iterator[str]:
+    """How often nodes were lost, and what had not been saved, by variant."""
+    for name, about in summary["variants"].items():
+        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
+        if "node_losses" not in mean:
+            continue
+        text = (
+            f"{name}: nodes went down {mean['node_losses']:,.0f} times and were up "
+            f"{100 * mean['nodes_up']:.2f} % of the time. That ended "
+            f"{mean['lost_attempts']:,.0f} attempts; {mean['lost_gpu_s'] / 3600:,.0f} GPU h of "
+            f"training, {mean['lost_energy_j'] / JOULES_PER_KWH:,.0f} kWh, had not been saved."
+        )
+        if mean["unable_jobs"]:
+            text += f" {mean['unable_jobs']:,.0f} jobs never ended, for want of nodes."
+        if mean.get("slow_gpu_s"):
+            text += f" Slow nodes added {mean['slow_gpu_s'] / 3600:,.0f} GPU h to training."
+        yield text
+
+
+def _describe_time(mean: Mapping[str, float]) -> str:
+    """What elastic jobs did of their time."""
+    shares = ", ".join(
+        f"{what} {100 * mean[share]:z.1f} %"
+        for what, share in (("lost", "lost_share"), ("pauses", "pause_share"),
+                            ("checkpoints", "checkpoint_share"),
+                            ("too few nodes", "stopped_share"))
+    )  # fmt: skip
+    return (
+        f"elastic jobs committed {mean['goodput']:.4g} samples/s. Their time: steps that count "
+        f"{100 * mean['ettr']:.1f} %, {shares}."
+    )
+
+
+def _describe_energy(mean: Mapping[str, float | None], money: str) -> str:
+    """What a committed sample took."""
+    energy_j, rent = mean["useful_sample_j"], mean.get("useful_sample_rent")
+    if energy_j is None:
+        return ""
+    text = f" A committed sample took {energy_j:.4g} J"
+    whole = mean["elastic_energy_j"]
+    if whole:
+        listed = ", ".join(f"{label} {100 * (mean[f'elastic_{part}_j'] or 0.0) / whole:z.1f} %"
+                           for part, label in PARTS.items())  # fmt: skip
+        text += f" ({listed})"
+    return text + ("." if rent is None else f"; the rent of 1,000 is {1000 * rent:.4g} {money}.")
