@@ -79,13 +79,6 @@ def announce(events: Sequence[NodeEvent], notice_s: float) -> tuple[NodeEvent, .
     return tuple(sorted((*events, *notices), key=lambda event: event.time_s))
 
 
-def has_slow_nodes(losses: ClusterLosses) -> bool:
-    """Whether any node becomes slow."""
-    if isinstance(losses.events, DrawnLosses):
-        return losses.events.degraded is not None
-    return any(event.event == "degraded" for event in losses.events)
-
-
 def _checkpoints(stated: Checkpoints) -> CheckpointRule:
     every_s = stated.every_s if isinstance(stated.every_s, float) else math.inf
     return CheckpointRule(every_s, stated.write_s, stated.blocking)

@@ -174,8 +174,8 @@ class ElasticJobs:
             self._release(training)
             del self._running[training.attempt.job.number]
             self._world.abandon(training.attempt.job)
-        lost_gpus = (len(nodes) + 1) * self._gpus
-        return spent.lost_s * lost_gpus, spent.lost_s * self._busy_w * (len(nodes) + 1)
+        held, lost_s = len(nodes) + 1, spent.lost_s - spent.lost_slow_s
+        return lost_s * held * self._gpus, lost_s * self._busy_w * held
 
     def _is_announced(self, training: ElasticTraining, node: int) -> bool:
         """Whether a node that is lost now said so early enough to write a checkpoint."""
@@ -396,7 +396,8 @@ class ElasticJobs:
         attempt = training.attempt
         number = attempt.number + (self._loop.now_s > attempt.begun_s)
         training.attempt = self._take(attempt, number, nodes, training, before)
-        training.nodes = nodes
+        slowdown = self._cluster.slowdown(training.attempt.placement) if nodes else 1.0
+        training.hold(nodes, slowdown)
         self._world.holds(training.attempt)
         return spent
 
@@ -446,10 +447,13 @@ class ElasticJobs:
         nodes = len(training.nodes)
         self._hold_writes(attempt, spent.writes)
         busy_w = self._busy_w * nodes
-        energy_j = spent.steps_s * busy_w
-        self._world.record_shape(attempt, energy_j, spent.steps_s, busy_w, reached)
+        time_s, lost_s = spent.steps_s - spent.slow_s, spent.lost_s - spent.lost_slow_s
+        if spent.slow_s or spent.write_slow_s:
+            attempt.slow_s += spent.slow_s + spent.write_slow_s
+            attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
+        self._world.record_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
         if lost is not None:
-            recorder.add_loss(lost, spent.lost_s, spent.lost_s * busy_w)
+            recorder.add_loss(lost, lost_s, lost_s * busy_w)
         recorder.add_shape(self._row(training, spent), nodes * self._gpus)
         return spent
 

@@ -10,6 +10,7 @@ from wattkeeper.policies.elastic.replanning import ElasticTask, ReplanMoment, Re
 from wattkeeper.policies.moments import Progress
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.elastic.cycle import Cycle
+from wattkeeper.sim.elastic.pace import PaceClock
 from wattkeeper.sim.engine.event_loop import Callback, EventLoop, ScheduledEvent, schedule_at
 
 if TYPE_CHECKING:
@@ -32,16 +33,22 @@ class Spent(NamedTuple):
     Attributes:
         pause_s: Time in pauses, s.
         steps_s: Time in steps, s.
-        lost_s: Of that, in steps that were lost, s.
+        slow_s: Of that, what slow nodes added, s.
+        lost_s: Of `steps_s`, in steps that were lost, s.
+        lost_slow_s: Of that, what slow nodes added, s.
         writes: Begin and end of each write of a checkpoint, s.
+        write_slow_s: Of their time, what slow nodes added, s.
         committed: Steps that were committed.
         lost_steps: Finished steps that were lost.
     """
 
     pause_s: float = 0.0
     steps_s: float = 0.0
+    slow_s: float = 0.0
     lost_s: float = 0.0
+    lost_slow_s: float = 0.0
     writes: tuple[tuple[float, float], ...] = ()
+    write_slow_s: float = 0.0
     committed: int = 0
     lost_steps: int = 0
 
@@ -120,6 +127,8 @@ class ElasticTraining(Execution):
         self._cycle = Cycle(math.inf, 1, 0.0)
         self._spent = Spent()
         self._uncommitted = 0
+        self._clock = self._steps_clock = PaceClock(0.0, 1.0)
+        self._steps_end_s = 0.0
         self._part_s = 0.0
         self._event: ScheduledEvent | None = None
 
@@ -133,6 +142,23 @@ class ElasticTraining(Execution):
     def pause(self) -> None:
         """Not used: an elastic job that is preempted ends its attempt (`ElasticJobs.preempt`)."""
         raise NotImplementedError
+
+    def hold(self, nodes: tuple[int, ...], slowdown: float) -> None:
+        """Hold other nodes, while it does not train, and keep the pace of the slowest of them."""
+        self.nodes, self.slowdown = nodes, slowdown
+
+    def slow_down(self, factor: float) -> None:
+        """See `wattkeeper.sim.attempts.attempt.Execution`; steps and writes take as much longer."""
+        self.slowdown = factor
+        if self.phase not in ("steps", "commit"):
+            return
+        self._clock.change(self._loop.now_s, factor)
+        if self.phase == "commit":
+            self._await_commit()
+        elif self.is_asked:
+            self.ask_for_boundary()
+        else:
+            self._await_finish()
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
         """Nothing: `Replan` says when it commits."""
@@ -187,6 +213,7 @@ class ElasticTraining(Execution):
         step_s = self.task.batch / shape.rate
         self._cycle = Cycle(step_s, shape.commit_steps, shape.write_s)
         self.phase, self._since_s = "steps", now_s
+        self._clock = self._steps_clock = PaceClock(now_s, self.slowdown)
         self._owner.trains(self)
         if self.is_asked:
             self.ask_for_boundary()
@@ -198,7 +225,7 @@ class ElasticTraining(Execution):
         if math.isinf(self._wanted):
             return math.inf
         left = math.ceil((self._wanted - self.samples) / self.task.batch)
-        return self._since_s + self._cycle.time_of_s(left)
+        return self._clock.time_s(self._cycle.time_of_s(left))
 
     def _await_finish(self) -> None:
         finish_s = self._finish_s()
@@ -212,8 +239,8 @@ class ElasticTraining(Execution):
         """Form anew once what was done is committed."""
         self.is_asked = True
         if self.phase == "steps":
-            elapsed_s = self._loop.now_s - self._since_s
-            end_s = self._since_s + self._cycle.step_end_s(elapsed_s)
+            done_s = self._clock.done_s(self._loop.now_s)
+            end_s = self._clock.time_s(self._cycle.step_end_s(done_s))
             if end_s < self._finish_s():
                 self._schedule(end_s, self._end_step)
             else:
@@ -231,15 +258,18 @@ class ElasticTraining(Execution):
         if not self._owner.wants_boundary(self):
             self.go_on_as_before()
             return
-        uncommitted = self._cycle.at(self._loop.now_s - self._since_s).uncommitted
+        uncommitted = self._cycle.at(self._clock.done_s(self._loop.now_s)).uncommitted
         if not uncommitted:
             self._reach_boundary()
             return
         self._count_phase()
         self._uncommitted = uncommitted
         self.phase, self._since_s = "commit", self._loop.now_s
-        self._until_s = self._loop.now_s + self.task.checkpoint_s
-        self._schedule(self._until_s, self._reach_boundary)
+        self._clock = PaceClock(self._loop.now_s, self.slowdown)
+        self._await_commit()
+
+    def _await_commit(self) -> None:
+        self._schedule(self._clock.time_s(self.task.checkpoint_s), self._reach_boundary)
 
     def _reach_boundary(self, _: object = None) -> None:
         self._count_phase()
@@ -262,21 +292,39 @@ class ElasticTraining(Execution):
         if self.phase == "pause":
             self._spent = spent._replace(pause_s=spent.pause_s + span_s)
         elif self.phase == "commit":
-            self._spent = spent._replace(writes=(*spent.writes, (self._since_s, now_s)))
+            slow_s = spent.write_slow_s + span_s - self._clock.done_s(now_s)
+            writes = (*spent.writes, (self._since_s, now_s))
+            self._spent = spent._replace(writes=writes, write_slow_s=slow_s)
         elif self.phase == "steps":
-            state, since_s = self._cycle.at(span_s), self._since_s
-            begins = self._cycle.write_begins(state.writes + (state.writing_s > 0))
-            ends = [begin_s + self._cycle.write_s for begin_s in begins]
-            if state.writing_s > 0:
-                ends[-1] = span_s
-            writes = [(since_s + a, since_s + b) for a, b in zip(begins, ends, strict=True)]
-            written_s = math.fsum(b - a for a, b in writes)
-            steps_s = spent.steps_s + span_s - written_s
-            self._spent = spent._replace(steps_s=steps_s, writes=(*spent.writes, *writes))
-            self._commit(state.committed)
-            self._uncommitted = state.uncommitted
-            self._part_s = state.part_s
+            self._count_steps(span_s)
         self._since_s = now_s
+
+    def _count_steps(self, span_s: float) -> None:
+        """Count steps and writes of a span that ends now, s."""
+        spent, clock, cycle = self._spent, self._clock, self._cycle
+        done_s = clock.done_s(self._loop.now_s)
+        state = cycle.at(done_s)
+        begins = cycle.write_begins(state.writes + (state.writing_s > 0))
+        ends = [begin_s + cycle.write_s for begin_s in begins]
+        if state.writing_s > 0:
+            ends[-1] = done_s
+        writes = [(clock.time_s(a), clock.time_s(b)) for a, b in zip(begins, ends, strict=True)]
+        written_s = math.fsum(b - a for a, b in writes)
+        write_slow_s = slow_s = 0.0
+        if clock.is_slow:
+            at_full_pace_s = math.fsum(b - a for a, b in zip(begins, ends, strict=True))
+            write_slow_s = max(0.0, written_s - at_full_pace_s)
+            slow_s = max(0.0, span_s - done_s - write_slow_s)
+        self._spent = spent._replace(
+            steps_s=spent.steps_s + span_s - written_s,
+            slow_s=spent.slow_s + slow_s,
+            writes=(*spent.writes, *writes),
+            write_slow_s=spent.write_slow_s + write_slow_s,
+        )
+        self._commit(state.committed)
+        self._uncommitted = state.uncommitted
+        self._part_s = state.part_s
+        self._steps_end_s = done_s - state.writing_s
 
     def end_shape(self, fate: Fate) -> Spent:
         """End the present attempt now; returns what it did. The end of a pause stays as it is."""
@@ -291,7 +339,8 @@ class ElasticTraining(Execution):
             lost_s += steps * self._cycle.step_s if steps else 0.0
         else:
             lost_s, steps = 0.0, 0
-        spent = self._spent._replace(lost_s=lost_s, lost_steps=steps)
+        took_s = self._steps_clock.span_s(self._steps_end_s, lost_s)
+        spent = self._spent._replace(lost_s=took_s, lost_slow_s=took_s - lost_s, lost_steps=steps)
         self._spent, self._uncommitted, self._part_s = Spent(), 0, 0.0
         return spent
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
-from wattkeeper.scenarios.inputs.losses import has_slow_nodes
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
@@ -169,12 +168,6 @@ def _check_cluster(used: UsedCluster, workload: ElasticWorkload, loaded: LoadedS
             used.where(document),
         )
     losses = used.stated.losses
-    if spec.losses is not None and has_slow_nodes(spec.losses):
-        raise ScenarioError(
-            f"{used.label}losses: elastic jobs do not feel slow nodes (event degraded) yet; leave "
-            "these out",
-            used.where(document, "losses"),
-        )
     if losses is not None and losses.checkpoint is not None and workload.others is None:
         raise ScenarioError(
             f"{used.label}losses.checkpoint has no effect: elastic jobs write checkpoints as "

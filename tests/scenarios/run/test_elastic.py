@@ -61,6 +61,20 @@ def test_results_without_rent_have_no_metrics_of_it(inside: Command, tmp_path: P
     assert not [name for metrics in found.values() for name in metrics if "rent" in name]
 
 
+def test_slow_nodes_cost_goodput(inside: Command, tmp_path: Path) -> None:
+    """All nodes become slow in turn; none is lost, but for one in many years."""
+    events = "{rate: 0.001, away_s: 60, degraded: {rate: 3000, length_s: 7200, factor: [2, 2]}}"
+    slow = run(inside, tmp_path, re.sub("events: {.*?}", f"events: {events}", SCENARIO))
+    full = run(inside, tmp_path, re.sub("losses: .*", "losses: null", SCENARIO))
+    for name, metrics in slow.items():
+        assert metrics["node_losses"] == 0
+        slow_s = metrics["slow_gpu_s"] / 48
+        assert slow_s > 3600
+        lost = 1 - metrics["goodput"] / full[name]["goodput"]
+        assert lost == pytest.approx(slow_s / 86400, abs=2 * 400 / 86400)
+        assert metrics["elastic_energy_j"] == pytest.approx(metrics["cluster_energy_j"])
+
+
 RECURRING = """
 name: recurring
 cluster:

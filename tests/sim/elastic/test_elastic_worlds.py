@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sim.engine.test_node_losses import changes_of, loss_rules, valid
+from tests.sim.engine.test_slow_nodes import changes_of as slow_changes_of
+from tests.sim.engine.test_slow_nodes import slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic
 from tests.support.worlds import attempts, chosen, job, spec
 from wattkeeper.policies.elastic.replanning import ElasticTask
@@ -24,7 +26,7 @@ from wattkeeper.sim.engine.recorder import ShapeRow
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
-from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.sim.results.tables import RunResult, collect, recorded_columns
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
     ("oobleck", {"join": "loss"}), ("oobleck", {"join": "now"}), ("oobleck", {"join": "pays"}),
@@ -96,8 +98,12 @@ def worlds(draw: st.DrawFn) -> Drawn:
         most = max([one.gpus for one in others] + [each.start_nodes * gpus for each in tasks])
         if most < nodes * gpus and draw(st.booleans()):
             cap_w = nodes * gpus * IDLE_W + most * (BUSY_W - IDLE_W)
+    changes = (
+        tuple(draw(slow_changes_of(nodes))) if draw(st.booleans())
+        else tuple(valid(draw(changes_of(nodes))))
+    )  # fmt: skip
     return Drawn(
-        tasks, samples, until_s, others, tuple(valid(draw(changes_of(nodes)))),
+        tasks, samples, until_s, others, changes,
         draw(loss_rules()), nodes, gpus, cap_w, draw(st.sampled_from([0.0, 1.0])),
         draw(st.sampled_from(REPLANS)), draw(st.sampled_from(SELECTS)),
     )  # fmt: skip
@@ -124,9 +130,14 @@ def test_conservation_laws_hold(drawn: Drawn) -> None:
     shapes = list(world.recorder.shapes)
     held = {(row.number, row.attempt): row.nodes for row in shapes}
     _nodes_are_held_once(drawn, world, held)
-    for number in range(len(drawn.tasks)):
-        _times_add_up(drawn, [row for row in shapes if row.number == number])
-        _samples_add_up(drawn, number, [row for row in shapes if row.number == number], world)
+    columns = recorded_columns(world.recorder, world.cluster.spec)
+    lost_s = columns["lost_time_s"].to_pylist() if "lost_time_s" in columns else [0.0] * len(rows)
+    added = list(zip(rows, slow_s(world), lost_s, strict=True))
+    for number, task in enumerate(drawn.tasks):
+        own = [row for row in shapes if row.number == number]
+        mine = [each for each in added if each[0].job_id == task.name]
+        _times_add_up(drawn, own, [slow for _, slow, _ in mine])
+        _samples_add_up(drawn, number, own, world, [row.time_s - lost for row, _, lost in mine])
     if not world.recorder.unable:
         ended = {row.job_id for row in rows}
         assert {one.job_id for one in drawn.others} <= ended
@@ -168,8 +179,11 @@ def _nodes_are_held_once(drawn: Drawn, world: World, held: dict[tuple[int, int],
                     assert row.finish_time_s <= from_s or row.start_time_s >= event.time_s
 
 
-def _times_add_up(drawn: Drawn, rows: list[ShapeRow]) -> None:
-    for row in rows:
+def _times_add_up(drawn: Drawn, rows: list[ShapeRow], added_s: list[float]) -> None:
+    factor = max((one.factor for one in drawn.changes if one.event == "degraded"), default=1.0)
+    for row, slow in zip(rows, added_s, strict=True):
+        trained_s = row.steps_s + row.write_s
+        assert 0 <= slow <= trained_s * (1 - 1 / factor) + 1e-6
         known_s = row.pause_s + row.steps_s + row.write_s
         assert known_s <= row.until_s - row.time_s + 1e-6
         assert 0 <= row.lost_s <= row.steps_s + 1e-9
@@ -181,16 +195,18 @@ def _times_add_up(drawn: Drawn, rows: list[ShapeRow]) -> None:
         assert one.attempt + 1 == other.attempt
 
 
-def _samples_add_up(drawn: Drawn, number: int, rows: list[ShapeRow], world: World) -> None:
-    """What was trained is committed, lost, or was under way at the end."""
+def _samples_add_up(
+    drawn: Drawn, number: int, rows: list[ShapeRow], world: World, kept_s: list[float]
+) -> None:
+    """What was trained is committed, lost, or was under way at the end; times at full pace."""
     task = drawn.tasks[number]
-    for row in rows:
+    for row, trained_s in zip(rows, kept_s, strict=True):
         if not row.steps_s:
             assert row.samples == row.lost_samples == 0
             continue
         step_s = task.batch / row.samples_per_s
         useful_s = row.samples / task.batch * step_s
-        left_s = row.steps_s - row.lost_s - useful_s
+        left_s = trained_s - useful_s
         if row is rows[-1] and row.until_s == drawn.until_s:
             assert left_s >= -1e-6
         else:
