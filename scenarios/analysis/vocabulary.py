@@ -64,6 +64,9 @@ ZOO_NOTE = (
 SHARES = ("with_parent", "mean_accuracy")
 """Metrics that are not compared with the baseline's."""
 
+GAINS = ("goodput",)
+"""Metrics of which more is better, where they stand in the place of a time."""
+
 TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 ENERGIES = (("TJ", 1e12), ("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
@@ -132,7 +135,9 @@ def label_variants(variants: Json) -> dict[str, str]:
 
 
 def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
-    """The metrics of time and energy that policies trade off, and their labels."""
+    """The metrics of time, or goodput, and energy that policies trade off, and their labels."""
+    if is_elastic(summary):
+        return "goodput", "useful_sample_j", ("goodput, samples/s", "energy of a committed sample")
     if summary["by"]["workload"]:
         return "time_s", "energy_j", ("training time of all jobs", "energy of all jobs")
     return "jct_s", "cluster_energy_j", ("mean job completion time", "energy of the cluster")

@@ -34,7 +34,7 @@ from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.report.times_section import times_section
 from wattkeeper.scenarios.report.waits_section import record_notes, waits_section
 
-SMALL = ("goodput", "pareto", "regret", "jct", "delay")
+SMALL = ("pareto", "regret", "jct", "delay")
 """Charts that fit side by side."""
 
 LIBRARY = "vendor/echarts.common.min.js"

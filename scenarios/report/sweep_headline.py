@@ -5,6 +5,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import (
+    GAINS,
     choose_unit,
     format_value,
     metric_units,
@@ -25,14 +26,14 @@ from wattkeeper.scenarios.report.points import PointRow, describe_points
 
 
 def write_sentences(points: Sequence[PointRow], variants: Sequence[str]) -> Iterator[Element]:
-    """The points of least energy and time, and the range of each variant's changes."""
+    """The points of least energy and time, or most goodput, and the ranges of changes."""
     if not points:
         yield tag("li", "No point is done: there is nothing to compare.")
         return
     names = {"variants": dict.fromkeys(variants)}
     time, energy, _ = tradeoff_metrics(points[0].summary)
     for metric in (energy, time):
-        words = _describe_least(metric, points, names)
+        words = _describe_best(metric, points, names)
         if words:
             yield tag("li", *words, ".")
     baselines = {name: about["versus"]["baseline"]
@@ -49,8 +50,9 @@ def write_sentences(points: Sequence[PointRow], variants: Sequence[str]) -> Iter
             )  # fmt: skip
 
 
-def _describe_least(metric: str, points: Sequence[PointRow], names: Json) -> list[Words]:
-    """The least value of reachable policies, then that of policies that know the future."""
+def _describe_best(metric: str, points: Sequence[PointRow], names: Json) -> list[Words]:
+    """The best value of reachable policies, then that of policies that know the future."""
+    extreme, title = (max, "Most") if metric in GAINS else (min, "Least")
     results = [
         (about["metrics"][metric], point, name)
         for point in points
@@ -63,23 +65,24 @@ def _describe_least(metric: str, points: Sequence[PointRow], names: Json) -> lis
         group = [result for result in results if (result[2] in result[1].oracles) == oracle]
         if not group:
             continue
-        statistics, _, first = min(group, key=lambda result: result[0]["mean"])
-        least = format_value(statistics["mean"], metric)
+        statistics, _, first = extreme(group, key=lambda result: result[0]["mean"])
+        best = format_value(statistics["mean"], metric)
         by_variant: dict[str, list[PointRow]] = {}
         for others, point, name in group:
-            if format_value(others["mean"], metric) == least:
+            if format_value(others["mean"], metric) == best:
                 by_variant.setdefault(name, []).append(point)
         where = describe_points(
             by_variant[first], [point for _, point, name in group if name == first]
         )
         if oracle:
-            words += ["; " if words else f"Least {noun}: ", least, " by ",
+            words += ["; " if words else f"{title} {noun}: ", best, " by ",
                       variant_label(first, names), FUTURE, f", {where}"]  # fmt: skip
         else:
             ties = ", ".join(name for name in by_variant if name != first)
-            words += [f"Least {noun}: ", tag("strong", least), _interval(statistics, metric),
+            as_good = f" (and as {'much' if metric in GAINS else 'little'} by {ties})"
+            words += [f"{title} {noun}: ", tag("strong", best), _interval(statistics, metric),
                       " by ", variant_label(first, names),
-                      f" (and as little by {ties})" if ties else None, f" {where}"]  # fmt: skip
+                      as_good if ties else None, f" {where}"]  # fmt: skip
     return words
 
 

@@ -7,10 +7,8 @@ from typing import Literal, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
-    TIMES,
-    Unit,
+    GAINS,
     choose_unit,
-    is_elastic,
     knows_energy,
     metric_units,
     oracle_variants,
@@ -31,9 +29,6 @@ FRONT = (
     "The dashed line is the Pareto front of the variants that are shown: none of them is better in "
     "both than one on the line."
 )
-
-GOODPUTS = (("", 1.0),)
-"""Units of goodput."""
 
 MOST_DOTS = 2_000
 """Points that are drawn, at most."""
@@ -63,8 +58,8 @@ class EnergyTime(NamedTuple):
     bound: bool = False
 
 
-def draw_energy_against_time(study: Study, variants: list[str]) -> Iterator[Chart]:
-    """Energy against time, a point a variant; none without energy."""
+def draw_tradeoff(study: Study, variants: list[str]) -> Iterator[Chart]:
+    """Energy against time, or against goodput, a point a variant; none without energy."""
     summary = study.summary
     if "saved" in summary or (summary["by"]["workload"] and not knows_energy(summary)):
         return
@@ -75,36 +70,20 @@ def draw_energy_against_time(study: Study, variants: list[str]) -> Iterator[Char
         EnergyTime(v, of_variant[time], of_variant[energy], bound=variants[v] in oracles)
         for v, of_variant in enumerate(metrics)
     ]
-    data = scatter(points, energy, labels)
+    data = scatter(points, (time, energy), labels)
     if data is not None:
         yield Chart(
             "pareto",
-            "Energy against time",
+            title_tradeoff(time),
             f"A point a variant: {labels[0]} and {labels[1]}, means over seeds, with 95 % "
             f"intervals where there are several seeds. {describe_front(oracles)}",
             data,
         )
 
 
-def draw_energy_against_goodput(study: Study, variants: list[str]) -> Iterator[Chart]:
-    """Energy of a sample against goodput, a point a variant; none without elastic jobs."""
-    if not is_elastic(study.summary):
-        return
-    metrics = [study.summary["variants"][name]["metrics"] for name in variants]
-    points = [EnergyTime(v, of_variant["goodput"], of_variant["useful_sample_j"])
-              for v, of_variant in enumerate(metrics)]  # fmt: skip
-    labels = "goodput, samples/s", "energy of a committed sample"
-    data = scatter(points, "useful_sample_j", labels, GOODPUTS)
-    if data is not None:
-        data["panels"][0]["x"]["more"] = True
-        yield Chart(
-            "goodput",
-            "Energy against goodput",
-            "A point a variant: samples that elastic jobs committed a second, and the energy of "
-            "each, lost work, pauses, checkpoints and waiting included; means over seeds, with 95 "
-            f"% intervals where there are several seeds. To the right and below is better. {FRONT}",
-            data,
-        )
+def title_tradeoff(metric: str) -> str:
+    """The title of energy against a metric of time, or goodput."""
+    return f"Energy against {'goodput' if metric in GAINS else 'time'}"
 
 
 def describe_front(oracles: Collection[str]) -> str:
@@ -114,11 +93,12 @@ def describe_front(oracles: Collection[str]) -> str:
     return FRONT + BOUND.format(" and ".join(oracles), "know" if len(oracles) > 1 else "knows")
 
 
-def limit_points(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:
+def limit_points(points: Sequence[EnergyTime], more: bool = False) -> tuple[list[EnergyTime], str]:
     """At most `MOST_DOTS` points in their order, and a caption if some are left out.
 
     Each variant keeps its own Pareto-optimal points, so that the front is right whichever variants
-    are shown; its other points are thinned evenly.
+    are shown; its other points are thinned evenly. `more`: whether more time, or what stands in
+    its place, is better.
     """
     by_variant: dict[tuple[int, bool], list[int]] = {}
     for index, point in enumerate(points):
@@ -131,7 +111,7 @@ def limit_points(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:
     drawn: list[int] = []
     complete = True
     for own in by_variant.values():
-        front = _pareto_optimal(points, own)
+        front = _pareto_optimal(points, own, more)
         others = sorted(set(own) - set(front))
         complete &= len(front) <= share
         drawn += [front[i] for i in spaced_indices(len(front), share)]
@@ -145,11 +125,14 @@ def limit_points(points: Sequence[EnergyTime]) -> tuple[list[EnergyTime], str]:
     return [points[index] for index in sorted(drawn)], caption
 
 
-def _pareto_optimal(points: Sequence[EnergyTime], indices: Sequence[int]) -> list[int]:
-    """The indices of points that none of the others beats in both, by time."""
+def _pareto_optimal(
+    points: Sequence[EnergyTime], indices: Sequence[int], more: bool = False
+) -> list[int]:
+    """The indices of points that none of the others beats in both, by time, the best first."""
 
     def means(index: int) -> tuple[float, float]:
-        return points[index].time["mean"], points[index].energy["mean"]
+        time: float = points[index].time["mean"]
+        return -time if more else time, points[index].energy["mean"]
 
     front: list[int] = []
     least = math.inf
@@ -162,22 +145,23 @@ def _pareto_optimal(points: Sequence[EnergyTime], indices: Sequence[int]) -> lis
 
 def scatter(
     points: Sequence[EnergyTime],
-    metric: str,
+    metrics: tuple[str, str],
     labels: tuple[str, str],
-    times: Sequence[Unit] = TIMES,
     path: bool = False,
 ) -> ChartData | None:
     """The data of energy against time; None if no point is known.
 
     Args:
         points: Points of all variants.
-        metric: The metric of energy.
-        labels: Names of time and energy.
-        times: Units of time.
+        metrics: The metrics of time, or goodput, and of energy.
+        labels: Their names.
         path: Whether a line joins the points of a variant in their order.
     """
     x, y = _means(points, "time"), _means(points, "energy")
-    (x_unit, x_size), (y_unit, y_size) = choose_unit(x, times), choose_unit(y, metric_units(metric))
+    (x_unit, x_size), (y_unit, y_size) = (
+        choose_unit(values, metric_units(metric))
+        for values, metric in zip((x, y), metrics, strict=True)
+    )
     dots: list[Dot] = []
     for point, time, energy in zip(points, x, y, strict=True):
         if not (math.isfinite(time) and math.isfinite(energy)):
@@ -198,6 +182,8 @@ def scatter(
         return None
     names = label_axis(labels[0], x_unit), label_axis(labels[1], y_unit)
     axes = [_axis(name, [dot["at"][index] for dot in dots]) for index, name in enumerate(names)]
+    if metrics[0] in GAINS:
+        axes[0]["more"] = True
     return {
         "panels": [
             {

@@ -17,20 +17,14 @@ from wattkeeper.scenarios.report.charts.elastic_nodes import draw_elastic_nodes
 from wattkeeper.scenarios.report.charts.learning import draw_choices, draw_regret
 from wattkeeper.scenarios.report.charts.node_losses import draw_nodes
 from wattkeeper.scenarios.report.charts.over_time import draw_over_time, draw_zoo
-from wattkeeper.scenarios.report.charts.pareto import (
-    draw_energy_against_goodput,
-    draw_energy_against_time,
-)
+from wattkeeper.scenarios.report.charts.pareto import draw_tradeoff
 from wattkeeper.scenarios.report.charts.recorded_load import draw_recorded_load
 
 
 def draw_study(study: Study) -> Iterator[Chart]:
     """All charts for which the study has data."""
     variants = list(study.summary["variants"])
-    yield from draw_energy_against_goodput(study, variants)
-    elastic = only_elastic(study.manifest["scenario"])
-    if not elastic:
-        yield from draw_energy_against_time(study, variants)
+    yield from draw_tradeoff(study, variants)
     attempts = list(read_attempts(study))
     regrets = read_regrets(study) if study.summary["by"]["workload"] else {}
     outcomes = [
@@ -42,7 +36,7 @@ def draw_study(study: Study) -> Iterator[Chart]:
         yield from draw_regret(outcomes, variants)
     else:
         attempts.clear()
-    if not elastic:
+    if not only_elastic(study.manifest["scenario"]):
         yield from draw_distributions(outcomes, variants)
     outcomes.clear()  # large for a million jobs, and so are the next charts' columns
     yield from draw_recorded_load(study, variants)

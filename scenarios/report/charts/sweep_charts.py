@@ -11,6 +11,7 @@ from wattkeeper.scenarios.analysis.key_words import (
     title_of_key,
 )
 from wattkeeper.scenarios.analysis.vocabulary import (
+    GAINS,
     choose_unit,
     knows_energy,
     metric_units,
@@ -32,6 +33,7 @@ from wattkeeper.scenarios.report.charts.pareto import (
     describe_front,
     limit_points,
     scatter,
+    title_tradeoff,
 )
 from wattkeeper.scenarios.report.points import (
     PointRow,
@@ -53,7 +55,7 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
     """All charts of a sweep."""
     if not points:
         return
-    chart = _draw_energy_against_time(sweep, points, variants)
+    chart = _draw_tradeoff(sweep, points, variants)
     if chart is not None:
         yield chart
     metrics = all_shown_metrics(points)
@@ -84,9 +86,7 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
             )
 
 
-def _draw_energy_against_time(
-    sweep: Json, points: Sequence[PointRow], variants: list[str]
-) -> Chart | None:
+def _draw_tradeoff(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> Chart | None:
     summary = points[0].summary
     if summary["by"]["workload"] and not knows_energy(summary):
         return None
@@ -100,15 +100,15 @@ def _draw_energy_against_time(
         for point in (sort_points(points, *sweep["axes"]) if single else points)
         for name, about in point.summary["variants"].items()
     ]  # fmt: skip
-    drawn, reduction = limit_points(dots)
-    data = scatter(drawn, energy, labels, path=single)
+    drawn, reduction = limit_points(dots, time in GAINS)
+    data = scatter(drawn, (time, energy), labels, path=single)
     if data is None:
         return None
     title = title_of_key(next(iter(sweep["axes"])))
     path = f"Thin lines join the points of a variant; labels are values of {title}. " * single
     return Chart(
         "pareto",
-        "Energy against time",
+        title_tradeoff(time),
         f"Each variant at each point: {labels[0]} and {labels[1]}, means over seeds with 95 % "
         "intervals where there are several seeds. "
         f"{path}{reduction}{describe_front(all_oracles(points))}",

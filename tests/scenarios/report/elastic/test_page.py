@@ -16,6 +16,7 @@ from tests.support.elastic import SCENARIO
 from tests.support.losses import generate_jobs
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium, instance
+from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
 
 RENT = "rent: {node_hour: 0.9, on_demand: 3, currency: USD}"
 
@@ -113,7 +114,7 @@ def test_bars_show_all_time_and_all_energy_of_a_sample(inside: Command) -> None:
 def test_charts_of_the_front_and_of_the_nodes(inside: Command) -> None:
     names, charts = read_charts(run(inside, SCENARIO))
     found = metrics()
-    (front,) = charts["goodput"]["panels"]
+    (front,) = charts["pareto"]["panels"]
     assert front["x"]["more"] is True
     for dot in front["dots"]:
         each = found[names[dot["v"]]]
@@ -135,7 +136,6 @@ def test_charts_of_the_front_and_of_the_nodes(inside: Command) -> None:
             * {"thousands": 1e3, "millions": 1e6}[committed["y"]["name"].rsplit(", ", 1)[1]]
         )
         assert samples == pytest.approx(own.samples.sum(), rel=1e-4)
-    assert "pareto" not in charts
     assert "jct" not in charts
 
 
@@ -151,12 +151,37 @@ def test_many_shapes_are_binned(inside: Command) -> None:
         assert all(low <= mean <= high for low, mean, high in known)
 
 
+def test_a_sweep_is_of_goodput_too(inside: Command) -> None:
+    """More losses, less goodput: the most is at the lowest rate."""
+    page = run(inside, SCENARIO, "--sweep", "cluster.losses.events.rate=100,3000,9000")
+    (answer,) = re.findall(r'<ul class="answer">(.*?)</ul>', page, re.DOTALL)
+    energy, most, *_ = map(plain, re.findall(r"<li.*?</li>", answer))
+    assert_states(energy, "Least energy of a committed sample")
+    assert_states(most, "Most goodput", "by oobleck", "rate = 100")
+    assert "Energy against goodput" in page
+    _, charts = read_charts(page)
+    (panel,) = charts["pareto"]["panels"]
+    assert panel["x"]["more"] is True
+    assert len(panel["dots"]) == 6
+
+
+def test_the_front_of_goodput_stays_where_points_are_thinned() -> None:
+    """Of 3,000 points of one variant, three are beaten by none; two of them by less goodput."""
+    best = {1000: 1.0, 2000: 2.0, 3000: 3.0}
+    every = [EnergyTime(0, {"mean": float(n)}, {"mean": best.get(n, 100.0)})
+             for n in range(1, 3001)]  # fmt: skip
+    kept, caption = limit_points(every, more=True)
+    assert len(kept) <= 2000
+    assert all(every[n - 1] in kept for n in best)
+    assert_states(caption, "of 3,000")
+
+
 def test_beside_other_jobs_both_parts_are_there(inside: Command) -> None:
     generate_jobs(inside, 0.6)
     text = SCENARIO.replace("  until_s:", "  others: {trace: jobs, gpu_types: ignore}\n  until_s:")
     page = run(inside, text.replace("gpus: 48", "gpus: 96"))
     _, charts = read_charts(page)
-    assert {"goodput", "pareto", "jct", "elastic-nodes", "nodes"} <= charts.keys()
+    assert {"pareto", "jct", "elastic-nodes", "nodes"} <= charts.keys()
     assert "free beside other jobs" in plain(read_section(page, "elastic"))
     assert "lost nodes" not in read_section(page, "elastic")
     assert "nodes went down" in read_section(page, "losses")
@@ -171,7 +196,7 @@ def test_the_front_has_the_most_goodput_at_each_energy(
         "  on-notice: {policies: {replan: on-notice}}\nbaseline:"
     )  # fmt: skip
     names, charts = read_charts(run(inside, text))
-    dots = [dot["at"] for dot in charts["goodput"]["panels"][0]["dots"]]
+    dots = [dot["at"] for dot in charts["pareto"]["panels"][0]["dots"]]
     best = [at for at in dots if not any(
         x >= at[0] and y <= at[1] and [x, y] != at for x, y in dots
     )]  # fmt: skip
@@ -179,7 +204,7 @@ def test_the_front_has_the_most_goodput_at_each_energy(
     window = Window(browser, Path("out/report.html"), width, scheme)
     assert window.said == []
     front = window.page.evaluate(
-        f"{instance('goodput')}.getOption().series.find((one) => one.name === 'front').data"
+        f"{instance('pareto')}.getOption().series.find((one) => one.name === 'front').data"
     )
     assert sorted(front) == sorted(best)
     assert {one["name"] for one in window.series("elastic-nodes")} == set(names[:4])
