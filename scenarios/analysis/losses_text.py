@@ -5,6 +5,7 @@ from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.vocabulary import four_digits
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
 PARTS: Final = {"lost": "lost", "pause": "pauses", "checkpoint": "checkpoints",
@@ -62,8 +63,8 @@ def _describe_time(mean: Mapping[str, float]) -> str:
                             ("too few nodes", "stopped_share"))
     )  # fmt: skip
     return (
-        f"elastic jobs committed {mean['goodput']:.4g} samples/s. Their time: steps that count "
-        f"{100 * mean['ettr']:.1f} %, {shares}."
+        f"elastic jobs committed {four_digits(mean['goodput'])} samples/s. Their time: steps that "
+        f"count {100 * mean['ettr']:.1f} %, {shares}."
     )
 
 
@@ -72,10 +73,12 @@ def _describe_energy(mean: Mapping[str, float | None], money: str) -> str:
     energy_j, rent = mean["useful_sample_j"], mean.get("useful_sample_rent")
     if energy_j is None:
         return ""
-    text = f" A committed sample took {energy_j:.4g} J"
+    text = f" A committed sample took {four_digits(energy_j)} J"
     whole = mean["elastic_energy_j"]
     if whole:
         listed = ", ".join(f"{label} {100 * (mean[f'elastic_{part}_j'] or 0.0) / whole:z.1f} %"
                            for part, label in PARTS.items())  # fmt: skip
         text += f" ({listed})"
-    return text + ("." if rent is None else f"; the rent of 1,000 is {1000 * rent:.4g} {money}.")
+    return text + (
+        "." if rent is None else f"; the rent of 1,000 is {four_digits(1000 * rent)} {money}."
+    )

@@ -303,9 +303,9 @@ def format_value(value: float | None, metric: str) -> str:
     if metric == "mean_accuracy":
         return f"{value:.4f}"
     if metric == "goodput":
-        return f"{value:,.4g}/s"
+        return f"{four_digits(value)}/s"
     if metric == "useful_sample_rent":
-        return f"{1000 * value:,.4g}"
+        return four_digits(1000 * value)
     if metric in CLUSTER_ENERGY:
         return format_amount(value, metric)
     unit, size = choose_unit([value], metric_units(metric))
@@ -313,3 +313,8 @@ def format_value(value: float | None, metric: str) -> str:
         return f"{value:.1f} J"
     digits = 1 if unit in dict(TIMES) else 2
     return f"{value / size:,.{digits}f} {unit}".rstrip()
+
+
+def four_digits(value: float) -> str:
+    """A value with four digits, or with all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}"

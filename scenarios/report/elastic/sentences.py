@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.losses_text import currency_of_rent, only_elastic
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import format_value, is_elastic
+from wattkeeper.scenarios.analysis.vocabulary import format_value, four_digits, is_elastic
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, describe_change, join_list, variant_label
 
@@ -22,7 +22,7 @@ def compare_goodput(study: Study) -> Iterator[Element]:
     if best := _best("goodput", summary, most=True):
         share = format_value(_mean(best[0], "ettr", summary), "ettr")
         more = f"{_describe_span(study, best[0])}; steps that count fill {share} of the time"
-        yield _sentence(best, "keep", "most of the work: ", "goodput", "samples", summary, more)
+        yield _sentence(best, "keep", "most of the work: ", "goodput", "samples/s", summary, more)
     if best := _best("useful_sample_j", summary):
         yield _sentence(best, "need", "the least energy: ", "useful_sample_j",
                         "a committed sample", summary, _count_useful(best[0], summary))  # fmt: skip
@@ -56,7 +56,8 @@ def _compare_on_demand(variant: str, money: str, summary: Json) -> str:
     rent, samples = (_mean(variant, m, summary) for m in ("on_demand_rent", "useful_samples"))
     if not rent or not samples:
         return ""
-    return f"; on nodes that are never lost they would cost {1000 * rent / samples:.4g} {money}"
+    each = four_digits(1000 * rent / samples)
+    return f"; on nodes that are never lost they would cost {each} {money}"
 
 
 def _mean(variant: str, metric: str, summary: Json) -> float | None:
@@ -79,7 +80,7 @@ def _sentence(
 ) -> Element:
     """The best variants, their value, and how far that is from their baseline's."""
     named: list[list[Words]] = [[variant_label(name, summary)] for name in best]
-    value = format_value(_mean(best[0], metric, summary), metric)
+    value = format_value(_mean(best[0], metric, summary), metric).removesuffix("/s")
     words: list[Words] = [
         *join_list(named), f" {verb}{'s' * (len(best) == 1)} {role}",
         tag("strong", f"{value} {unit}"),

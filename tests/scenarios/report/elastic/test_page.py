@@ -68,7 +68,7 @@ def test_the_answer_says_who_keeps_most_against_whom_and_over_which_time(inside:
     found = metrics()
     own, other = found["oobleck"], found["varuna"]
     more = 100 * (own["goodput"] / other["goodput"] - 1)
-    assert_states(most, "oobleck keeps most of the work", f"{own['goodput']:.4g}/s samples",
+    assert_states(most, "oobleck keeps most of the work", f"{own['goodput']:#.4g} samples/s",
                   f"{more:.1f} % more", "varuna", "over 24.0 h",
                   f"{100 * own['ettr']:.1f} % of the time")  # fmt: skip
     useful = own["elastic_useful_j"] / own["elastic_energy_j"]
@@ -76,8 +76,8 @@ def test_the_answer_says_who_keeps_most_against_whom_and_over_which_time(inside:
                   f"{own['useful_sample_j'] / 1000:.2f} kJ a committed sample",
                   f"{100 * useful:.1f} % of it")  # fmt: skip
     assert_states(least_rent, "oobleck costs the least rent",
-                  f"{1000 * own['useful_sample_rent']:.4g} USD for 1,000 samples",
-                  f"{1000 * own['on_demand_rent'] / own['useful_samples']:.4g} USD")  # fmt: skip
+                  f"{1000 * own['useful_sample_rent']:#.4g} USD for 1,000 samples",
+                  f"{1000 * own['on_demand_rent'] / own['useful_samples']:#.4g} USD")  # fmt: skip
     assert len(others) == 2
 
 
@@ -107,7 +107,7 @@ def test_bars_show_all_time_and_all_energy_of_a_sample(inside: Command) -> None:
     for name, each in found.items():
         assert f"lost nodes {each['lost_attempts']:.0f} times" in plain(time)
         assert name in plain(rent)
-        assert f"<b>{1000 * each['useful_sample_rent']:,.4g}</b>" in rent
+        assert f"<b>{1000 * each['useful_sample_rent']:#.4g}</b>" in rent
     assert_states(plain(rent), "rent, USD", "of lost work, USD", "same samples on demand, USD")
 
 
