@@ -126,10 +126,11 @@ def command(tmp_path: Path) -> Command:
 @pytest.fixture
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """The same as `command` in this process, which spares a start and what it imports."""
-    return _inside(tmp_path / "library", tmp_path, monkeypatch)
+    return inside_with(tmp_path / "library", tmp_path, monkeypatch)
 
 
-def _inside(traces: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+def inside_with(traces: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`wattkeeper` in this process, in a folder, with a trace library."""
     for name, value in (("WATTKEEPER_TRACES", str(traces)), ("COLUMNS", "120")):
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(cwd)
@@ -150,7 +151,7 @@ def _inside(traces: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Command
 @pytest.fixture
 def zeus(zeus_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`inside` with the Zeus traces."""
-    return _inside(zeus_traces, tmp_path, monkeypatch)
+    return inside_with(zeus_traces, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="session")

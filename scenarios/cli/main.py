@@ -18,6 +18,7 @@ from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.bench import bench
 from wattkeeper.scenarios.cli.compare import compare
+from wattkeeper.scenarios.cli.elastic import elastic
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report
 from wattkeeper.scenarios.cli.run import axes_option, run, settings_option
@@ -216,6 +217,7 @@ def doctor(look_only: bool, as_json: bool) -> None:
 
 main.add_command(bench)
 main.add_command(compare)
+main.add_command(elastic)
 main.add_command(record)
 main.add_command(report)
 main.add_command(run)

@@ -32,7 +32,15 @@ def spot_changes(events: Sequence[NodeEvent]) -> tuple[SpotChange, ...]:
     """Changes from events of nodes; times are rounded to ms, and notices left out.
 
     A node whose first event is not that it comes up is added at 0, before all others.
+
+    Raises:
+        InputError: If a node becomes slow, which the published replays do not know.
     """
+    if slow := [event.node for event in events if event.event == "degraded"]:
+        raise InputError(
+            f"node {slow[0]!r} becomes slow (degraded); the published replays know only nodes that "
+            "go down and come up"
+        )
     absent = set(absent_at_first(events))
     present = dict.fromkeys(event.node for event in events if event.node not in absent)
     changes = [SpotChange(0, "add", name) for name in present]

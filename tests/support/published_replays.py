@@ -6,7 +6,6 @@ import csv
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from hypothesis import strategies as st
 
 from wattkeeper.sim.published_replays.inputs import RateTable, SpotChange, spot_changes
@@ -37,29 +36,14 @@ def read_reference(shared: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def trace_name(trace: str) -> str:
+    """The name in a library of a trace that published tables name by its file."""
+    return f"spot-{Path(trace).stem.replace('_', '-')}"
+
+
 def read_changes(shared: Path, trace: str) -> tuple[SpotChange, ...]:
     """A recorded or made-up trace of nodes."""
     return spot_changes(node_events(read([shared / "data/spot" / trace]).tables["node-events"]))
-
-
-def read_rates(shared: Path, system: str, model: str) -> RateTable:
-    """Measured rates of a system and a model."""
-    with (shared / "data/oobleck/throughput_by_nodes.csv").open(newline="") as file:
-        return RateTable(
-            {
-                int(row["num_nodes"]): float(row["samples_per_s"])
-                for row in csv.DictReader(file)
-                if (row["system"], row["model"]) == (system, model)
-            }
-        )
-
-
-def check_row(result: ReplayResult, row: dict[str, str]) -> int:
-    """Compare all published columns of a row, and return how many there are."""
-    published = {name: float(row[name]) for name in COLUMNS if row[name]}
-    found = {name: getattr(result, COLUMNS[name]) for name in published}
-    assert found == pytest.approx(published, rel=1e-9, abs=0)
-    return len(published)
 
 
 def check_spans(result: ReplayResult) -> None:

@@ -16,6 +16,12 @@ MODEL = OobleckModel(1024, 2_000)
 START = SpotChange(0, "add", "node1")
 
 
+def test_nodes_that_become_slow_are_refused() -> None:
+    with pytest.raises(InputError) as raised:
+        spot_changes([NodeEvent(0.0, "up", "b"), NodeEvent(1.0, "degraded", "b", factor=1.5)])
+    assert_states(str(raised.value), "'b'", "degraded")
+
+
 def test_events_of_nodes_become_changes_in_whole_ms() -> None:
     events = [
         NodeEvent(0.0, "up", "b"),

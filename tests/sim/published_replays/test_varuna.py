@@ -1,40 +1,16 @@
-"""The published replay of Varuna: published results, invariants, constants that cannot be."""
-
-from pathlib import Path
+"""The published replay of Varuna: invariants, constants that cannot be."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.messages import assert_states
-from tests.support.published_replays import (
-    RATES,
-    check_row,
-    read_changes,
-    read_rates,
-    read_reference,
-    spot_nodes,
-)
+from tests.support.published_replays import RATES, spot_nodes
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.published_replays.inputs import SpotChange
-from wattkeeper.sim.published_replays.published_models import PUBLISHED_MODELS
 from wattkeeper.sim.published_replays.varuna import VarunaModel, replay_varuna
 
 MODEL = VarunaModel(1024, 83_000, 11_500, {30: 1, 20: 2})
-
-
-def test_it_equals_all_published_rows(shared: Path) -> None:
-    rows = read_reference(shared, "throughput_by_trace.csv")
-    rows = [row for row in rows if row["system"].startswith("varuna")]
-    assert len(rows) == 18
-    for row in rows:
-        model = PUBLISHED_MODELS[row["model"]]
-        result = replay_varuna(
-            read_changes(shared, row["trace"]), read_rates(shared, "varuna", model.rates),
-            model.varuna, free_checkpoints=row["system"] == "varuna-nockpt",
-            loses_work=not (row["trace"].startswith("scaled/") and model.spared_on_recorded),
-        )  # fmt: skip
-        assert check_row(result, row) == 10
 
 
 @given(spot_nodes(), st.booleans(), st.booleans())
