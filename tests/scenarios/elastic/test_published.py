@@ -42,7 +42,6 @@ def check_printed(row: Mapping[str, str], found: Mapping[str, Any]) -> None:
             assert found[name] == pytest.approx(float(row[column]), rel=0, abs=half * 1.000001)
 
 
-@pytest.mark.slow
 def test_all_rows_of_oobleck_s_artifact(shared: Path, spot: Command) -> None:
     rows = read_reference(shared, "throughput_by_trace.csv")
     rates = shared / "data/oobleck/throughput_by_nodes.csv"
