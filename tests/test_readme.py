@@ -151,6 +151,24 @@ def save_sacct(folder: Path) -> None:
     (folder / "sacct.txt").write_text(text, encoding="utf-8")
 
 
+def save_elastic(folder: Path) -> None:
+    """What the page on elastic jobs names: losses, rates, and costs of layers and sections."""
+    systems = ("oobleck", "varuna", "bamboo")
+    models = ("bertLarge", "gpt_2_ours", "gpt_3m", "gpt_3_2_7b", "gpt_3_6_7b")
+    files = {
+        "10m.csv": [f"0,add,n{n}" for n in range(30)] + ["600000,remove,n1", "5000000,remove,n2"],
+        "throughput_by_nodes.csv": ["system,model,num_nodes,samples_per_s"] + [
+            f"{system},{model},{nodes},{nodes}" for system in systems for model in models
+            for nodes in range(15, 31)],
+        "layers.csv": ["layer,fb_s", *(f"{n},{1 + n % 2}" for n in range(24))],
+        "sections.csv": [
+            "section,microbatch,forward_s,backward_s,state_bytes,sample_bytes,gradient_bytes",
+            *(f"{n},4,0.5,1,2e9,1e8,1e9" for n in range(24))],
+    }  # fmt: skip
+    for name, rows in files.items():
+        (folder / name).write_text("\n".join(rows), encoding="utf-8")
+
+
 def save_models(folder: Path, lines: list[str]) -> list[str]:
     """What the page of the zoo calls its models; the lines that can run here."""
     from safetensors.numpy import save_file
@@ -316,6 +334,8 @@ def test_commands_of_pages(
     shutil.copy(formats / "gavel.trace", tmp_path / "FILE.trace")
     shutil.copy(formats / "gavel.json", tmp_path / "simulation_throughputs.json")
     lines = [line for line in commands(page) if not is_a_pattern(line) or "FILE" in line]
+    if page == "elastic.md":
+        save_elastic(tmp_path)
     if page == "zoo.md":
         lines = save_models(tmp_path, lines)
     if page == "live.md":

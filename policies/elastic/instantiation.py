@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from wattkeeper.policies.elastic.microbatches import PipelineGroup, share_microbatches
-from wattkeeper.policies.elastic.templates import PipelineTemplate
+from wattkeeper.policies.elastic.templates import TimedTemplate
 from wattkeeper.policies.errors import InputError
 
 InstantiationRule = Literal["best_by_engine", "best_balanced"]
@@ -36,7 +36,7 @@ class Instantiation(NamedTuple):
 
 
 def instantiate(
-    templates: Sequence[PipelineTemplate],
+    templates: Sequence[TimedTemplate],
     nodes: int,
     microbatches: int,
     rule: InstantiationRule,
@@ -87,7 +87,7 @@ def instantiate(
 
 
 def instantiate_counts(
-    templates: Sequence[PipelineTemplate],
+    templates: Sequence[TimedTemplate],
     counts: Sequence[int],
     microbatches: int,
     rule: InstantiationRule,
@@ -129,11 +129,11 @@ def pipeline_counts(sizes: Sequence[int], nodes: int) -> Iterator[tuple[int, ...
             yield (count, *rest)
 
 
-def _weight_s(template: PipelineTemplate, rule: InstantiationRule) -> float:
+def _weight_s(template: TimedTemplate, rule: InstantiationRule) -> float:
     """By which a rule multiplies the micro-batches of a pipeline, s."""
     if rule == "best_by_engine":
         return template.iteration_s
-    return template.iteration_s / len(template.stages)
+    return template.iteration_s / template.num_stages
 
 
 def _highest_rates(sizes: Sequence[int], times_s: Sequence[float], nodes: int) -> list[list[float]]:
@@ -153,8 +153,8 @@ def _highest_rates(sizes: Sequence[int], times_s: Sequence[float], nodes: int) -
 
 
 def _check(
-    templates: Sequence[PipelineTemplate], nodes: int, microbatches: int
-) -> list[PipelineTemplate]:
+    templates: Sequence[TimedTemplate], nodes: int, microbatches: int
+) -> list[TimedTemplate]:
     """The templates by size, ascending.
 
     Raises:
@@ -166,9 +166,9 @@ def _check(
         found = ", ".join(map(str, sizes)) or "none"
         raise InputError(f"templates for numbers of nodes: {found}; one for each size is allowed")
     for template in by_size:
-        if template.nodes < 1 or not template.stages or not template.iteration_s > 0:
+        if template.nodes < 1 or not template.num_stages or not template.iteration_s > 0:
             raise InputError(
-                f"the template for {template.nodes} nodes has {len(template.stages)} stages and "
+                f"the template for {template.nodes} nodes has {template.num_stages} stages and "
                 f"takes {template.iteration_s} s; all must be above 0"
             )
     if nodes < 1 or microbatches < 1:

@@ -28,7 +28,7 @@ ROUNDING: Final = 1e-9
 """Relative difference below which a bound may exceed a time by rounding alone."""
 
 
-class Shape(NamedTuple):
+class PipelineShape(NamedTuple):
     """Size of a pipeline: stages on some nodes, or, if it is one node, on some of its GPUs."""
 
     nodes: int
@@ -72,7 +72,7 @@ class _Splits(NamedTuple):
         right_stages: Those of the second parts.
     """
 
-    pairs: tuple[tuple[Shape, Shape], ...]
+    pairs: tuple[tuple[PipelineShape, PipelineShape], ...]
     left: PipelineBounds
     right: PipelineBounds
     left_stages: Ints
@@ -96,11 +96,11 @@ class TemplateSearch:
         self.gpus_per_node = gpus_per_node
         self.layers = len(times[1]) - 1
         self.on_node = bounds_on_node(times, gpus_per_node)
-        self._bounds: dict[Shape, PipelineBounds] = {}
-        self._splits: dict[Shape, _Splits] = {}
-        self._best: dict[tuple[Shape, int, int], BestPipeline] = {}
+        self._bounds: dict[PipelineShape, PipelineBounds] = {}
+        self._splits: dict[PipelineShape, _Splits] = {}
+        self._best: dict[tuple[PipelineShape, int, int], BestPipeline] = {}
 
-    def best(self, shape: Shape, first: int, end: int) -> BestPipeline:
+    def best(self, shape: PipelineShape, first: int, end: int) -> BestPipeline:
         """The best pipeline on the layers from `first` to before `end`."""
         key = (shape, first, end)
         best = self._best.get(key)
@@ -108,7 +108,7 @@ class TemplateSearch:
             best = self._best[key] = self._find(shape, first, end)
         return best
 
-    def stages(self, shape: Shape, first: int, end: int) -> Iterator[TemplateStage]:
+    def stages(self, shape: PipelineShape, first: int, end: int) -> Iterator[TemplateStage]:
         """The stages of the best pipeline."""
         best = self.best(shape, first, end)
         if shape.stages == 1:
@@ -118,7 +118,7 @@ class TemplateSearch:
         yield from self.stages(left, first, best.middle)
         yield from self.stages(right, best.middle, end)
 
-    def _find(self, shape: Shape, first: int, end: int) -> BestPipeline:
+    def _find(self, shape: PipelineShape, first: int, end: int) -> BestPipeline:
         if shape.stages == 1:
             time_s = float(self.times[shape.gpus][first, end])
             return BestPipeline(4 * time_s, time_s, time_s, 0, time_s)
@@ -136,7 +136,7 @@ class TemplateSearch:
                 best = other
         return best
 
-    def _bounds_s(self, shape: Shape, first: int, end: int) -> Floats:
+    def _bounds_s(self, shape: PipelineShape, first: int, end: int) -> Floats:
         """Lower bounds of the time of all candidates, by pair of shapes and middle, s."""
         splits = self._splits_of(shape)
         middles = slice(first + 1, end)
@@ -144,7 +144,7 @@ class TemplateSearch:
         right = splits.right.at(slice(None), end, middles)
         return join_bounds(left, right, splits.left_stages, splits.right_stages).time_s.ravel()
 
-    def _join(self, shape: Shape, first: int, end: int, candidate: int) -> BestPipeline:
+    def _join(self, shape: PipelineShape, first: int, end: int, candidate: int) -> BestPipeline:
         """The pipeline of a candidate."""
         split, offset = divmod(candidate, end - first - 1)
         middle = first + 1 + offset
@@ -161,7 +161,7 @@ class TemplateSearch:
         time_s = total_s + (2 * shape.stages + slowest + 1) * slowest_s + rest_s
         return BestPipeline(time_s, total_s, slowest_s, slowest, rest_s, middle, split)
 
-    def _splits_of(self, shape: Shape) -> _Splits:
+    def _splits_of(self, shape: PipelineShape) -> _Splits:
         if shape not in self._splits:
             pairs = split_shape(shape)
             left = [self._bounds_of(left) for left, _ in pairs]
@@ -177,7 +177,7 @@ class TemplateSearch:
             )
         return self._splits[shape]
 
-    def _bounds_of(self, shape: Shape) -> PipelineBounds:
+    def _bounds_of(self, shape: PipelineShape) -> PipelineBounds:
         """Bounds of all pipelines of a shape, by first layer and end."""
         nodes, gpus, stages = shape
         if nodes == 1:
@@ -192,7 +192,7 @@ class TemplateSearch:
         return self._bounds[shape]
 
 
-def split_shape(shape: Shape) -> tuple[tuple[Shape, Shape], ...]:
+def split_shape(shape: PipelineShape) -> tuple[tuple[PipelineShape, PipelineShape], ...]:
     """The pairs of shapes that make up one, in the order in which they are tried."""
     nodes, gpus, stages = shape
     if nodes > 1:
@@ -200,14 +200,14 @@ def split_shape(shape: Shape) -> tuple[tuple[Shape, Shape], ...]:
     else:
         cuts = [((1, left), (1, gpus - left)) for left in range(1, gpus)]
     pairs = (
-        (Shape(*left, first), Shape(*right, stages - first))
+        (PipelineShape(*left, first), PipelineShape(*right, stages - first))
         for left, right in cuts
         for first in range(1, stages)
     )
     return tuple(pair for pair in pairs if is_possible(pair[0]) and is_possible(pair[1]))
 
 
-def is_possible(shape: Shape) -> bool:
+def is_possible(shape: PipelineShape) -> bool:
     """Whether groups of 1, 2, 4, ... GPUs, one for each stage, use all GPUs of the nodes."""
     return shape.nodes * shape.gpus.bit_count() <= shape.stages <= shape.nodes * shape.gpus
 

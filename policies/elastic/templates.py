@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from wattkeeper.policies.elastic.bounds import bounds_of_model, stage_times
-from wattkeeper.policies.elastic.search import ROUNDING, Shape, TemplateSearch
+from wattkeeper.policies.elastic.search import ROUNDING, PipelineShape, TemplateSearch
 from wattkeeper.policies.elastic.stages import LayerCost, TemplateStage, check_layers
 from wattkeeper.policies.errors import InputError
+
+
+class TimedTemplate(Protocol):
+    """What the choice of pipelines asks of a template."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages."""
+
+    @property
+    def iteration_s(self) -> float:
+        """Time of an iteration with about four micro-batches for each stage, s."""
+
+
+class TemplateTime(NamedTuple):
+    """A template of which only the size and the time are known; see `TimedTemplate`."""
+
+    nodes: int
+    num_stages: int
+    iteration_s: float
 
 
 class PipelineTemplate(NamedTuple):
@@ -27,6 +51,19 @@ class PipelineTemplate(NamedTuple):
     gpus_per_node: int
     stages: tuple[TemplateStage, ...]
     iteration_s: float
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages."""
+        return len(self.stages)
+
+    def step_s(self, microbatches: int) -> float:
+        """Time of a step of so many micro-batches, s, without that of adding up gradients.
+
+        The first micro-batch passes all stages, the others follow at the pace of the slowest one.
+        """
+        times_s = [stage.time_s for stage in self.stages]
+        return sum(times_s) + (microbatches - 1) * max(times_s)
 
     @property
     def layers_by_node(self) -> tuple[range, ...]:
@@ -117,10 +154,10 @@ def _plan_template(
     for stages in sorted(bounds_s, key=lambda stages: (stages > 1, bounds_s[stages])):
         if bounds_s[stages] * (1 - ROUNDING) > best_s:
             break
-        best = search.best(Shape(nodes, search.gpus_per_node, stages), 0, search.layers)
+        best = search.best(PipelineShape(nodes, search.gpus_per_node, stages), 0, search.layers)
         time_s = 4 * best.total_s if stages == 1 else best.time_s
         if (time_s, stages) < (best_s, best_stages):
             best_s, best_stages = time_s, stages
-    shape = Shape(nodes, search.gpus_per_node, best_stages)
+    shape = PipelineShape(nodes, search.gpus_per_node, best_stages)
     stages_of_best = tuple(search.stages(shape, 0, search.layers))
     return PipelineTemplate(nodes, search.gpus_per_node, stages_of_best, best_s)

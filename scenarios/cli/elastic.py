@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.elastic_plan import morph, plan, reconfigure
 from wattkeeper.scenarios.cli.options import FILE, number_type
 
 _CHANCE = number_type("a chance from 0 to 1", lambda n: 0 <= n <= 1)
@@ -117,3 +118,8 @@ def bamboo(
     from wattkeeper.scenarios.cli.tables.elastic import print_replays
 
     print_replays(terminal.console(), "Bamboo's own replay", rows)
+
+
+elastic.add_command(plan)
+elastic.add_command(reconfigure)
+elastic.add_command(morph)

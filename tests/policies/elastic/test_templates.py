@@ -1,12 +1,10 @@
-"""Pipeline templates: the published ones, and those of a search through all candidates."""
+"""Pipeline templates are those of a search through all candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from csv import DictReader
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -33,16 +31,6 @@ LAYERS = st.lists(
     min_size=1,
     max_size=8,
 )
-
-
-def recorded_layers(shared: Path, profile: str) -> list[LayerCost]:
-    with (shared / "reference/elastic/layers.csv").open() as file:
-        rows = [row for row in DictReader(file) if row["profile"] == profile]
-    extras = ("extra_2gpus_s", "extra_4gpus_s")
-    return [
-        LayerCost(float(row["fb_s"]), tuple(float(row[name]) for name in extras if row[name]))
-        for row in rows
-    ]
 
 
 def time_by_text(times_s: tuple[float, ...]) -> float:
@@ -106,31 +94,6 @@ def check_template(template: PipelineTemplate, layers: list[LayerCost]) -> None:
     if len(stages) > 1:
         expected_s = time_by_text(tuple(stage.time_s for stage in stages))
         assert template.iteration_s == pytest.approx(expected_s, rel=1e-12)
-
-
-@pytest.mark.parametrize(("profile", "gpus"), [("equal24", 1), ("gptlike26", 1), ("mixed30", 2)])
-def test_published_templates(profile: str, gpus: int, shared: Path) -> None:
-    layers = recorded_layers(shared, profile)
-    path = shared / f"reference/elastic/templates_{profile}_g{gpus}.csv"
-    with path.open() as file:
-        rows = list(DictReader(file))
-    templates = plan_templates(layers, gpus, [int(row["num_nodes"]) for row in rows])
-    assert rows
-    for row, template in zip(rows, templates, strict=True):
-        check_template(template, layers)
-        assert template.iteration_s == pytest.approx(float(row["iteration_time"]), rel=1e-9)
-        assert len(template.stages) == int(row["num_stages"])
-
-
-def test_published_times(shared: Path) -> None:
-    with (shared / "reference/elastic/template_times.csv").open() as file:
-        rows = [row for row in DictReader(file) if row["profile"] != "rand32"]
-    assert {row["profile"] for row in rows} == {"equal24", "gptlike26"}
-    for row in rows:
-        layers = recorded_layers(shared, row["profile"])
-        (template,) = plan_templates(layers, 1, [int(row["num_nodes"])])
-        assert template.iteration_s == pytest.approx(float(row["iteration_time"]), rel=1e-9)
-        assert len(template.stages) == int(row["num_stages"])
 
 
 @given(LAYERS, st.integers(1, 4), st.data())

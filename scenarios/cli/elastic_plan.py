@@ -1,0 +1,200 @@
+"""The commands `wattkeeper elastic plan | reconfigure | morph`.
+
+Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.options import FILE, GPUS, number_type
+
+MOST_NODES = 10_000
+
+
+def parse_range(text: str) -> range:
+    """The whole numbers from A to B of `A-B`, or the only one of `A`."""
+    matched = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", text)
+    if matched:
+        first, last = int(matched[1]), int(matched[2] or matched[1])
+        if 1 <= first <= last <= MOST_NODES:
+            return range(first, last + 1)
+    raise click.BadParameter(
+        f"found {text!r}; must be a number of nodes from 1 to {MOST_NODES}, or two as 3-9"
+    )
+
+
+_WHOLE = number_type("a whole number from 1 to 1e9", lambda n: 1 <= n <= 1e9, whole=True)
+_LOSSES = number_type("a whole number from 0 to 10000", lambda n: 0 <= n <= 1e4, whole=True)
+_SIZE = number_type("a number > 0 of GB", lambda n: n > 0)
+
+_profile = click.option("--profile", default="", help="Of FILE, if it has several.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+_model = click.option("--model", metavar="NAME", help="With --rates: name of the model there.")
+_rates = click.option("--rates", "out", type=FILE,
+                      help="Add the rates by number of nodes to a file for scenarios.")  # fmt: skip
+
+
+def _check_rates(out: Path | None, **needed: object) -> None:
+    """Refuse a file of rates without what it needs, and the other way round."""
+    for name, value in needed.items():
+        if (out is None) != (value is None):
+            raise click.UsageError(f"--rates and --{name} need each other")
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@_profile
+@click.option("--gpus-per-node", type=GPUS, help="Of each node [1].")
+@click.option("--sizes", type=parse_range, help="Numbers of nodes of the templates, as 3-9.")
+@click.option("--least", type=_WHOLE, help="Instead: fewest nodes that hold the model;")
+@click.option("--losses", type=_LOSSES, help="losses at a time that leave a pipeline [1].")
+@click.option("--nodes", type=parse_range, help="Of the job, as 13 or 6-30.")
+@click.option("--microbatches", type=_WHOLE, help="Of a step, over all pipelines.")
+@click.option("--count-options", is_flag=True, help="Count the sets of pipelines that could run.")
+@_rates
+@_model
+@click.option("--samples", type=_WHOLE, help="With --rates: samples of a micro-batch.")
+@_json
+def plan(
+    file: Path,
+    profile: str,
+    gpus_per_node: int | None,
+    sizes: range | None,
+    least: int | None,
+    losses: int | None,
+    nodes: range | None,
+    microbatches: int | None,
+    count_options: bool,
+    out: Path | None,
+    model: str | None,
+    samples: int | None,
+    as_json: bool,
+) -> None:
+    """Plan Oobleck's pipeline templates, and which of them run on so many nodes.
+
+    FILE has costs of layers (layer, fb_s, extra_2gpus_s, ...), or times of templates (num_nodes,
+    num_stages, iteration_time). Memory is not looked at: --least or --sizes says what holds the
+    model.
+    """
+    from wattkeeper.policies.elastic.templates import PipelineTemplate, template_sizes
+    from wattkeeper.scenarios.elastic import plans
+
+    _check_rates(out, model=model, samples=samples)
+    if (nodes is None) != (microbatches is None):
+        raise click.UsageError("--nodes and --microbatches need each other")
+    if nodes is None and (count_options or out is not None):
+        raise click.UsageError("--count-options and --rates need --nodes")
+    chosen: Sequence[int] = sizes or ()
+    if least is not None:
+        if sizes is not None or nodes is None:
+            raise click.UsageError("--least needs --nodes, and stands instead of --sizes")
+        chosen = template_sizes(least, nodes[-1], 1 if losses is None else losses)
+    elif losses is not None:
+        raise click.UsageError("--losses needs --least")
+    templates = plans.read_templates(file, profile, gpus_per_node, chosen)
+    answer: dict[str, Any] = {"templates": list(plans.describe_templates(templates))}
+    if nodes is not None and microbatches is not None:
+        answer["plans"] = [
+            plans.plan_pipelines(templates, number, microbatches, count_options=count_options)
+            for number in nodes
+        ]
+        if out is not None and model is not None and samples is not None:
+            whole = [each for each in templates if isinstance(each, PipelineTemplate)]
+            if not whole:
+                raise InputError("--rates needs costs of layers; it has times of templates", file)
+            rates = plans.rates_of_templates(whole, nodes, microbatches, samples)
+            plans.add_rates(out, "oobleck", model, rates)
+    if as_json:
+        terminal.write(json.dumps(answer, indent=2))
+        return
+    from wattkeeper.scenarios.cli.tables.elastic import print_plans
+
+    print_plans(terminal.console(), answer["templates"], answer.get("plans", ()))
+
+
+@click.command()
+@click.argument("pipelines")
+@click.option("--lost", type=_LOSSES, multiple=True, required=True, help="A node; may be repeated.")
+@click.option("--least", type=_WHOLE, required=True, help="Fewest nodes that hold the model.")
+def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
+    """Print the pipelines after a loss, as Oobleck makes them.
+
+    PIPELINES are the numbers of their nodes as JSON, such as '[[0, 1], [2, 3, 4]]'.
+    """
+    from wattkeeper.policies.elastic.reconfiguration import reconfigure as form_anew
+
+    try:
+        stated = json.loads(pipelines)
+        before = [[int(node) for node in pipeline] for pipeline in stated]
+        if before != stated:
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):
+        raise InputError(
+            f"pipelines: found {pipelines!r}; must be lists of whole numbers as JSON, such as "
+            "'[[0, 1], [2, 3, 4]]'"
+        ) from None
+    terminal.write(json.dumps(form_anew(before, lost, least)))
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@_profile
+@click.option("--gpus-per-node", type=GPUS, default=1, help="Of each node [1].")
+@click.option("--nodes", type=parse_range, required=True, help="Of the job, as 13 or 6-30.")
+@click.option("--batch", type=_WHOLE, required=True, help="Samples of a step.")
+@click.option("--memory-gb", type=_SIZE, required=True, help="Of a GPU.")
+@click.option("--bandwidth-gb-s", type=_SIZE, required=True,
+              help="Of a GPU in an all-reduce between replicas, GB/s.")  # fmt: skip
+@_rates
+@_model
+@_json
+def morph(
+    file: Path,
+    profile: str,
+    gpus_per_node: int,
+    nodes: range,
+    batch: int,
+    memory_gb: float,
+    bandwidth_gb_s: float,
+    out: Path | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Choose depth and replicas of a pipeline by number of nodes, as Varuna does.
+
+    FILE has costs of the sections between cut-points, a row for each size of micro-batch: section,
+    microbatch, forward_s, backward_s, state_bytes, sample_bytes, gradient_bytes.
+    """
+    from wattkeeper.policies.elastic.morphing import MorphingModel
+    from wattkeeper.policies.elastic.morphing import morph as choose_shape
+    from wattkeeper.scenarios.elastic import plans
+    from wattkeeper.traces.layer_costs import read_sections
+
+    _check_rates(out, model=model)
+    sections, sizes = read_sections(file, profile)
+    known = MorphingModel(sections, sizes, int(memory_gb * 1e9), bandwidth_gb_s * 1e9)
+    shapes = {number: choose_shape(known, number * gpus_per_node, batch) for number in nodes}
+    rates = {number: 0.0 if shape is None else batch / shape.step_s
+             for number, shape in shapes.items()}  # fmt: skip
+    rows: list[dict[str, Any]] = [
+        {"nodes": number, "samples_per_s": rates[number]}
+        | ({} if shape is None else shape._asdict())
+        for number, shape in shapes.items()
+    ]
+    if out is not None and model is not None:
+        plans.add_rates(out, "varuna", model, rates)
+    if as_json:
+        terminal.write(json.dumps(rows, indent=2))
+        return
+    from wattkeeper.scenarios.cli.tables.elastic import print_shapes
+
+    print_shapes(terminal.console(), rows)

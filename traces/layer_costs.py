@@ -1,0 +1,135 @@
+"""Measured costs of layers, from which planners make pipelines, as CSV files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from wattkeeper.policies.elastic.morphing import CutSection
+from wattkeeper.policies.elastic.stages import LayerCost
+from wattkeeper.policies.elastic.templates import TemplateTime
+from wattkeeper.policies.errors import InputError
+from wattkeeper.traces.readers.csvfile import read_csv
+from wattkeeper.traces.schema import field, table_schema
+
+_real, _whole = pa.float64(), pa.int32()
+_profile = field("profile", pa.string(), "", "which model was measured", "not empty", optional=True)
+
+LAYERS: Final = table_schema("costs of layers", [], [
+    _profile,
+    field("layer", _whole, "", "number of the layer, from 0", ">= 0"),
+    field("fb_s", _real, "s", "forward and backward pass of a micro-batch on one GPU", ">= 0"),
+    *(field(f"extra_{gpus}gpus_s", _real, "s",
+            f"all-reduces of both passes if {gpus} GPUs of a node share the layer", ">= 0",
+            optional=True)
+      for gpus in (2, 4, 8)),
+])  # fmt: skip
+
+TEMPLATES: Final = table_schema("times of templates", [], [
+    _profile,
+    field("num_nodes", _whole, "", "number of nodes", "> 0"),
+    field("num_stages", _whole, "", "number of stages", "> 0"),
+    field("iteration_time", _real, "s", "with about four micro-batches for each stage", "> 0"),
+])  # fmt: skip
+
+SECTIONS: Final = table_schema("costs of sections", [], [
+    _profile,
+    field("section", _whole, "", "number of the section between two cut-points, from 0", ">= 0"),
+    field("microbatch", _whole, "", "samples of a micro-batch", "> 0"),
+    field("forward_s", _real, "s", "forward pass of a micro-batch", ">= 0"),
+    field("backward_s", _real, "s", "backward pass of a micro-batch", ">= 0"),
+    field("state_bytes", _real, "B", "weights, gradients and optimizer state", ">= 0"),
+    field("sample_bytes", _real, "B", "what one sample of a micro-batch takes besides", ">= 0"),
+    field("gradient_bytes", _real, "B", "what replicas add up after each step", ">= 0"),
+])  # fmt: skip
+
+
+def read_layers(path: Path, profile: str = "") -> tuple[LayerCost, ...]:
+    """The costs of the layers of a profile, in order.
+
+    Raises:
+        TraceError: If the file is broken.
+        InputError: If it has no such profile, or a layer is missing or stands there twice.
+    """
+    rows = _rows(path, LAYERS, profile)
+    _check_numbers([row["layer"] for row in rows], "layer", path)
+    layers = []
+    for row in sorted(rows, key=lambda row: row["layer"]):
+        extras = [row[f"extra_{gpus}gpus_s"] for gpus in (2, 4, 8)]
+        known = extras[: extras.index(None)] if None in extras else extras
+        layers.append(LayerCost(row["fb_s"], tuple(known)))
+    return tuple(layers)
+
+
+def read_template_times(path: Path, profile: str = "") -> tuple[TemplateTime, ...]:
+    """The times of templates of a profile.
+
+    Raises:
+        TraceError: If the file is broken.
+        InputError: If it has no such profile.
+    """
+    return tuple(TemplateTime(row["num_nodes"], row["num_stages"], row["iteration_time"])
+                 for row in _rows(path, TEMPLATES, profile))  # fmt: skip
+
+
+def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...], tuple[int, ...]]:
+    """The costs of the sections of a profile, in order, and the measured sizes of micro-batches.
+
+    Raises:
+        TraceError: If the file is broken.
+        InputError: If it has no such profile, a section is missing, or one was not measured with
+            each size, or has another size of its own with another micro-batch.
+    """
+    rows = _rows(path, SECTIONS, profile)
+    sizes = sorted({row["microbatch"] for row in rows})
+    by_size = {
+        size: sorted((row for row in rows if row["microbatch"] == size), key=lambda r: r["section"])
+        for size in sizes
+    }
+    for size in sizes:
+        numbers = [row["section"] for row in by_size[size]]
+        _check_numbers(numbers, f"micro-batch of {size}: section", path)
+        if len(numbers) != len(by_size[sizes[0]]):
+            raise InputError(
+                f"has {len(numbers)} sections with micro-batches of {size}, and "
+                f"{len(by_size[sizes[0]])} with those of {sizes[0]}; each is measured with each "
+                "size",
+                path,
+            )
+    sections = []
+    for measured in zip(*by_size.values(), strict=True):
+        sums = {tuple(row[name] for name in SECTIONS.names[-3:]) for row in measured}
+        if len(sums) > 1:
+            raise InputError(
+                f"section {measured[0]['section']} has other bytes with another micro-batch; "
+                "allowed are the same in all its rows",
+                path,
+            )
+        forward_s, backward_s = (tuple(row[name] for row in measured)
+                                 for name in ("forward_s", "backward_s"))  # fmt: skip
+        sections.append(CutSection(forward_s, backward_s, *map(int, sums.pop())))
+    return tuple(sections), tuple(sizes)
+
+
+def _rows(path: Path, schema: pa.Schema, profile: str) -> list[dict[str, Any]]:
+    """The rows of a profile; of the only one if none is named."""
+    rows: list[dict[str, Any]] = read_csv(path, schema).table.to_pylist()
+    names = sorted({row["profile"] or "" for row in rows})
+    if not profile and len(names) == 1:
+        return rows
+    found = [row for row in rows if profile and row["profile"] == profile]
+    if not found:
+        there = ", ".join(names)
+        wanted = f"has no profile {profile!r}" if profile else "has several profiles: name one"
+        raise InputError(f"{wanted}; there is {there or 'none with a name'}", path)
+    return found
+
+
+def _check_numbers(numbers: list[int], what: str, path: Path) -> None:
+    """Refuse numbers that are not 0, 1, 2, ... in any order."""
+    for wanted, number in enumerate(sorted(numbers)):
+        if number != wanted:
+            fault = "stands there twice" if number < wanted else f"follows {wanted - 1}"
+            raise InputError(f"{what} {number} {fault}; allowed is each from 0 on, once", path)
