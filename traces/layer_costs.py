@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ LAYERS: Final = table_schema("costs of layers", [], [
             f"all-reduces of both passes if {gpus} GPUs of a node share the layer", ">= 0",
             optional=True)
       for gpus in (2, 4, 8)),
+    field("state_bytes", _real, "B", "weights and optimizer state", ">= 0", optional=True),
 ])  # fmt: skip
 
 TEMPLATES: Final = table_schema("times of templates", [], [
@@ -46,21 +47,44 @@ SECTIONS: Final = table_schema("costs of sections", [], [
 ])  # fmt: skip
 
 
-def read_layers(path: Path, profile: str = "") -> tuple[LayerCost, ...]:
-    """The costs of the layers of a profile, in order.
+class LayerProfile(NamedTuple):
+    """The costs of the layers of a model.
+
+    Attributes:
+        name: Of the file.
+        layers: In order.
+        layer_bytes: Weights and optimizer state of each; empty: not known.
+        sha256: Of the file, hex.
+        table: The rows of the profile, with the columns of `LAYERS`.
+    """
+
+    name: str
+    layers: tuple[LayerCost, ...]
+    layer_bytes: tuple[int, ...]
+    sha256: str
+    table: pa.Table
+
+
+def read_layers(path: Path, profile: str = "") -> LayerProfile:
+    """The costs of the layers of a profile.
 
     Raises:
         TraceError: If the file is broken.
         InputError: If it has no such profile, or a layer is missing or stands there twice.
     """
-    rows = _rows(path, LAYERS, profile)
+    file = read_csv(path, LAYERS)
+    rows = _rows_of(file.table, profile, path)
     _check_numbers([row["layer"] for row in rows], "layer", path)
+    rows.sort(key=lambda row: row["layer"])
     layers = []
-    for row in sorted(rows, key=lambda row: row["layer"]):
+    for row in rows:
         extras = [row[f"extra_{gpus}gpus_s"] for gpus in (2, 4, 8)]
         known = extras[: extras.index(None)] if None in extras else extras
         layers.append(LayerCost(row["fb_s"], tuple(known)))
-    return tuple(layers)
+    sizes = [row["state_bytes"] for row in rows]
+    layer_bytes = () if None in sizes else tuple(map(int, sizes))
+    table = pa.Table.from_pylist(rows, file.table.schema)
+    return LayerProfile(path.name, tuple(layers), layer_bytes, file.sha256, table)
 
 
 def read_template_times(path: Path, profile: str = "") -> tuple[TemplateTime, ...]:
@@ -71,7 +95,7 @@ def read_template_times(path: Path, profile: str = "") -> tuple[TemplateTime, ..
         InputError: If it has no such profile.
     """
     return tuple(TemplateTime(row["num_nodes"], row["num_stages"], row["iteration_time"])
-                 for row in _rows(path, TEMPLATES, profile))  # fmt: skip
+                 for row in _rows_of(read_csv(path, TEMPLATES).table, profile, path))  # fmt: skip
 
 
 def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...], tuple[int, ...]]:
@@ -82,7 +106,7 @@ def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...]
         InputError: If it has no such profile, a section is missing, or one was not measured with
             each size, or has another size of its own with another micro-batch.
     """
-    rows = _rows(path, SECTIONS, profile)
+    rows = _rows_of(read_csv(path, SECTIONS).table, profile, path)
     sizes = sorted({row["microbatch"] for row in rows})
     by_size = {
         size: sorted((row for row in rows if row["microbatch"] == size), key=lambda r: r["section"])
@@ -113,9 +137,9 @@ def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...]
     return tuple(sections), tuple(sizes)
 
 
-def _rows(path: Path, schema: pa.Schema, profile: str) -> list[dict[str, Any]]:
+def _rows_of(table: pa.Table, profile: str, path: Path) -> list[dict[str, Any]]:
     """The rows of a profile; of the only one if none is named."""
-    rows: list[dict[str, Any]] = read_csv(path, schema).table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
     names = sorted({row["profile"] or "" for row in rows})
     if not profile and len(names) == 1:
         return rows

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Context, Policy
 
@@ -39,6 +40,7 @@ class ElasticTask(NamedTuple):
         reconfigure_s: Time in which nodes that kept their state take another shape, s.
         rates_by_system: `rates` of each training system that the policy could choose, where they
             were measured by system.
+        plan: Templates of its pipelines; None: it has none.
     """
 
     name: str
@@ -49,6 +51,7 @@ class ElasticTask(NamedTuple):
     restart_s: tuple[float, ...]
     reconfigure_s: float
     rates_by_system: Mapping[str, tuple[float, ...]] = {}
+    plan: PipelinePlan | None = None
 
     def trained_by(self, system: str) -> ElasticTask:
         """The task at the rates of one training system; as it is if rates name no systems."""

@@ -85,6 +85,7 @@ def plan(
     num_stages, iteration_time). Memory is not looked at: --least or --sizes says what holds the
     model.
     """
+    from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
     from wattkeeper.policies.elastic.templates import PipelineTemplate, template_sizes
     from wattkeeper.scenarios.elastic import plans
 
@@ -111,7 +112,7 @@ def plan(
             whole = [each for each in templates if isinstance(each, PipelineTemplate)]
             if not whole:
                 raise InputError("--rates needs costs of layers; it has times of templates", file)
-            rates = plans.rates_of_templates(whole, nodes, microbatches, samples)
+            rates = PipelinePlan(tuple(whole), microbatches).rates(nodes, microbatches * samples)
             plans.add_rates(out, "oobleck", model, rates)
     if as_json:
         terminal.write(json.dumps(answer, indent=2))

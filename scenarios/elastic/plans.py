@@ -49,7 +49,7 @@ def read_templates(
     if "fb_s" in first_line(path):
         if not sizes:
             raise InputError("costs of layers need sizes of templates (--sizes, or --least)", path)
-        return plan_templates(read_layers(path, profile), gpus_per_node or 1, sizes)
+        return plan_templates(read_layers(path, profile).layers, gpus_per_node or 1, sizes)
     if gpus_per_node is not None:
         raise InputError(
             f"--gpus-per-node needs costs of layers ({', '.join(LAYERS.names)}); the file has none",
@@ -91,28 +91,6 @@ def _described(found: Instantiation) -> dict[str, Any]:
     pipelines = {str(group.nodes): [group.pipelines, group.microbatches] for group in found.groups}
     return {"pipelines": pipelines, "iteration_s": found.iteration_s,
             "balanced_s": found.balanced_s}  # fmt: skip
-
-
-def rates_of_templates(
-    templates: Sequence[PipelineTemplate], nodes: Sequence[int], microbatches: int, samples: int
-) -> Rates:
-    """Rates of the balanced pipelines; a step lasts as long as that of the slowest one.
-
-    Args:
-        templates: One for each size.
-        nodes: Numbers of nodes.
-        microbatches: Of a step.
-        samples: Of a micro-batch.
-    """
-    by_size = {template.nodes: template for template in templates}
-    rates = {}
-    for number in nodes:
-        found = instantiate(templates, number, microbatches, "best_balanced")
-        groups = () if found is None else found.groups
-        step_s = max((by_size[group.nodes].step_s(group.microbatches) for group in groups),
-                     default=0.0)  # fmt: skip
-        rates[number] = microbatches * samples / step_s if step_s else 0.0
-    return rates
 
 
 def add_rates(path: Path, system: str, model: str, rates: Rates) -> None:

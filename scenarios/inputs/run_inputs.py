@@ -26,6 +26,7 @@ from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
 from wattkeeper.sim.results.node_use import NodePrices
 from wattkeeper.traces.gpus.model import GpuModel
+from wattkeeper.traces.layer_costs import LayerProfile
 from wattkeeper.traces.node_rates import NodeRates
 from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.trace import Trace
@@ -133,6 +134,7 @@ class ScenarioInputs(NamedTuple):
         measured: Jobs with measured energy; None if there are none.
         pipelines: The points of pipeline-parallel jobs.
         node_rates: The files of rates of elastic jobs.
+        layer_profiles: The costs of layers that their pipelines are planned from.
     """
 
     runs: InputsByVariant
@@ -147,6 +149,7 @@ class ScenarioInputs(NamedTuple):
     measured: MeasuredEnergy | None = None
     pipelines: tuple[PipelinePoints, ...] = ()
     node_rates: tuple[NodeRates, ...] = ()
+    layer_profiles: tuple[LayerProfile, ...] = ()
 
     @property
     def any_run(self) -> RunInputs:

@@ -41,6 +41,7 @@ from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
+from wattkeeper.traces.layer_costs import LayerProfile
 from wattkeeper.traces.node_rates import NodeRates
 from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.schema import drop_optional
@@ -178,21 +179,22 @@ def list_sources(inputs: ScenarioInputs) -> list[TraceProvenance]:
     return [
         *map(provenance, inputs.traces),
         *map(_pipeline_provenance, inputs.pipelines),
-        *map(_rates_provenance, inputs.node_rates),
+        *(_file_provenance(file, "rates by number of nodes") for file in inputs.node_rates),
+        *(_file_provenance(file, "costs of layers") for file in inputs.layer_profiles),
     ]
 
 
-def _rates_provenance(rates: NodeRates) -> TraceProvenance:
+def _file_provenance(file: NodeRates | LayerProfile, kind: str) -> TraceProvenance:
     return {
-        "trace": rates.name,
-        "kind": "rates by number of nodes",
+        "trace": file.name,
+        "kind": kind,
         "format": "csv",
         "origin": "recorded",
         "source": "",
         "licence": "",
-        "sha256": {rates.name: rates.sha256},
+        "sha256": {file.name: file.sha256},
         "parameters": {},
-        "content": digest_tables({"rates": rates.table}),
+        "content": digest_tables({"rates": file.table}),
     }
 
 

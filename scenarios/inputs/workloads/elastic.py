@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.workloads.pipeline_plans import plan_job
 from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.elastic import ByNodes, ElasticJobSection, ElasticWorkload
@@ -22,8 +25,12 @@ from wattkeeper.scenarios.spec.variants import policy_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.elastic.jobs import ElasticJob
+from wattkeeper.traces.layer_costs import LayerProfile
 from wattkeeper.traces.node_rates import RATES, NodeRates, read_node_rates
 from wattkeeper.traces.schema import jobs_table
+
+PLANNED: Final = "oobleck"
+"""The training system whose rates follow from pipelines."""
 
 
 def read_elastic(
@@ -39,26 +46,30 @@ def read_elastic(
     beside = document.folder_of(("workload", "rates"))
     with locate_errors(document, "workload", "rates"):
         rates = _rates(workload, beside)
+    _check_use(loaded, workload, rates)
     others: ScenarioInputs | None = None
     if workload.others is not None:
         trace = TraceWorkload(kind="trace", **workload.others.model_dump())
         others = read_jobs(loaded, trace, None, clusters, frozenset(), place=("workload", "others"))
     runs: dict[str, RunInputs] = {}
+    profiles: dict[str, LayerProfile] = {}
     for used in clusters:
         per_node = _check_cluster(used, workload, loaded)
+        plans = _plans(loaded, workload, per_node, profiles)
         for variant in used.variants:
             systems = policy_of(loaded.scenario, variant, "replan").systems
             tasks = []
             for index, job in enumerate(workload.jobs):
                 place = ("workload", "jobs", str(index))
                 with locate_errors(document, *place):
+                    plan = plans.get(index)
                     try:
-                        found = {system: rates.of(system, job.model) for system in systems}
+                        found = {system: _rates_by(system, job, rates, plan) for system in systems}
                     except InputError as error:
                         raise locate_error(
                             loaded, variant, PolicyError(str(error), "replan")
                         ) from None
-                    tasks.append(_task(job, found, workload))
+                    tasks.append(_task(job, found, workload, plan))
                     _check_size(tasks[-1], used, loaded, place)
             jobs = _jobs_table(workload, tasks, per_node)
             if others is not None:
@@ -72,10 +83,12 @@ def read_elastic(
                 used.spec, {}, jobs, elastic=ElasticInputs(elastic, per_node, until_s)
             )
     rows = np.arange(len(workload.jobs))
-    files = () if isinstance(workload.rates, dict) else (rates,)
-    if others is None:
-        return ScenarioInputs(runs, rows=rows, node_rates=files)
-    return others._replace(runs=runs, rows=np.concatenate([rows, others.rows]), node_rates=files)
+    files = (rates,) if isinstance(workload.rates, str) else ()
+    inputs = others or ScenarioInputs(runs)
+    return inputs._replace(
+        runs=runs, rows=np.concatenate([rows, inputs.rows]), node_rates=files,
+        layer_profiles=tuple(profiles.values()),
+    )  # fmt: skip
 
 
 def _jobs_of(others: ScenarioInputs) -> pa.Table:
@@ -84,15 +97,75 @@ def _jobs_of(others: ScenarioInputs) -> pa.Table:
     return jobs
 
 
+def _check_use(loaded: LoadedScenario, workload: ElasticWorkload, rates: NodeRates) -> None:
+    """Refuse pipelines that no variant uses, and rates that none does."""
+    scenario, document = loaded
+    chosen = [policy_of(scenario, variant, "replan").systems for variant in scenario.variants]
+    systems = [system for each in chosen for system in each]
+    for index, job in enumerate(workload.jobs):
+        place = ("workload", "jobs", str(index), "pipelines")
+        if job.pipelines is not None and PLANNED not in systems:
+            raise ScenarioError("pipelines have no effect: no variant has replan: oobleck",
+                                document.where(place))  # fmt: skip
+        if job.pipelines is not None and (PLANNED, job.model) in rates.rates:
+            raise ScenarioError(
+                f"pipelines: {rates.name} has rates of {job.model!r} by {PLANNED}; state either",
+                document.where(place),
+            )
+    planned = all(job.pipelines is not None for job in workload.jobs)
+    if planned and set(systems) == {PLANNED} and workload.rates is not None:
+        raise ScenarioError(
+            "rates have no effect: all jobs have pipelines, and all variants replan: oobleck",
+            document.where(("workload", "rates")),
+        )
+
+
+def _plans(
+    loaded: LoadedScenario,
+    workload: ElasticWorkload,
+    per_node: int,
+    profiles: dict[str, LayerProfile],
+) -> dict[int, PipelinePlan]:
+    """The plans of jobs with pipelines, by index; `profiles` gets what they are made from."""
+    plans = {}
+    for index, job in enumerate(workload.jobs):
+        if job.pipelines is not None:
+            place = ("workload", "jobs", str(index), "pipelines")
+            with locate_errors(loaded.document, *place):
+                beside = loaded.document.folder_of((*place, "layers"))
+                plans[index], profile = plan_job(job, job.pipelines, per_node, beside)
+            profiles[f"{job.pipelines.layers} {job.pipelines.profile}"] = profile
+    return plans
+
+
+def _rates_by(
+    system: str, job: ElasticJobSection, rates: NodeRates, plan: PipelinePlan | None
+) -> Mapping[int, float]:
+    """The rates of a job by a training system: planned ones of Oobleck where it has pipelines.
+
+    Raises:
+        InputError: If there are none.
+    """
+    if plan is not None and system == PLANNED:
+        return plan.rates(range(job.least_nodes, job.most_nodes + 1), job.batch)
+    if not rates.rates:
+        raise InputError(f"there are no rates of {job.model!r} by {system} (workload.rates)")
+    return rates.of(system, job.model)
+
+
 def _rates(workload: ElasticWorkload, beside: Path) -> NodeRates:
-    if isinstance(workload.rates, dict):
-        by_model = {("", model): rates for model, rates in workload.rates.items()}
+    if not isinstance(workload.rates, str):
+        stated = workload.rates or {}
+        by_model = {("", model): rates for model, rates in stated.items()}
         return NodeRates("rates", by_model, "", RATES.empty_table())
     return read_node_rates(beside / workload.rates)
 
 
 def _task(
-    job: ElasticJobSection, rates: Mapping[str, Mapping[int, float]], workload: ElasticWorkload
+    job: ElasticJobSection,
+    rates: Mapping[str, Mapping[int, float]],
+    workload: ElasticWorkload,
+    plan: PipelinePlan | None,
 ) -> ElasticTask:
     """What a job trains, at the rates of the first of some systems.
 
@@ -110,6 +183,7 @@ def _task(
         restart_s,
         job.reconfigure_s,
         by_system if len(by_system) > 1 else {},
+        plan,
     )
 
 

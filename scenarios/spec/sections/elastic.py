@@ -14,6 +14,22 @@ Rates = Annotated[dict[Nodes, Annotated[float, Field(ge=0, le=1e12)]], Field(min
 ByNodes = Seconds | Annotated[dict[Nodes, Seconds], Field(min_length=1)]
 
 
+class PlannedPipelines(Section):
+    """Costs of the layers of a job, from which Oobleck's pipelines are planned."""
+
+    layers: str
+    """A CSV file with the columns layer, fb_s, and extra_2gpus_s and so on for nodes of several
+    GPUs; state_bytes (of weights and optimizer state) says how much is copied."""
+    profile: str = ""
+    """Of the file, if it has several."""
+    least_nodes: Nodes
+    """Fewest nodes of a pipeline: so many hold the model."""
+    losses: Annotated[int, Field(ge=0, le=MAX_NODES)] = 1
+    """Pipelines have at most so many nodes that one remains after this many losses at a time."""
+    microbatch: Annotated[int, Field(gt=0, le=1_000_000)]
+    """Samples of a micro-batch; costs of layers are those of one."""
+
+
 class ElasticJobSection(Section):
     """An elastic job: it trains on as many nodes as it gets, between a least and a most number."""
 
@@ -39,12 +55,19 @@ class ElasticJobSection(Section):
     """Time in which nodes that kept their state take another shape, s."""
     samples: PositiveFloat | None = None
     """Samples after which it ends; at `until_s` if absent."""
+    pipelines: PlannedPipelines | None = None
+    """Gives `replan: oobleck` pipelines, whose time replaces measured rates of oobleck."""
 
     @model_validator(mode="after")
     def _costs_fit(self) -> Self:
         if self.most_nodes < self.least_nodes:
             raise ValueError(
                 f"most_nodes: {self.most_nodes} is less than least_nodes, {self.least_nodes}"
+            )
+        if self.pipelines is not None and self.batch % self.pipelines.microbatch:
+            raise ValueError(
+                f"batch: {self.batch:g} samples are no whole number of micro-batches of "
+                f"{self.pipelines.microbatch} (pipelines.microbatch)"
             )
         times = self.restart_s.values() if isinstance(self.restart_s, dict) else [self.restart_s]
         if min(times) < 2 * self.checkpoint_s:
@@ -70,9 +93,10 @@ class ElasticWorkload(Section):
     """Jobs that go on when they gain or lose nodes, as `policies.replan` decides."""
 
     kind: Literal["elastic"]
-    rates: str | dict[str, Rates]
+    rates: str | dict[str, Rates] | None = None
     """Samples a second by number of nodes: a CSV file with the columns model, num_nodes,
-    samples_per_s and, if several training systems were measured, system; or a mapping by model."""
+    samples_per_s and, if several training systems were measured, system; or a mapping by model.
+    Only `replan: oobleck` of jobs with `pipelines` needs none."""
     beyond_rates: Literal["refuse", "nearest"] = "refuse"
     """What holds on fewer or more nodes than `rates` lists between `least_nodes` and `most_nodes`:
     an error, or the rate of the nearest number listed."""

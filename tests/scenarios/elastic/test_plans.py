@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from itertools import groupby
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -12,6 +14,11 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.published_replays import read_reference
+from wattkeeper import scenarios
+from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
+from wattkeeper.policies.elastic.reconfiguration import reconfigure
+from wattkeeper.policies.elastic.templates import plan_templates, template_sizes
+from wattkeeper.traces.layer_costs import read_layers
 from wattkeeper.traces.node_rates import read_node_rates
 
 RULES = {"best_by_engine": "engine_iter", "best_balanced": "balanced_iter"}
@@ -117,6 +124,106 @@ def test_rates_of_plans_run_in_a_scenario(inside: Command, tmp_path: Path) -> No
                   "--microbatches", "32", "--rates", "rates.csv", "--model", "m", "--samples", "4",
                   code=2)  # fmt: skip
     assert_states(done.stderr, "rates.csv", "'m' by oobleck already")
+
+
+def pipelines_scenario(**changes: Any) -> dict[str, Any]:
+    """A scenario of a job with pipelines; `changes` are those of its workload."""
+    job = {"name": "m", "model": "m", "batch": 128, "least_nodes": 3, "most_nodes": 8,
+           "checkpoint_s": 5, "restart_s": 30, "reconfigure_s": 2, "pipelines":
+           {"layers": "layers.csv", "least_nodes": 2, "microbatch": 4}}  # fmt: skip
+    workload = {"kind": "elastic", "until_s": 20000, "jobs": [job]} | changes
+    return {
+        "name": "pipelines",
+        "cluster": {"gpu": "A", "gpus": 8, "gpus_per_node": 1, "idle_power_w": 50,
+                    "busy_power_w": 250, "losses": {"events": {"rate": 20000, "away_s": 600}}},
+        "workload": workload,
+        "variants": {"loss": {"policies": {"replan": "oobleck"}},
+                     "now": {"policies": {"replan": {"kind": "oobleck", "join": "now"}}}},
+        "baseline": "loss",
+    }  # fmt: skip
+
+
+def test_pipelines_of_a_job_are_those_that_losses_leave(inside: Command, tmp_path: Path) -> None:
+    rows = LAYERS.replace("extra_2gpus_s\n", "state_bytes\n").replace(",0.1\n", ",1e9\n")
+    (tmp_path / "layers.csv").write_text(rows)
+    (tmp_path / "pipelines.yaml").write_text(json.dumps(pipelines_scenario()))
+    study = scenarios.load(str(tmp_path / "pipelines.yaml")).run()
+    (source,) = study.manifest["inputs"]
+    assert (source["trace"], source["kind"]) == ("layers.csv", "costs of layers")
+    inside("elastic", "plan", "layers.csv", "--least", "2", "--nodes", "3-8", "--microbatches",
+           "32", "--rates", "rates.csv", "--model", "m", "--samples", "4")  # fmt: skip
+    balanced = read_node_rates(tmp_path / "rates.csv").rates["oobleck", "m"]
+    shapes = study.table("shapes").to_pylist()
+    changed = [row for row in shapes if row["moment"] == "lost" and row["pause_s"]]
+    assert len(changed) > 10
+    assert all(row["copied_bytes"] > 0 for row in changed if not row["from_storage"])
+    firsts = [row for row in shapes if row["moment"] in ("start", "boundary")]
+    assert {row["moment"] for row in firsts} == {"start", "boundary"}
+    assert all(row["samples_per_s"] == pytest.approx(balanced[row["nodes"]]) for row in firsts)
+    assert any(row["samples_per_s"] < 0.99 * balanced[row["nodes"]] for row in changed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "replan", "facts"),
+    [
+        ({"rates": {"m": {3: 1.0}}}, "oobleck", ("rates have no effect", "rates")),
+        (
+            {"rates": {"m": dict.fromkeys(range(3, 9), 1.0)}},
+            "varuna",
+            ("pipelines have no effect",),
+        ),
+        ({}, "varuna", ("pipelines have no effect",)),
+        ({}, "adaptive", ("no rates of 'm' by varuna",)),
+        ({"rates": "rates.csv"}, "adaptive", ("rates.csv has rates of 'm' by oobleck", "either")),
+    ],
+)
+def test_settings_of_pipelines_without_effect_are_refused(
+    changes: dict[str, Any], replan: str, facts: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "layers.csv").write_text(LAYERS)
+    rows = "".join(f"{system},m,{n},1\n" for system in ("oobleck", "varuna") for n in range(3, 9))
+    (tmp_path / "rates.csv").write_text(f"system,model,num_nodes,samples_per_s\n{rows}")
+    scenario = pipelines_scenario(**changes)
+    scenario["variants"] = {"loss": {"policies": {"replan": replan}}}
+    (tmp_path / "pipelines.yaml").write_text(json.dumps(scenario))
+    assert_states(inside("validate", "pipelines.yaml", code=2).stderr, *facts)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "facts"),
+    [
+        ("layers", "absent.csv", ("absent.csv", "no such file")),
+        ("profile", "x", ("layers.csv", "no profile 'x'")),
+        ("least_nodes", 5, ("pipelines.yaml:", "8 nodes", "10")),
+        ("microbatch", 3, ("pipelines.yaml:", "128", "micro-batches of 3")),
+        ("losses", 4, ("pipelines.yaml:", "8 nodes", "5 pipelines")),
+    ],
+)
+def test_pipelines_that_cannot_be_are_refused(
+    key: str, value: object, facts: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "layers.csv").write_text(LAYERS)
+    scenario = pipelines_scenario()
+    scenario["workload"]["jobs"][0]["pipelines"][key] = value
+    (tmp_path / "pipelines.yaml").write_text(json.dumps(scenario))
+    done = inside("validate", "pipelines.yaml", code=2)
+    assert_states(done.stderr, *facts)
+
+
+@pytest.mark.parametrize(("profile", "share"), [("gptlike26", 0.96), ("equal24", 0.87)])
+def test_pipelines_that_losses_leave_are_slower(profile: str, share: float, shared: Path) -> None:
+    layers = read_layers(shared / "reference/elastic/layers.csv", profile).layers
+    sizes = template_sizes(3, 24, 1)
+    plan = PipelinePlan(plan_templates(layers, 1, sizes), 512)
+    balanced, ratios = plan.rates(range(12, 25), 512), []
+    for seed in range(50):
+        drawn, pipelines = random.Random(seed), plan.form(range(24))
+        left = list(range(24))
+        for _ in range(12):
+            left.remove(lost := drawn.choice(left))
+            pipelines = reconfigure(pipelines, [lost], plan.least)
+            ratios.append(512 / plan.step_s(pipelines) / balanced[len(left)])
+    assert mean(ratios) == pytest.approx(share, abs=0.005)
 
 
 def test_a_step_lasts_as_long_as_its_slowest_pipeline(inside: Command, tmp_path: Path) -> None:
