@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.reconfiguration import (
@@ -31,6 +31,7 @@ class Oobleck(JoiningReplan):
 
     def __init__(self, config: OobleckConfig) -> None:
         super().__init__(config.join)
+        self._reads_until_s: dict[str, float] = {}
 
     def pause_s(self, task: ElasticTask, nodes: int) -> float:
         """The time to take another shape: survivors have the state."""
@@ -45,14 +46,31 @@ class Oobleck(JoiningReplan):
         answer = super().replan(ctx, view)
         if answer is None or view.task.plan is None or view.moment == "gained":
             return answer
-        return _lay_out(view.task.plan, view, answer)
+        answer = _lay_out(view.task.plan, view, answer)
+        if view.moment == "pause":
+            return answer
+        if ctx.now_s < self._reads_until_s.get(view.job_id, 0.0):
+            restart_s = view.task.restart_s[view.nodes]
+            answer = answer._replace(pause_s=restart_s, from_storage=True)
+        if answer.from_storage:
+            self._reads_until_s[view.job_id] = ctx.now_s + answer.pause_s
+        return answer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Until when jobs read their state from storage, s."""
+        return dict(self._reads_until_s)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned."""
+        self._reads_until_s = dict(state)
 
 
 def _lay_out(plan: PipelinePlan, view: ElasticView, answer: Reshape) -> Reshape:
     """The answer with pipelines: those that a loss leaves, or new ones.
 
     Nodes that came lead to new ones, and so does a loss that leaves some without a template. Where
-    nobody holds a layer any more, all nodes restart from storage.
+    nobody holds a layer any more, all nodes restart from storage. A loss in a pause finds layers
+    where they are after it.
     """
     task = view.task
     before = _nodes_of(view.shape)

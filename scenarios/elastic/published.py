@@ -11,7 +11,6 @@ from wattkeeper.sim.published_replays.bamboo import replay_bamboo
 from wattkeeper.sim.published_replays.bamboo_alone import (
     BAMBOO_PROFILES,
     BambooProfile,
-    Economy,
     on_demand,
     replay_bamboo_alone,
 )
@@ -147,7 +146,7 @@ def replay_alone(changes: Sequence[SpotChange], model: str) -> dict[str, Any]:
     """
     profile = BAMBOO_PROFILES[model]
     result, spot = replay_bamboo_alone(changes, profile)
-    return {"model": model, **counts(result), **_economy(spot), **_on_demand(profile)}
+    return {"model": model, **counts(result), **spot._asdict(), **_on_demand(profile)}
 
 
 def replay_drawn(model: str, wanted: int, chance: float, steps: int, seeds: int) -> dict[str, Any]:
@@ -169,12 +168,8 @@ def _drawn(run: RemovalRun) -> dict[str, float]:
     return {
         "preemptions": replay.preemptions, "fatal": replay.fatal,
         "interruption_h": run.interruption_h, "lifetime_h": run.lifetime_h,
-        "avg_instances": replay.avg_instances, **_economy(run.economy),
+        "avg_instances": replay.avg_instances, **run.economy._asdict(),
     }  # fmt: skip
-
-
-def _economy(economy: Economy) -> dict[str, float]:
-    return economy._asdict()
 
 
 def _on_demand(profile: BambooProfile) -> dict[str, float]:

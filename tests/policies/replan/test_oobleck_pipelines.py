@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -42,10 +43,16 @@ def planned(nodes: int = 9, least: int = 2, losses: int = 1, gpus: int = 1) -> E
 
 
 def ask(
-    task: ElasticTask, moment: ReplanMoment, held: tuple[int, ...], shape: Shape | None
+    task: ElasticTask,
+    moment: ReplanMoment,
+    held: tuple[int, ...],
+    shape: Shape | None,
+    policy: Oobleck | None = None,
+    now_s: float = 0.0,
 ) -> Reshape:
     view = ElasticView("e", task, moment, held, 0, shape, 1e6)
-    answer = Oobleck(OobleckConfig()).replan(cast(Any, None), view)
+    policy = policy or Oobleck(OobleckConfig())
+    answer = policy.replan(cast(Any, SimpleNamespace(now_s=now_s)), view)
     assert answer is not None
     check_reshape(answer, view)
     return answer
@@ -88,6 +95,19 @@ def test_without_a_holder_of_a_layer_all_restart_from_storage() -> None:
     assert (lost.pause_s, lost.from_storage) == (RESTART_S, True)
     kept = ask(task, "lost", (1, 2), start.shape)
     assert (kept.pause_s, kept.from_storage) == (RECONFIGURE_S, False)
+
+
+def test_a_loss_while_all_read_from_storage_lets_them_read_anew() -> None:
+    task, policy = planned(nodes=9), Oobleck(OobleckConfig())
+    shape = ask(task, "start", tuple(range(4)), None, policy).shape
+    shape = ask(task, "lost", (1, 3), shape, policy, 10.0).shape
+    restored = Oobleck(OobleckConfig())
+    restored.load_state_dict(policy.state_dict())
+    for each in (policy, restored):
+        again = ask(task, "lost", (1, 3, 5, 6), shape, each, 10.0 + RESTART_S / 2)
+        assert (again.pause_s, again.from_storage) == (RESTART_S, True)
+        later = ask(task, "lost", (1, 3, 5, 6), again.shape, each, 11.0 + 3 * RESTART_S / 2)
+        assert (later.pause_s, later.from_storage) == (RECONFIGURE_S, False)
 
 
 def test_nodes_that_came_lead_to_balanced_pipelines() -> None:
