@@ -209,6 +209,7 @@ class ElasticTraining(Execution):
         self._count_phase()
         if not shape.rate:
             self.phase = "stopped"
+            self._loop.pass_is_due = True
             return
         step_s = self.task.batch / shape.rate
         self._cycle = Cycle(step_s, shape.commit_steps, shape.write_s)

@@ -115,6 +115,17 @@ def test_a_rate_of_0_stops_a_job_after_its_pause_until_a_node_comes() -> None:
     assert shapes(world)[2].pause_s == 2.0
 
 
+def test_a_job_that_stops_while_others_wait_gives_them_its_nodes() -> None:
+    stops = task("stops", least=1, most=3, checkpoint_s=0.0)._replace(rates=(0.0, 0.0, 1.5, 2.0))
+    waits = task("waits", least=3, most=3)
+    changes = [NodeChange(1.0, "down", 0), NodeChange(2.0, "up", 0)]
+    world = run_elastic([stops, waits], changes, replan="varuna", nodes=3, samples=20.0)
+    rows = shapes(world)
+    assert (rows[1].moment, rows[1].nodes, rows[1].samples_per_s) == ("lost", 1, 0.0)
+    assert rows[2].moment == "start"
+    assert shapes(world, 1)[-1].samples == 20.0
+
+
 @pytest.mark.parametrize(("join", "nodes"), [("loss", [3]), ("now", [3, 4]), ("pays", [3, 4])])
 def test_nodes_that_come_are_taken_up_as_join_says(join: str, nodes: list[int]) -> None:
     """Three nodes train steps of 10/3 s after 2 s; the fourth comes at 10 s."""
