@@ -43,11 +43,16 @@ class PipelinePlan(NamedTuple):
         return self.templates[0].stages[-1].end
 
     def form(self, nodes: Sequence[int]) -> Pipelines:
-        """Balanced pipelines of some nodes, in their order; none if no set of them uses all."""
-        found = _instantiate(self.templates, len(nodes), self.microbatches)
-        numbers = iter(nodes)
-        groups = () if found is None else found.groups
-        return tuple(tuple(islice(numbers, length)) for length in _lengths(groups))
+        """Balanced pipelines of as many nodes as a set of them can use, in their order.
+
+        The last nodes idle if no set uses all. There are no pipelines of fewer than `least` nodes.
+        """
+        for used in range(len(nodes), self.least - 1, -1):
+            found = _instantiate(self.templates, used, self.microbatches)
+            if found is not None:
+                numbers = iter(nodes)
+                return tuple(tuple(islice(numbers, length)) for length in _lengths(found.groups))
+        return ()
 
     def step_s(self, pipelines: Pipelines) -> float:
         """Time of a step, that of the slowest pipeline, s; infinite if they cannot train.
@@ -64,7 +69,7 @@ class PipelinePlan(NamedTuple):
     def rates(self, numbers: Iterable[int], batch: float) -> dict[int, float]:
         """Samples a second of balanced pipelines by number of nodes, with steps of `batch`.
 
-        0 where no set of pipelines uses all nodes.
+        0 on fewer nodes than a pipeline needs.
         """
         return {nodes: batch / self.step_s(self.form(range(nodes))) for nodes in numbers}
 
@@ -79,7 +84,7 @@ def _lengths(groups: Sequence[PipelineGroup]) -> Iterator[int]:
 def _instantiate(
     templates: tuple[PipelineTemplate, ...], nodes: int, microbatches: int
 ) -> Instantiation | None:
-    return instantiate(templates, nodes, microbatches, "best_balanced") if nodes else None
+    return instantiate(templates, nodes, microbatches, "best_balanced")
 
 
 @cache

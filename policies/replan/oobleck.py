@@ -68,9 +68,9 @@ class Oobleck(JoiningReplan):
 def _lay_out(plan: PipelinePlan, view: ElasticView, answer: Reshape) -> Reshape:
     """The answer with pipelines: those that a loss leaves, or new ones.
 
-    Nodes that came lead to new ones, and so does a loss that leaves some without a template. Where
-    nobody holds a layer any more, all nodes restart from storage. A loss in a pause finds layers
-    where they are after it.
+    Nodes that came or idle lead to new ones, and so does a loss that leaves some without a
+    template. Where nobody holds a layer any more, all nodes restart from storage. A loss in a pause
+    finds layers where they are after it.
     """
     task = view.task
     before = _nodes_of(view.shape)

@@ -56,9 +56,7 @@ def _check_rates(out: Path | None, **needed: object) -> None:
 @click.option("--gpus-per-node", type=GPUS, help="Of each node [1].")
 @click.option("--sizes", type=parse_range, help="Numbers of nodes of the templates, as 3-9.")
 @click.option("--least", type=_WHOLE, help="Or: fewest nodes of a template, which hold the model.")
-@click.option(
-    "--losses", type=_LOSSES, help="With --least: so many losses leave a pipeline [1]."
-)
+@click.option("--losses", type=_LOSSES, help="With --least: so many losses leave a pipeline [1].")
 @click.option("--nodes", type=parse_range, help="Of the job, as 13 or 6-30.")
 @click.option("--microbatches", type=_WHOLE, help="Of a step, over all pipelines.")
 @click.option("--count-options", is_flag=True, help="Count the sets of pipelines that could run.")

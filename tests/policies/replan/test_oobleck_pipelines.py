@@ -110,6 +110,20 @@ def test_a_loss_while_all_read_from_storage_lets_them_read_anew() -> None:
         assert (later.pause_s, later.from_storage) == (RECONFIGURE_S, False)
 
 
+def test_nodes_that_no_set_of_pipelines_uses_idle() -> None:
+    task = planned(nodes=5, least=2, losses=1)
+    assert task.plan is not None
+    plan = task.plan._replace(templates=task.plan.templates[:1])
+    assert plan.form(range(5)) == ((0, 1), (2, 3))
+    assert plan.form(range(1)) == ()
+    rates = plan.rates(range(1, 6), 96.0)
+    assert rates[1] == 0
+    assert rates[4] == rates[5] > rates[2] == rates[3]
+    shape = ask(task._replace(plan=plan), "start", tuple(range(5)), None).shape
+    lost = ask(task._replace(plan=plan), "lost", (0, 1, 2, 4), shape)
+    assert nodes_of(lost.shape) == [[0, 1], [2, 4]]
+
+
 def test_nodes_that_came_lead_to_balanced_pipelines() -> None:
     task = planned()
     start = ask(task, "start", tuple(range(7)), None)
@@ -127,16 +141,18 @@ def test_each_shape_has_each_layer_in_each_pipeline(
     shape: Shape | None = None
     everybody = tuple(range(12))
     for _ in range(data.draw(st.integers(1, 5))):
-        held = tuple(sorted(data.draw(st.lists(st.sampled_from(everybody), min_size=least,
+        held = tuple(sorted(data.draw(st.lists(st.sampled_from(everybody), min_size=1,
                                                max_size=9, unique=True))))  # fmt: skip
         moment: ReplanMoment = "start" if shape is None else data.draw(
             st.sampled_from(("lost", "boundary", "pause")))  # fmt: skip
         answer = ask(task, moment, held, shape)
         if not answer.shape.rate:
-            assert task.plan.form(held) == ()
+            assert len(held) < least
             assert not answer.shape.pipelines
         else:
-            assert sorted(chain(*nodes_of(answer.shape))) == list(held)
+            used = sorted(chain(*nodes_of(answer.shape)))
+            assert set(used) <= set(held)
+            assert len(used) == len(list(chain(*task.plan.form(held))))
             for line in answer.shape.pipelines:
                 layers = [n for stage in line for n in range(stage.first, stage.end)]
                 assert layers == list(range(len(LAYERS)))

@@ -17,7 +17,10 @@ from tests.sim.engine.test_slow_nodes import changes_of as slow_changes_of
 from tests.sim.engine.test_slow_nodes import slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic
 from tests.support.worlds import attempts, chosen, job, spec
+from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.replanning import ElasticTask
+from wattkeeper.policies.elastic.stages import LayerCost
+from wattkeeper.policies.elastic.templates import plan_templates
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
@@ -64,7 +67,7 @@ class Drawn(NamedTuple):
 
 
 @st.composite
-def tasks_of(draw: st.DrawFn, name: str, nodes: int) -> ElasticTask:
+def tasks_of(draw: st.DrawFn, name: str, nodes: int, gpus: int) -> ElasticTask:
     least = draw(st.integers(1, nodes))
     most = draw(st.integers(least, nodes + 1))
     power = draw(st.sampled_from([0.5, 1.0]))
@@ -73,16 +76,31 @@ def tasks_of(draw: st.DrawFn, name: str, nodes: int) -> ElasticTask:
         rates[least] = 0.0
     checkpoint_s = draw(st.sampled_from([0.0, 1.5]))
     restart_s = tuple(2 * checkpoint_s + draw(st.sampled_from([0.0, 2.0])) for _ in rates)
+    batch = draw(st.sampled_from([1.0, 10.0]))
+    plan = draw(plans(gpus)) if draw(st.booleans()) else None
+    if plan is not None:
+        planned = plan.rates(range(least, most + 1), batch)
+        if any(planned.get(number) for number in range(nodes + 1)):
+            rates[least:] = planned.values()
+        else:
+            plan = None
     return ElasticTask(
-        name, least, tuple(rates), draw(st.sampled_from([1.0, 10.0])), checkpoint_s, restart_s,
-        draw(st.sampled_from([0.0, 1.0])),
+        name, least, tuple(rates), batch, checkpoint_s, restart_s,
+        draw(st.sampled_from([0.0, 1.0])), plan=plan,
     )  # fmt: skip
+
+
+@st.composite
+def plans(draw: st.DrawFn, gpus: int) -> PipelinePlan:
+    layers = [LayerCost(0.05 * (1 + n % 2), (0.01,)) for n in range(4)]
+    sizes = sorted(draw(st.sets(st.integers(1, 3), min_size=1)))
+    return PipelinePlan(plan_templates(layers, gpus, sizes), 12, (3, 1, 4, 1))
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> Drawn:
     nodes, gpus = draw(st.integers(1, 5)), draw(st.integers(1, 2))
-    tasks = [draw(tasks_of(f"e{n}", nodes)) for n in range(draw(st.integers(1, 2)))]
+    tasks = [draw(tasks_of(f"e{n}", nodes, gpus)) for n in range(draw(st.integers(1, 2)))]
     others = [
         job(f"o{n}", draw(st.sampled_from([0.0, 5.0, 20.0]) | st.floats(0, 60)),
             duration_s=draw(st.floats(0.5, 20)), gpus=draw(st.integers(1, nodes * gpus)))
