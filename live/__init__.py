@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wattkeeper.live.elastic.training import train_elastic
     from wattkeeper.live.pipeline.session import PipelineSession
     from wattkeeper.live.session.session import Session
     from wattkeeper.live.weight_transfer.model_graph import graph_of
@@ -12,7 +13,15 @@ if TYPE_CHECKING:
     from wattkeeper.live.weight_transfer.transfer import transfer
     from wattkeeper.live.zoo.zoo import Zoo
 
-__all__ = ["PipelineSession", "Session", "TransferReport", "Zoo", "graph_of", "transfer"]
+__all__ = [
+    "PipelineSession",
+    "Session",
+    "TransferReport",
+    "Zoo",
+    "graph_of",
+    "train_elastic",
+    "transfer",
+]
 
 _HOMES = {
     "PipelineSession": "pipeline.session",
@@ -20,6 +29,7 @@ _HOMES = {
     "TransferReport": "weight_transfer.report",
     "Zoo": "zoo.zoo",
     "graph_of": "weight_transfer.model_graph",
+    "train_elastic": "elastic.training",
     "transfer": "weight_transfer.transfer",
 }
 

@@ -17,7 +17,7 @@ class InMemory(JoiningReplan):
 
     def pause_s(self, task: ElasticTask, nodes: int) -> float:
         """A restart that neither writes to storage nor reads from it."""
-        return task.restart_s[nodes] - 2 * task.checkpoint_s
+        return max(0.0, task.restart_s[nodes] - 2 * task.checkpoint_s)
 
     def shape(self, task: ElasticTask, nodes: int, mean_loss_s: float) -> Shape:
         """Each step is committed at once: other nodes hold its state."""

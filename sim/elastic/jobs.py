@@ -20,11 +20,10 @@ from wattkeeper.policies.elastic.replanning import (
     Replan,
     ReplanMoment,
     Reshape,
-    check_reshape,
 )
-from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, ClusterView, Job, Key, Placement
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.training import ElasticTraining, Fate, Spent
 from wattkeeper.sim.engine.event_loop import SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.engine.recorder import ShapeRow
@@ -346,12 +345,7 @@ class ElasticJobs:
         """The answer of `Replan` on the shape of a job."""
         view = self._view(training, 0, moment)
         answer = self._answer(training, view)
-        if answer is None:
-            raise PolicyError(
-                f"job {view.job_id} has {view.nodes} nodes and gets no shape, though it has none "
-                f"in force ({view.moment})",
-                "replan",
-            )
+        assert answer is not None
         return answer
 
     def _view(self, training: ElasticTraining, spare: int, moment: ReplanMoment) -> ElasticView:
@@ -361,17 +355,9 @@ class ElasticJobs:
         return ElasticView(job_id, task, moment, held, spare, training.shape, mean_s, announced)
 
     def _answer(self, training: ElasticTraining, view: ElasticView) -> Reshape | None:
-        ctx, replan = self._parts.replan.ctx, self._replan
-        try:
-            answer = replan.replan(ctx, view)
-            if answer is not None:
-                check_reshape(answer, view)
-        except BaseException as error:
-            raise ctx.explain_failure(error, replan.replan, f"job {view.job_id}") from None
-        attempt = training.attempt
-        saw = view.moment, view.held, view.spare, view.mean_loss_s
-        chose = "as before" if answer is None else _describe(answer)
-        journal = self._recorder.journal
+        answer = ask_replan(self._replan, self._parts.replan.ctx, view)
+        attempt, journal = training.attempt, self._recorder.journal
+        saw, chose = seen_of(view), describe_answer(answer)
         journal.note(self._loop.now_s, "replan", attempt.job, attempt.number, saw, chose)
         return answer
 
@@ -521,12 +507,3 @@ class ElasticJobs:
         for training in list(self._running.values()):
             self._end(training, "open")
         self.over = sum(number in self._jobs for number in self._parts.waiting)
-
-
-def _describe(answer: Reshape) -> str:
-    """An answer of `Replan` as the journal has it."""
-    shape = answer.shape
-    commits = f" commit_steps={shape.commit_steps} write_s={shape.write_s:g}" * (
-        shape.commit_steps != 1 or shape.write_s > 0
-    )
-    return f"nodes={shape.nodes} rate={shape.rate:g} pause_s={answer.pause_s:g}{commits}"

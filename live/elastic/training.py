@@ -1,0 +1,127 @@
+"""Elastic trainings on this host: `train_elastic`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from wattkeeper.live.elastic.arguments import ElasticArguments
+from wattkeeper.live.elastic.asker import ReplanAsker
+from wattkeeper.live.elastic.coordinator import ElasticCoordinator
+from wattkeeper.live.elastic.costs import MeasuredCosts, StepSplit
+from wattkeeper.live.elastic.groups import GroupStore
+from wattkeeper.live.elastic.progress import TrainingProgress
+from wattkeeper.live.elastic.records import ElasticResults
+from wattkeeper.live.elastic.rehearsal import Rehearsal
+from wattkeeper.live.elastic.replica import MakeReplica
+from wattkeeper.live.elastic.workers import Workers
+from wattkeeper.live.session.distributed import describe_exit
+from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.registry import PolicyConfig, find_config
+from wattkeeper.sim.cluster.losses import NodeChange
+from wattkeeper.traces.files.atomic import settle
+from wattkeeper.traces.files.private import make_private_folder
+
+STATE_FILE: Final = "state.pt"
+CHECKPOINTS: Final = "checkpoints"
+"""Folder of checkpoints; it is empty before and after a training."""
+
+
+def train_elastic(
+    make: MakeReplica,
+    *,
+    job: str,
+    steps: int,
+    batch: int,
+    microbatch: int,
+    nodes: int,
+    output: str | Path,
+    least_nodes: int = 1,
+    replan: str | PolicyConfig = "oobleck",
+    away_s: float = 60.0,
+    changes: Sequence[NodeChange] = (),
+    patience_s: float = 600.0,
+) -> ElasticResults:
+    """Train with a process a node, which may be killed and come back.
+
+    Which shape the training takes after that is what `Replan` decides, as in a simulation. Before,
+    changes of shape are rehearsed, to know what they take. A script that calls this does so under
+    `if __name__ == "__main__"`, since the workers import it.
+
+    Args:
+        make: Makes the replica of a worker, in its process.
+        job: Name of the training in results.
+        steps: Its steps.
+        batch: Samples of a step, on any number of nodes.
+        microbatch: Samples whose gradient is computed at a time; gradients are added up in their
+            order, so that losses are the same to the last bit on any number of nodes.
+        nodes: Number of nodes.
+        output: Folder for results and checkpoints.
+        least_nodes: The fewest nodes to train on.
+        replan: The policy, by name or as its config.
+        away_s: Time from the loss of a node that no change stated to its return, s.
+        changes: What happens to nodes: `down` kills their worker, `up` starts it again, `notice`
+            announces a loss (SIGTERM to the worker); in s since the training begins.
+        patience_s: A worker that takes longer for a step or a checkpoint is killed, s.
+
+    Raises:
+        InputError: If an argument is wrong, or the code of the training raises an exception.
+        PolicyError: If the policy fails.
+        EnvironmentLacks: If workers cannot be started, or too few are left for good.
+    """
+    arguments = ElasticArguments(
+        make, job, steps, batch, microbatch, nodes, least_nodes, find_config("replan", replan),
+        Path(output).absolute(), away_s, tuple(changes), patience_s,
+    )  # fmt: skip
+    arguments.check()
+    folder = arguments.output / CHECKPOINTS
+    try:
+        make_private_folder(folder)
+        _empty(folder)
+    except OSError as error:
+        raise EnvironmentLacks(f"cannot write to {folder}: {error.strerror or error}") from error
+    workers = Workers(make, nodes, arguments.output, away_s, patience_s)
+    try:
+        return _train(arguments, workers, folder)
+    finally:
+        workers.end()
+        _empty(folder)
+
+
+def _empty(folder: Path) -> None:
+    """Remove the checkpoints of a training that ended, or was killed."""
+    settle(folder)
+    for path in folder.glob("*.pt"):
+        path.unlink()
+
+
+def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> ElasticResults:
+    """Rehearse, train, and write the results, after an error, too."""
+    job, steps, batch, output = arguments.job, arguments.steps, arguments.batch, arguments.output
+    least, most = arguments.least_nodes, arguments.nodes
+    costs, split = MeasuredCosts(job, least, most, batch), StepSplit(batch, arguments.microbatch)
+    asker = ReplanAsker(arguments.replan, workers.now_s)
+    progress = TrainingProgress(job, steps, batch, folder, output / STATE_FILE)
+    from wattkeeper.live.elastic.tables import write_results  # workers need no pyarrow
+
+    with GroupStore() as store:
+        Rehearsal(workers, store, costs, split, folder).run(least, most)
+        workers.begin(arguments.changes)
+        coordinator = ElasticCoordinator(workers, store, costs, asker, split, progress, least, most)
+        try:
+            coordinator.run()
+            ended = "done"
+        except BaseException as error:
+            ended = describe_exit(error)
+            raise
+        finally:
+            progress.close_shape(workers.now_s())
+            results = ElasticResults(
+                tuple(progress.losses), tuple(progress.shapes), tuple(coordinator.lost),
+                tuple(asker.decisions), progress.lost_steps, progress.final_path,
+            )  # fmt: skip
+            replan = arguments.replan.model_dump(mode="json")
+            values = {"job": job, "ended": ended, "replan": replan}
+            write_results(output, results, values)
+    return results

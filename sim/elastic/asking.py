@@ -1,0 +1,44 @@
+"""Asks `Replan` about an elastic job: the one path of simulated and of live trainings."""
+
+from __future__ import annotations
+
+from wattkeeper.policies.elastic.replanning import ElasticView, Replan, Reshape, check_reshape
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.sim.attempts.decisions import PolicyContext
+
+
+def ask_replan(replan: Replan, ctx: PolicyContext, view: ElasticView) -> Reshape | None:
+    """The answer of a policy.
+
+    Raises:
+        PolicyError: If it is none for the nodes, or there is none though the job needs a shape.
+    """
+    try:
+        answer = replan.replan(ctx, view)
+        if answer is not None:
+            check_reshape(answer, view)
+    except BaseException as error:
+        raise ctx.explain_failure(error, replan.replan, f"job {view.job_id}") from None
+    if answer is None and view.moment != "gained":
+        raise PolicyError(
+            f"job {view.job_id} has {view.nodes} nodes and gets no shape, though it has none in "
+            f"force ({view.moment})",
+            "replan",
+        )
+    return answer
+
+
+def seen_of(view: ElasticView) -> tuple[object, ...]:
+    """What a policy was shown, as the journal has it."""
+    return view.moment, view.held, view.spare, view.mean_loss_s
+
+
+def describe_answer(answer: Reshape | None) -> str:
+    """An answer of `Replan` as the journal has it."""
+    if answer is None:
+        return "as before"
+    shape = answer.shape
+    commits = f" commit_steps={shape.commit_steps} write_s={shape.write_s:g}" * (
+        shape.commit_steps != 1 or shape.write_s > 0
+    )
+    return f"nodes={shape.nodes} rate={shape.rate:g} pause_s={answer.pause_s:g}{commits}"
