@@ -12,6 +12,8 @@ from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.traces.files.names import explain_label
 
+STATE_FILE: Final = "state.pt"
+"""File with the state of a training that ended."""
 CHANGES: Final = ("down", "up", "notice")
 """What may happen to a node."""
 
@@ -53,8 +55,12 @@ class ElasticArguments(NamedTuple):
                 f"found least_nodes={self.least_nodes} and nodes={self.nodes}; allowed: 1 to the "
                 f"micro-batches of a step ({most}), and not more least_nodes than nodes",
             ),
-            (self.away_s < 0, f"found away_s={self.away_s}; must be 0 or more"),
-            (self.patience_s <= 0, f"found patience_s={self.patience_s}; must be above 0"),
+            (
+                (self.output / STATE_FILE).exists(),
+                f"{self.output} has the state of a training that ended; give another folder",
+            ),
+            (not self.away_s >= 0, f"found away_s={self.away_s}; must be 0 or more"),
+            (not self.patience_s > 0, f"found patience_s={self.patience_s}; must be above 0"),
         ]
         for change in self.changes:
             applies = change.event not in CHANGES or not 0 <= change.node < self.nodes

@@ -216,8 +216,7 @@ class ElasticCoordinator:
         orders = self._split.orders(self._held)
         begun_s = workers.now_s()
         replies = workers.command(orders)
-        losses = [replies[node].loss for node in self._held
-                  if node in workers.running and replies[node].kind == "done"]  # fmt: skip
+        losses = [reply.loss for reply in replies.values() if reply.kind == "done"]
         is_done = len(losses) == nodes
         if is_done:
             self._costs.add_step(nodes, workers.now_s() - begun_s)
@@ -254,7 +253,7 @@ class ElasticCoordinator:
         progress.switch("steps", workers.now_s())
         progress.commit(workers.now_s())
         self._fruitless = 0
-        return all(node in workers.running for node in self._held)
+        return not any(each.node in self._held for each in workers.lost)
 
     def _write(self, node: int, saved: SavedState) -> bool:
         """Let the worker of a node write a checkpoint; whether it is written."""

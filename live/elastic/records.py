@@ -36,6 +36,11 @@ class ShapeRecord:
     copied_bytes: float = math.nan
     predicted_pause_s: float = math.nan
 
+    @property
+    def is_predicted(self) -> bool:
+        """Whether the whole pause can be compared with what the policy expected."""
+        return not math.isnan(self.predicted_pause_s)
+
 
 class NodeLoss(NamedTuple):
     """A node whose worker ended while it was part of the training.

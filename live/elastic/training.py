@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.live.elastic.arguments import ElasticArguments
+from wattkeeper.live.elastic.arguments import STATE_FILE, ElasticArguments
 from wattkeeper.live.elastic.asker import ReplanAsker
 from wattkeeper.live.elastic.coordinator import ElasticCoordinator
 from wattkeeper.live.elastic.costs import MeasuredCosts, StepSplit
@@ -17,15 +17,15 @@ from wattkeeper.live.elastic.rehearsal import Rehearsal
 from wattkeeper.live.elastic.replica import MakeReplica
 from wattkeeper.live.elastic.workers import Workers
 from wattkeeper.live.session.distributed import describe_exit
-from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.registry import PolicyConfig, find_config
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.traces.files.atomic import settle
+from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.private import make_private_folder
 
-STATE_FILE: Final = "state.pt"
 CHECKPOINTS: Final = "checkpoints"
-"""Folder of checkpoints; it is empty before and after a training."""
+"""Folder of checkpoints; a training leaves none."""
 
 
 def train_elastic(
@@ -57,7 +57,7 @@ def train_elastic(
         microbatch: Samples whose gradient is computed at a time; gradients are added up in their
             order, so that losses are the same to the last bit on any number of nodes.
         nodes: Number of nodes.
-        output: Folder for results and checkpoints.
+        output: Folder for results and checkpoints; one without results of another training.
         least_nodes: The fewest nodes to train on.
         replan: The policy, by name or as its config.
         away_s: Time from the loss of a node that no change stated to its return, s.
@@ -78,10 +78,23 @@ def train_elastic(
     folder = arguments.output / CHECKPOINTS
     try:
         make_private_folder(folder)
-        _empty(folder)
+        release = lock(folder / "lock")
+    except BlockingIOError:
+        raise InputError("another training writes there", arguments.output) from None
     except OSError as error:
         raise EnvironmentLacks(f"cannot write to {folder}: {error.strerror or error}") from error
-    workers = Workers(make, nodes, arguments.output, away_s, patience_s)
+    try:
+        return _run(arguments, folder)
+    finally:
+        release()
+
+
+def _run(arguments: ElasticArguments, folder: Path) -> ElasticResults:
+    """Train with workers that end with this call, and checkpoints that are removed with it."""
+    _empty(folder)
+    workers = Workers(
+        arguments.make, arguments.nodes, arguments.output, arguments.away_s, arguments.patience_s
+    )
     try:
         return _train(arguments, workers, folder)
     finally:
@@ -92,8 +105,8 @@ def train_elastic(
 def _empty(folder: Path) -> None:
     """Remove the checkpoints of a training that ended, or was killed."""
     settle(folder)
-    for path in folder.glob("*.pt"):
-        path.unlink()
+    for path in [*folder.glob("step-*.pt"), folder / "rehearsal.pt"]:
+        path.unlink(missing_ok=True)
 
 
 def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> ElasticResults:

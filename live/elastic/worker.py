@@ -70,6 +70,8 @@ def run_worker(
     with open(output, "ab", opener=open_private) as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # nothing that was printed is lost with it
     try:
         worker = Worker(link, make, timeout_s)
         link.send(worker.begin())
@@ -80,7 +82,6 @@ def run_worker(
             else:
                 link.send(worker.answer(order))
     except (EOFError, OSError):  # the coordinator is gone
-        sys.stdout.flush()
         os._exit(1)  # a thread may wait for a group
 
 

@@ -141,6 +141,7 @@ class Workers:
         Raises:
             InputError: If the code of the training raised an exception.
         """
+        asked = {node: self.running.get(node) for node in orders}
         for node, order in orders.items():
             self._send(node, order)
         for node, time_s in (leave_s or {}).items():
@@ -149,19 +150,21 @@ class Workers:
         replies: dict[int, Reply] = {}
         until_s = time.monotonic() + self._patience_s
         left = bool(leave_s)
-        while waiting := [node for node in orders if self._is_busy(node)]:
-            for node, reply in self.watch(max(0.0, until_s - time.monotonic())):
-                replies[node] = reply
+        while True:
+            alive = [node for node, worker in asked.items() if self._is_alive(node, worker)]
             broken = any(reply.kind == "broken" for reply in replies.values())
-            if not left and (broken or not orders.keys() <= self.running.keys()):
+            if not left and (broken or len(alive) < len(orders)):
                 left = True
-                for node in orders:
+                for node in alive:
                     self._send(node, LeaveGroup())
+            waiting = [node for node in alive if self.running[node].is_busy]
+            if not waiting:
+                return {node: replies[node] for node in alive}
+            replies |= dict(self.watch(max(0.0, until_s - time.monotonic())))
             if time.monotonic() > until_s:
                 for node in waiting:
                     self.kill(node)
                 until_s = math.inf
-        return {node: reply for node, reply in replies.items() if node in orders}
 
     def carry_out(self, orders: Mapping[int, Order]) -> bool:
         """Give orders as `command` does; whether all that got one carried it out."""
@@ -191,12 +194,12 @@ class Workers:
     def kill(self, node: int) -> None:
         """Kill the worker of a node, if it runs."""
         if node in self.running:
-            self.running[node].process.kill()
+            _kill(self.running[node].process)
 
     def end(self) -> None:
         """Kill all workers, and wait until they are gone."""
         for worker in self.running.values():
-            worker.process.kill()
+            _kill(worker.process)
         for worker in self.running.values():
             worker.process.join()
         self.running.clear()
@@ -205,8 +208,9 @@ class Workers:
         """The file with what the worker of a node printed."""
         return self._folder / f"node-{node}.log"
 
-    def _is_busy(self, node: int) -> bool:
-        return node in self.running and self.running[node].is_busy
+    def _is_alive(self, node: int, worker: RunningWorker | None) -> bool:
+        """Whether a worker runs; not another one of its node that came since."""
+        return worker is not None and self.running.get(node) is worker
 
     def _send(self, node: int, order: Order) -> None:
         worker = self.running.get(node)
@@ -224,8 +228,8 @@ class Workers:
         worker.is_busy, worker.steps = False, reply.steps
         if reply.kind == "failed":
             raise InputError(
-                f"the code of the training raised {reply.text} on node {node}; what its worker "
-                f"printed is in {self.output_of(node)}"
+                f"the worker of node {node} failed: {reply.text}; what it printed is in "
+                f"{self.output_of(node)}"
             )
         if worker.is_ready:
             return reply
@@ -262,7 +266,12 @@ class Workers:
         notices, announces = self._context.Pipe(duplex=False)
         arguments = (other, announces, self._make, self.output_of(node), self._patience_s / 2)
         process = self._context.Process(target=run_worker, args=arguments, name=f"node {node}")
-        process.start()
+        try:
+            process.start()
+        except OSError as error:
+            raise EnvironmentLacks(
+                f"cannot start a worker for node {node}: {error.strerror or error}"
+            ) from error
         other.close()
         announces.close()
         self.running[node] = RunningWorker(process, link, notices)
@@ -274,7 +283,7 @@ class Workers:
             EnvironmentLacks: If workers end again and again before they are ready.
         """
         worker, now_s = self.running.pop(node), self.now_s()
-        worker.process.kill()  # it closed its link: it ends
+        _kill(worker.process)  # it closed its link: it ends
         worker.process.join()
         worker.link.close()
         worker.notices.close()
@@ -292,6 +301,12 @@ class Workers:
                     f"{self.output_of(node)}"
                 )
         self._returns_s.setdefault(node, now_s + self._away_s)
+
+
+def _kill(process: BaseProcess) -> None:
+    """Kill a process; one that ended is left alone, since another one may have its number."""
+    if process.is_alive():
+        process.kill()
 
 
 def _read(notices: Connection[bytes, bytes]) -> bool:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 from pathlib import Path
 from typing import Final
 
+from wattkeeper.live.examples.policy_option import parse_policy
 from wattkeeper.live.pipeline.arguments import PipelineArguments, RankFacts
 from wattkeeper.live.pipeline.emulation import EmulatedPipeline, SlowSpell
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.pipeline.profile import PipelineProfile
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
-from wattkeeper.policies.registry import PolicyConfig, find_config
 from wattkeeper.traces.generate.pipelines import SyntheticPipeline, generate_pipeline
 from wattkeeper.traces.pipelines import read_pipeline
 
 GPU_TYPE: Final = "emulated"
+EXAMPLE: Final = '{"kind": "perseus", "unit_time_s": 0.005}'
 SLOW: Final = re.compile(r"(\d+):(\d+)-(\d+):(\d+(?:\.\d+)?)")
 
 
@@ -34,7 +34,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--microbatches", type=int, default=4, help="of an iteration")
     parser.add_argument("--iterations", type=int, default=40, help="with those that measure")
     parser.add_argument("--tune", default="pipeline-exact", help="policy: its name, or JSON as in "
-                        'a scenario, {"kind": "perseus", "unit_time_s": 0.005}')  # fmt: skip
+                        f"a scenario, {EXAMPLE}")  # fmt: skip
     parser.add_argument("--table", type=Path, help="CSV file: what instructions take; made up")
     parser.add_argument("--blocking-power-w", type=float, default=75.0, help="of the table")
     parser.add_argument("--profile", type=Path, help="CSV file with points that were measured")
@@ -45,28 +45,9 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--devices", type=Path, help="folder of the emulated devices")
     parser.add_argument("--verbose", action="store_true", help="print the loss")
     options = parser.parse_args(arguments)
-    options.tune = parse_policy(options.tune)
+    options.tune = parse_policy("tune", options.tune, EXAMPLE)
     check(options)
     return options
-
-
-def parse_policy(text: str) -> PolicyConfig:
-    """The config of a policy, given as its name or as JSON with its `kind`.
-
-    Raises:
-        InputError: If it is neither, or there is no such policy.
-    """
-    if not text.startswith("{"):
-        return find_config("tune", text)
-    try:
-        settings = json.loads(text)
-        return find_config("tune", str(settings.pop("kind")), settings)
-    except (ValueError, KeyError) as error:
-        found = "it has no kind" if isinstance(error, KeyError) else f"no JSON: {error}"
-        raise InputError(
-            f"--tune is {text!r}, {found}; allowed: a policy's name, or JSON as in "
-            '{"kind": "perseus", "unit_time_s": 0.005}'
-        ) from None
 
 
 def check(options: argparse.Namespace) -> None:

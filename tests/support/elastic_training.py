@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,73 +12,63 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from wattkeeper.live.elastic.module_replica import ModuleReplica
+
 WIDTH, CLASSES = 32, 4
 BATCH, MICROBATCH = 32, 4
 
 
-class SmallReplica:
-    """A small network with momentum, on data that follow from the numbers of step and sample.
+def sum_of_losses(model: nn.Module, step: int, first: int, end: int) -> Tensor:
+    """The loss of some samples, which follow from their numbers."""
+    inputs = torch.randn(BATCH, WIDTH, generator=torch.Generator().manual_seed(step))[first:end]
+    labels = inputs[:, :CLASSES].argmax(1)
+    return nn.functional.cross_entropy(model(inputs), labels, reduction="sum")
+
+
+class FragileReplica(ModuleReplica):
+    """A small network with momentum, whose process can be told to end itself at a place.
 
     Args:
-        folder: Where it notes its process, and looks for orders to end it.
+        folder: Where it notes its process (`pid-*`), and finds its orders: a file `kill at PLACE N`
+            ends, with SIGKILL, the process that removes it, and while there is a file
+            `hold at PLACE`, all wait. Places are `make`, `step N`, `save` and `load` of a state.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        generator = torch.Generator().manual_seed(7)
-        self.model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, CLASSES))
-        with torch.no_grad():
-            for weights in self.model.parameters():
-                weights.copy_(0.2 * torch.randn(weights.shape, generator=generator))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
+        torch.manual_seed(7)
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, CLASSES))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        super().__init__(model, optimizer, sum_of_losses)
+        (folder / f"pid-{os.getpid()}").touch()
         self._at("make")
 
     def gradient(self, step: int, first: int, end: int) -> tuple[Tensor, float]:
-        """Gradient and loss of some samples."""
+        """See `ModuleReplica`."""
         self._at(f"step {step}")
-        generator = torch.Generator().manual_seed(step)
-        inputs = torch.randn(BATCH, WIDTH, generator=generator)[first:end]
-        labels = inputs[:, :CLASSES].argmax(1)
-        self.optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(self.model(inputs), labels, reduction="sum")
-        loss.backward()
-        parts = [weights.grad.flatten() for weights in self.model.parameters()
-                 if weights.grad is not None]  # fmt: skip
-        return torch.cat(parts), float(loss.detach())
-
-    def apply(self, gradient: Tensor) -> None:
-        """A step of the optimizer."""
-        begin = 0
-        for weights in self.model.parameters():
-            weights.grad = gradient[begin : begin + weights.numel()].view_as(weights).clone()
-            begin += weights.numel()
-        self.optimizer.step()
+        return super().gradient(step, first, end)
 
     def state_dict(self) -> dict[str, Any]:
-        """Model and momentum."""
+        """See `ModuleReplica`."""
         self._at("save")
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return super().state_dict()
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
-        """Take model and momentum over."""
+        """See `ModuleReplica`."""
         self._at("load")
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        super().load_state_dict(state)
 
     def _at(self, place: str) -> None:
-        """Note the process and end it, if that was ordered for this place; once for each order."""
-        if self._folder is None:
-            return
-        (self._folder / f"pid-{os.getpid()}").touch()
-        orders = sorted(self._folder.glob(f"kill at {place}*"))
-        if orders:
+        while (self._folder / f"hold at {place}").exists():
+            time.sleep(0.005)
+        for order in sorted(self._folder.glob(f"kill at {place} *")):
             try:
-                orders[0].unlink()
-            except FileNotFoundError:
-                return
+                order.unlink()
+            except FileNotFoundError:  # another process took it
+                continue
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def small(folder: Path | None = None) -> partial[SmallReplica]:
+def fragile(folder: Path) -> partial[FragileReplica]:
     """What makes the replica."""
-    return partial(SmallReplica, folder)
+    return partial(FragileReplica, folder)
