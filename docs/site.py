@@ -34,7 +34,7 @@ SECTIONS = {
               "electricity", "signals", "power-caps", "losses", "elastic",
               "elastic-policy", "forecasts", "chase",
               "carbon-queue", "perseus", "frugal", "record"),
-    "Live": ("live", "session", "live-pipeline", "devices", "zoo", "zoo-bandits"),
+    "Live": ("live", "session", "live-pipeline", "live-elastic", "devices", "zoo", "zoo-bandits"),
     "Extend": ("policy",),
     "Reference": ("reference/scenario", "reference/policies", "reference/files",
                   "reference/imports"),

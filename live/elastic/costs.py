@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 from wattkeeper.live.elastic.orders import TrainStep
 from wattkeeper.policies.elastic.replanning import ElasticTask
 
-WINDOW: Final = 20
-"""So many of the last times of a kind count."""
+PAUSES: Final = 8
+"""So many of the last pauses of a kind count: they are as long as the host is busy."""
+TIMES: Final = 20
+"""So many of the last steps on a number of nodes, and of the last checkpoints, count."""
 
 
 class StepSplit(NamedTuple):
@@ -47,10 +49,10 @@ class MeasuredCosts:
     def __init__(self, job: str, least_nodes: int, most_nodes: int, batch: int) -> None:
         self._job, self._least, self._most, self._batch = job, least_nodes, most_nodes, batch
         sizes = range(least_nodes, most_nodes + 1)
-        self._steps_s = {nodes: _window() for nodes in sizes}
-        self._held_s = {nodes: _window() for nodes in sizes}
-        self._storage_s = {nodes: _window() for nodes in sizes}
-        self._writes_s = _window()
+        self._steps_s = {nodes: _last(TIMES) for nodes in sizes}
+        self._held_s = {nodes: _last(PAUSES) for nodes in sizes}
+        self._storage_s = {nodes: _last(PAUSES) for nodes in sizes}
+        self._writes_s = _last(TIMES)
 
     def add_step(self, nodes: int, time_s: float) -> None:
         """Take note of a step."""
@@ -100,8 +102,8 @@ class MeasuredCosts:
         )  # fmt: skip
 
 
-def _window() -> deque[float]:
-    return deque(maxlen=WINDOW)
+def _last(count: int) -> deque[float]:
+    return deque(maxlen=count)
 
 
 def _mean(times_s: deque[float]) -> float:

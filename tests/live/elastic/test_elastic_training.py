@@ -3,81 +3,38 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.support.messages import assert_states
 from tests.support.processes import until
-from wattkeeper.live.host.process_identity import start_ticks
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.sim.cluster.losses import NodeChange
 
 pytest.importorskip("torch")
 
-from tests.support.elastic_training import BATCH, MICROBATCH, fragile
-from wattkeeper.live import train_elastic
-from wattkeeper.live.elastic.records import ElasticResults
-from wattkeeper.live.elastic.replica import train_alone
-
-STEPS = 60
-
-
-def train(folder: Path, steps: int = STEPS, **arguments: Any) -> ElasticResults:
-    """Train the fragile network on three nodes; results are in the folder `out`."""
-    stated: dict[str, Any] = {
-        "job": "small", "steps": steps, "batch": BATCH, "microbatch": MICROBATCH, "nodes": 3,
-        "away_s": 0.2, "output": folder / "out",
-    }  # fmt: skip
-    return train_elastic(fragile(folder), **stated | arguments)
-
-
-def order(folder: Path, place: str, number: int = 0) -> None:
-    """Let a process end itself at a place."""
-    (folder / f"kill at {place} {number}").touch()
-
-
-def pids(folder: Path) -> list[int]:
-    """The processes of all workers that were ever there."""
-    return [int(path.name.removeprefix("pid-")) for path in folder.glob("pid-*")]
-
-
-def check(folder: Path, results: ElasticResults, steps: int = STEPS) -> None:
-    """The training ended as an undisturbed one, its tables agree, and nothing is left behind."""
-    replica, losses = train_alone(fragile(folder), steps, BATCH, MICROBATCH)
-    assert list(results.losses) == losses
-    trained = fragile(folder)()
-    results.restore(trained)
-    weights, expected = trained.state_dict()["model"], replica.state_dict()["model"]
-    assert all(weights[name].equal(expected[name]) for name in expected)
-    rows = pq.read_table(folder / "out" / "shapes.parquet").to_pylist()
-    assert sum(row["samples"] for row in rows) == steps * BATCH
-    assert sum(row["lost_samples"] for row in rows) == results.lost_steps * BATCH
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
-        spent_s = row["pause_s"] + row["steps_s"] + row["write_s"]
-        assert row["until_s"] - row["time_s"] == pytest.approx(spent_s, abs=1e-6)
-        assert 0 <= row["lost_s"] <= row["steps_s"]
-        assert following is None or row["until_s"] <= following["time_s"]
-    assert not [pid for pid in pids(folder) if pid != os.getpid() and start_ticks(pid)]
-    left = {path.name for path in (folder / "out" / "checkpoints").iterdir()}
-    assert left <= {"lock"}
-
-
-def moments(results: ElasticResults) -> list[tuple[str, int]]:
-    return [(shape.moment, shape.nodes) for shape in results.shapes]
+from tests.support.elastic_training import (
+    BATCH,
+    STEPS,
+    check,
+    living_of,
+    moments,
+    order,
+    train,
+    workers_of,
+)
 
 
 @pytest.mark.parametrize("replan", ["oobleck", "in-memory"])
 def test_a_killed_worker_costs_no_finished_step(replan: str, tmp_path: Path) -> None:
-    order(tmp_path, "step 20")
-    order(tmp_path, "step 40")
+    order(tmp_path, "kill at step 20")
+    order(tmp_path, "kill at step 40")
     results = train(tmp_path, replan=replan)
     check(tmp_path, results)
     assert results.lost_steps == 0
@@ -87,7 +44,7 @@ def test_a_killed_worker_costs_no_finished_step(replan: str, tmp_path: Path) -> 
 
 
 def test_varuna_says_which_steps_it_lost_and_trains_them_again(tmp_path: Path) -> None:
-    order(tmp_path, "step 27")
+    order(tmp_path, "kill at step 27")
     results = train(tmp_path, replan="varuna")
     check(tmp_path, results)
     assert results.lost_steps == results.lost[0].lost_steps == 7
@@ -99,115 +56,165 @@ def test_varuna_says_which_steps_it_lost_and_trains_them_again(tmp_path: Path) -
     assert results.shapes[0].write_s > 0
 
 
-def test_nodes_that_come_are_taken_up_as_the_policy_says(tmp_path: Path) -> None:
-    """`in-memory` takes them at the end of the step, `oobleck` at the next loss."""
-    for replan, expected in (
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("replan", "expected"),
+    [
         ("in-memory", [("start", 3), ("lost", 2), ("boundary", 3)]),
         ("oobleck", [("start", 3), ("lost", 2)]),
-    ):
-        folder = tmp_path / replan
-        folder.mkdir()
-        order(folder, "step 10")
-        (folder / "hold at step 40").touch()
-        returned = threading.Thread(target=go_on_after, args=(folder, "step 40", 4))
-        returned.start()
-        results = train(folder, replan=replan, away_s=0.5)
-        returned.join()
-        check(folder, results)
-        assert moments(results) == expected
-        asked = [eval(decision.saw)[0] for decision in results.decisions]
-        assert asked.count("gained") == 1
+    ],
+)
+def test_nodes_that_come_are_taken_up_as_the_policy_says(
+    replan: str, expected: list[tuple[str, int]], tmp_path: Path
+) -> None:
+    """`in-memory` takes them at the end of the step, `oobleck` at the next loss."""
+    order(tmp_path, "kill at step 10")
+    (tmp_path / "hold at step 40").touch()
+
+    def go_on() -> None:
+        until(lambda: len(workers_of(tmp_path)) == 4)
+        time.sleep(0.3)  # it is ready
+        (tmp_path / "hold at step 40").unlink()
+
+    returned = threading.Thread(target=go_on)
+    returned.start()
+    results = train(tmp_path, replan=replan, away_s=0.5)
+    returned.join()
+    check(tmp_path, results)
+    assert moments(results) == expected
+    assert sum(decision.saw.startswith("('gained'") for decision in results.decisions) == 1
 
 
-def go_on_after(folder: Path, place: str, workers: int) -> None:
-    """Let a training that waits at a place go on once so many workers were there, and are ready."""
-    until(lambda: len(pids(folder)) >= workers)
-    time.sleep(0.3)
-    (folder / f"hold at {place}").unlink()
-
-
-@pytest.mark.parametrize("replan", ["oobleck", "varuna"])
+@pytest.mark.slow
+@pytest.mark.parametrize("replan", ["in-memory", "varuna"])
 @pytest.mark.parametrize("place", ["load", "save", "make"])
 def test_a_worker_is_killed_while_a_group_forms_or_a_checkpoint_is_written(
     replan: str, place: str, tmp_path: Path
 ) -> None:
     """`load` and `save`: while it takes a state over, sends its own, or writes it to storage."""
-    order(tmp_path, "step 10")
-    order(tmp_path, "step 30", 1)
-    late = {"load": "step 10", "save": "step 10", "make": "step 30"}[place]
-    watcher = threading.Thread(target=order_after, args=(tmp_path, late, place))
-    watcher.start()
-    results = train(tmp_path, replan={"oobleck": "in-memory"}.get(replan, replan))
-    watcher.join()
+
+    def kill_then() -> None:
+        until(lambda: not (tmp_path / "kill at step 12 0").exists())
+        order(tmp_path, f"kill at {place}")
+
+    order(tmp_path, "kill at step 12")
+    second = threading.Thread(target=kill_then)
+    second.start()
+    results = train(tmp_path, replan=replan, away_s=0.0)
+    second.join()
     check(tmp_path, results)
-    assert len(results.lost) >= 2
+    assert not list(tmp_path.glob("kill at *"))
+    assert len(results.lost) >= (1 if place == "make" else 2)
 
 
-def order_after(folder: Path, first: str, place: str) -> None:
-    """Order a kill at a place once another one was carried out."""
-    number = 1 if first == "step 30" else 0
-    while (folder / f"kill at {first} {number}").exists():
-        time.sleep(0.001)
-    order(folder, place)
+@pytest.mark.slow
+def test_several_are_killed_at_once(tmp_path: Path) -> None:
+    """Two of four, and then all but one."""
+    order(tmp_path, "kill at step 20", 2)
+    order(tmp_path, "kill at step 40", 3)
+    (tmp_path / "hold at step 30").touch()
 
+    def go_on() -> None:
+        until(lambda: len(workers_of(tmp_path)) == 6)
+        time.sleep(0.3)
+        (tmp_path / "hold at step 30").unlink()
 
-def test_two_are_killed_at_once_and_then_all_but_one(tmp_path: Path) -> None:
-    changes = [NodeChange(0.2, "down", node) for node in (0, 2)]
-    changes += [NodeChange(0.6, "up", node) for node in (0, 2)]
-    results = train(tmp_path, 600, changes=changes, nodes=4, replan="in-memory")
-    check(tmp_path, results, 600)
-    assert {each.node for each in results.lost} == {0, 2}
+    returned = threading.Thread(target=go_on)
+    returned.start()
+    results = train(tmp_path, nodes=4, replan="in-memory")
+    returned.join()
+    check(tmp_path, results)
+    assert len(results.lost) == 5
     assert results.lost_steps == 0
-    folder = tmp_path / "again"
-    folder.mkdir()
-    changes = [NodeChange(0.2, "down", node) for node in (0, 1, 3)]
-    results = train(folder, 300, changes=changes, nodes=4)
-    check(folder, results, 300)
-    assert results.lost_steps == 0
-    assert results.shapes[-1].nodes == 1
+    assert min(shape.nodes for shape in results.shapes) == 1
 
 
-def test_all_are_killed_and_it_says_what_is_lost(tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize(("replan", "lost_steps"), [("oobleck", 25), ("varuna", 5)])
+def test_all_are_killed_and_it_says_what_is_lost(
+    replan: str, lost_steps: int, tmp_path: Path
+) -> None:
     """No worker is left that has the state: `oobleck` begins anew, `varuna` has its checkpoint."""
-    changes = [NodeChange(0.3, "down", node) for node in range(3)]
-    changes += [NodeChange(0.5, "up", node) for node in range(3)]
-    for replan in ("oobleck", "varuna"):
-        folder = tmp_path / replan
-        folder.mkdir()
-        results = train(folder, 400, changes=changes, replan=replan)
-        check(folder, results, 400)
-        assert ("start" in [moment for moment, _ in moments(results)[1:]])
-        if replan == "oobleck":
-            undone = min(shape.samples for shape in results.shapes)
-            assert undone == -results.lost_steps * BATCH < 0
-        else:
-            assert results.lost_steps < 30
+    order(tmp_path, "kill at step 25", 3)
+    results = train(tmp_path, replan=replan)
+    check(tmp_path, results)
+    assert len(results.lost) == 3
+    assert results.lost_steps == lost_steps
+    assert "start" in [moment for moment, _ in moments(results)[1:]]
 
 
+@pytest.mark.slow
 def test_a_notice_saves_what_was_trained(tmp_path: Path) -> None:
-    changes = [NodeChange(0.3, "notice", 1, deadline_s=0.8), NodeChange(0.8, "down", 1)]
-    changes += [NodeChange(1.2, "down", 2)]
-    results = train(tmp_path, 500, changes=changes, replan="on-notice")
-    check(tmp_path, results, 500)
+    order(tmp_path, "notice at step 10")
+    order(tmp_path, "kill at step 35")
+    results = train(tmp_path, replan="on-notice")
+    check(tmp_path, results)
     announced, other = results.lost
-    assert announced.announced
-    assert announced.lost_steps <= 1
-    assert not other.announced
-    assert other.lost_steps > 1
+    assert (announced.announced, announced.lost_steps) == (True, 0)
+    assert (other.announced, other.lost_steps) == (False, 15)
     assert results.shapes[0].write_s > 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_is_killed(tmp_path: Path) -> None:
     def stop() -> None:
-        while (tmp_path / "kill at step 20 0").exists():
-            time.sleep(0.001)
-        living = [pid for pid in pids(tmp_path) if pid != os.getpid() and start_ticks(pid)]
-        os.kill(living[0], signal.SIGSTOP)
+        until(lambda: not (tmp_path / "kill at step 20 0").exists())
+        os.kill(living_of(tmp_path)[0], signal.SIGSTOP)
 
-    order(tmp_path, "step 20")
+    order(tmp_path, "kill at step 20")
     stopper = threading.Thread(target=stop)
     stopper.start()
-    results = train(tmp_path, patience_s=4.0)
+    results = train(tmp_path, 300, patience_s=4.0)
     stopper.join()
-    check(tmp_path, results)
+    check(tmp_path, results, 300)
     assert len(results.lost) == 2
+
+
+class Failing:
+    """What makes replicas whose code is wrong."""
+
+    def __init__(self, ends: bool) -> None:
+        self.ends = ends
+
+    def __call__(self) -> None:
+        if self.ends:
+            os._exit(3)
+        raise ValueError("no such data")
+
+
+@pytest.mark.slow
+def test_trainings_that_cannot_go_on(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as wrong:
+        train(tmp_path, make=partial(Failing(ends=False)))
+    assert_states(str(wrong.value), "node 0", "ValueError: no such data", "node-0.log")
+    with pytest.raises(EnvironmentLacks) as gone:
+        train(tmp_path, make=partial(Failing(ends=True)), away_s=0.0)
+    assert_states(str(gone.value), "exit code 3", "3 in a row", "log")
+    changes = [NodeChange(0.0, "down", node) for node in range(2)]
+    with pytest.raises(EnvironmentLacks) as few:
+        train(tmp_path, 100_000, least_nodes=2, changes=changes)
+    assert_states(str(few.value), "needs 2 nodes", "there are 1", "no others come back")
+    assert not living_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        ({"steps": 0}, ["steps=0", "at least 1"]),
+        ({"microbatch": 5}, ["batch=32", "microbatch=5", "multiple"]),
+        ({"nodes": 9}, ["nodes=9", "1 to", "8"]),
+        ({"least_nodes": 4}, ["least_nodes=4", "nodes=3"]),
+        ({"away_s": float("nan")}, ["away_s=nan", "0 or more"]),
+        ({"patience_s": 0}, ["patience_s=0", "above 0"]),
+        ({"replan": "nobody"}, ["'nobody'", "oobleck"]),
+        ({"changes": [NodeChange(1, "degraded", 0)]}, ["'degraded'", "down, up, notice"]),
+        ({"changes": [NodeChange(1, "down", 3)]}, ["node 3", "0 to 2"]),
+        ({"make": lambda: None}, ["pickled", "function of a module"]),
+    ],
+)
+def test_arguments_that_are_refused(
+    arguments: dict[str, Any], facts: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as wrong:
+        train(tmp_path, **{"steps": STEPS} | arguments)
+    assert_states(str(wrong.value), *facts)
