@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from multiprocessing import connection, get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from multiprocessing import connection
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from wattkeeper.live.elastic.orders import NO_STATE, LeaveGroup, Order, Reply
 from wattkeeper.live.elastic.replica import MakeReplica
-from wattkeeper.live.elastic.worker import run_worker
+from wattkeeper.live.elastic.worker_process import WorkerProcess
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange
 
-PRELOADED: Final = ("torch.distributed", "torch._dynamo", "wattkeeper.live.elastic.training")
-"""What the process that workers are forked from has loaded, so that they start quickly; optimizers
-would load the second one in each worker, which takes seconds."""
 MOST_STARTS: Final = 3
 """Starts in a row after which no worker was ready, and none is tried again."""
-
-
-@dataclass
-class RunningWorker:
-    """The process of a node.
-
-    Attributes:
-        process: It.
-        link: Orders to it, and its replies.
-        notices: A byte for each SIGTERM.
-        is_ready: Whether it made its replica.
-        is_busy: Whether it owes a reply.
-        steps: Steps after which its state is, by its last reply.
-        noticed_s: When it announced that its node will be lost, s; infinite: it did not.
-    """
-
-    process: BaseProcess
-    link: Connection[Order, Reply]
-    notices: Connection[bytes, bytes]
-    is_ready: bool = False
-    is_busy: bool = True
-    steps: int = NO_STATE
-    noticed_s: float = math.inf
 
 
 class LostWorker(NamedTuple):
@@ -85,13 +55,10 @@ class Workers:
     ) -> None:
         self._make, self._folder = make, folder
         self._away_s, self._patience_s = away_s, patience_s
-        self._context = get_context("forkserver")
-        home = getattr(getattr(make, "func", make), "__module__", "torch")
-        self._context.set_forkserver_preload([*PRELOADED, home])
         self._begun_s = time.monotonic()
         self._changes: list[NodeChange] = []
         self._starts = 0
-        self.running: dict[int, RunningWorker] = {}
+        self.running: dict[int, WorkerProcess] = {}
         self.lost: list[LostWorker] = []
         self.rate = LossRate(nodes)
         self._up = set(range(nodes))
@@ -174,71 +141,59 @@ class Workers:
         """Wait until something happens, and take note of it; returns the replies to orders."""
         self._change_nodes()
         wait_s = min(timeout_s, self._next_change_s() - self.now_s())
-        objects: list[Any] = []
-        for worker in self.running.values():
-            objects += [worker.link, worker.notices, worker.process.sentinel]
-        happened = connection.wait(objects, None if wait_s == math.inf else max(0.0, wait_s))
+        signs = [sign for worker in self.running.values() for sign in worker.signs]
+        timeout = None if wait_s == math.inf else max(0.0, wait_s)
+        happened = connection.wait(signs, timeout)
         replies = []
         for node in sorted(self.running):
             worker = self.running[node]
-            if worker.notices in happened and _read(worker.notices):
-                worker.noticed_s = min(worker.noticed_s, self.now_s())
-            reply = _receive(worker.link) if worker.link in happened else None
-            if reply is not None and (taken := self._take(node, reply)):
-                replies.append((node, taken))
-            is_gone = worker.link in happened and reply is None
-            if is_gone or worker.process.sentinel in happened:
+            reply = worker.receive(happened, self.now_s())
+            if reply is not None and self._take(node, reply):
+                replies.append((node, reply))
+            if worker.has_ended():
                 self._lose(node)
         return replies
 
     def kill(self, node: int) -> None:
         """Kill the worker of a node, if it runs."""
         if node in self.running:
-            _kill(self.running[node].process)
+            self.running[node].kill()
 
     def end(self) -> None:
         """Kill all workers, and wait until they are gone."""
         for worker in self.running.values():
-            _kill(worker.process)
-        for worker in self.running.values():
-            worker.process.join()
+            worker.kill()
+            worker.close()
         self.running.clear()
 
     def output_of(self, node: int) -> Path:
         """The file with what the worker of a node printed."""
         return self._folder / f"node-{node}.log"
 
-    def _is_alive(self, node: int, worker: RunningWorker | None) -> bool:
+    def _is_alive(self, node: int, worker: WorkerProcess | None) -> bool:
         """Whether a worker runs; not another one of its node that came since."""
         return worker is not None and self.running.get(node) is worker
 
     def _send(self, node: int, order: Order) -> None:
-        worker = self.running.get(node)
-        if worker is None:
-            return
-        worker.is_busy |= not isinstance(order, LeaveGroup)
-        try:
-            worker.link.send(order)
-        except OSError:  # it ended: `watch` notices
-            worker.is_busy = True
+        if node in self.running:
+            self.running[node].send(order)
 
-    def _take(self, node: int, reply: Reply) -> Reply | None:
-        """Take a reply; None if it says that the worker is ready."""
+    def _take(self, node: int, reply: Reply) -> bool:
+        """Take note of a reply; whether it is one to an order, and not that the worker is ready."""
         worker = self.running[node]
-        worker.is_busy, worker.steps = False, reply.steps
         if reply.kind == "failed":
             raise InputError(
                 f"the worker of node {node} failed: {reply.text}; what it printed is in "
                 f"{self.output_of(node)}"
             )
         if worker.is_ready:
-            return reply
+            return True
         worker.is_ready, self._starts = True, 0
         self._returns_s.pop(node, None)
         if node not in self._up:
             self._up.add(node)
             self.rate.change(self.now_s(), "up")
-        return None
+        return False
 
     def _change_nodes(self) -> None:
         """Let nodes go down, announce that, or come back whose time it is."""
@@ -246,7 +201,7 @@ class Workers:
         while self._changes and self._changes[-1].time_s <= now_s:
             change = self._changes.pop()
             if change.event == "notice" and change.node in self.running:
-                self.running[change.node].process.terminate()
+                self.running[change.node].announce()
             elif change.event == "down":
                 self._returns_s[change.node] = math.inf
                 self.kill(change.node)
@@ -254,27 +209,13 @@ class Workers:
                 self._returns_s[change.node] = now_s
         for node, time_s in self._returns_s.items():
             if time_s <= now_s and node not in self.running:
-                self._start(node)
+                output = self.output_of(node)
+                self.running[node] = WorkerProcess(node, self._make, output, self._patience_s / 2)
 
     def _next_change_s(self) -> float:
         returns = [time_s for node, time_s in self._returns_s.items() if node not in self.running]
         changes = [change.time_s for change in self._changes[-1:]]
         return min([*returns, *changes], default=math.inf)
-
-    def _start(self, node: int) -> None:
-        link, other = self._context.Pipe()
-        notices, announces = self._context.Pipe(duplex=False)
-        arguments = (other, announces, self._make, self.output_of(node), self._patience_s / 2)
-        process = self._context.Process(target=run_worker, args=arguments, name=f"node {node}")
-        try:
-            process.start()
-        except OSError as error:
-            raise EnvironmentLacks(
-                f"cannot start a worker for node {node}: {error.strerror or error}"
-            ) from error
-        other.close()
-        announces.close()
-        self.running[node] = RunningWorker(process, link, notices)
 
     def _lose(self, node: int) -> None:
         """Take note of a worker that ended.
@@ -283,10 +224,7 @@ class Workers:
             EnvironmentLacks: If workers end again and again before they are ready.
         """
         worker, now_s = self.running.pop(node), self.now_s()
-        _kill(worker.process)  # it closed its link: it ends
-        worker.process.join()
-        worker.link.close()
-        worker.notices.close()
+        worker.close()
         if node in self._up:
             self._up.discard(node)
             self.rate.change(now_s, "down")
@@ -296,30 +234,11 @@ class Workers:
             self._starts += 1
             if self._starts == MOST_STARTS:
                 raise EnvironmentLacks(
-                    f"the worker of node {node} ended with exit code {worker.process.exitcode} "
+                    f"the worker of node {node} ended with exit code {worker.exit_code} "
                     f"before it was ready, as {MOST_STARTS} in a row did; what it printed is in "
                     f"{self.output_of(node)}"
                 )
         self._returns_s.setdefault(node, now_s + self._away_s)
-
-
-def _kill(process: BaseProcess) -> None:
-    """Kill a process; one that ended is left alone, since another one may have its number."""
-    if process.is_alive():
-        process.kill()
-
-
-def _read(notices: Connection[bytes, bytes]) -> bool:
-    """Read a notice; False: the process ended."""
-    return bool(os.read(notices.fileno(), 1))
-
-
-def _receive(link: Connection[Order, Reply]) -> Reply | None:
-    """Receive a reply; None: the process ended."""
-    try:
-        return link.recv()
-    except (EOFError, OSError):
-        return None
 
 
 def are_done(orders: Mapping[int, Order], replies: Mapping[int, Reply]) -> bool:
