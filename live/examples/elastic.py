@@ -7,6 +7,7 @@ again, and says in the end what that cost, and whether the training ended as an 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from wattkeeper.live.elastic.records import ElasticResults
 from wattkeeper.live.elastic.replica import train_alone
 from wattkeeper.live.examples.cnn import make_images, make_network
 from wattkeeper.live.examples.policy_option import parse_policy
-from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.errors import InputError, WattkeeperError
 from wattkeeper.sim.cluster.losses import NodeChange
 
 BATCH, MICROBATCH = 64, 8
@@ -43,7 +44,16 @@ def make_replica() -> ModuleReplica:
 
 
 def draw_changes(options: argparse.Namespace) -> list[NodeChange]:
-    """Kills at equal distances, of nodes that are drawn, and their returns."""
+    """Kills at equal distances, of nodes that are drawn, and their returns.
+
+    Raises:
+        InputError: If a number or a time is none of these.
+    """
+    for name, least in (("nodes", 1), ("kills", 0), ("every_s", 0), ("away_s", 0)):
+        value = getattr(options, name)
+        if not least <= value < math.inf:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} is {value}; must be at least {least}, and finite")
     draw = random.Random(options.seed)
     changes = []
     for number in range(1, options.kills + 1):

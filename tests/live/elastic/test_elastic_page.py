@@ -48,7 +48,10 @@ def test_the_script(tmp_path: Path) -> None:
     [
         (["--replan", "{"], ["--replan is '{'", "JSON"]),
         (["--replan", "nobody"], ["'nobody'", "oobleck"]),
-        (["--nodes", "0"], ["nodes=0"]),
+        (["--nodes", "0"], ["--nodes is 0", "at least 1"]),
+        (["--kills", "-1"], ["--kills is -1", "at least 0"]),
+        (["--away-s", "nan"], ["--away-s is nan", "finite"]),
+        (["--least-nodes", "5"], ["least_nodes=5", "nodes=4"]),
     ],
 )
 def test_options_that_are_refused(
