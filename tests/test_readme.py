@@ -39,8 +39,10 @@ BLOCKS = BLOCK.findall(README)
 COMMAND = re.compile(r"^(?:\$ )?(wattkeeper .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(.*)$", re.MULTILINE)
 WITHOUT_COMMANDS = (
-    "electricity.md", "forecasts.md", "formats-clusters.md", "power-model.md", "promises.md"
+    "electricity.md", "forecasts.md", "formats-clusters.md", "live-elastic.md", "power-model.md",
+    "promises.md",
 )  # fmt: skip
+"""Those without a command of wattkeeper; tests of live runs run that of `live-elastic.md`."""
 INLINE = re.compile(r"`(wattkeeper [^`]+)`")
 LARGE = (
     (re.compile(r"(--jobs) \d{5,}"), r"\1 2000"),
