@@ -66,11 +66,10 @@ class Cycle(NamedTuple):
         At the end of a step it is that time.
         """
         state = self.at(elapsed_s)
-        done_s = self._begin_s(state.committed)
         if state.uncommitted and state.uncommitted == self.commit_steps:
-            return done_s + self._period_s
-        steps = state.uncommitted + (state.part_s > ROUNDING * self.step_s)
-        return max(elapsed_s, done_s + steps * self.step_s)
+            return (state.writes + 1) * self._period_s
+        steps = state.committed + state.uncommitted + (state.part_s > ROUNDING * self.step_s)
+        return max(elapsed_s, self.time_of_s(steps))
 
     def time_of_s(self, steps: int) -> float:
         """When so many steps are finished, s."""
@@ -78,11 +77,6 @@ class Cycle(NamedTuple):
             return steps * self.step_s
         before = max(0, steps - 1) // self.commit_steps
         return before * self.write_s + steps * self.step_s
-
-    def _begin_s(self, committed: int) -> float:
-        """When the steps after so many committed ones begin, s."""
-        cycles = committed // self.commit_steps if self.commit_steps else 0
-        return cycles * self._period_s
 
     @property
     def _period_s(self) -> float:

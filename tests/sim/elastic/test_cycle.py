@@ -66,6 +66,12 @@ def test_a_number_of_steps_is_finished_in_time(cycle: Cycle, steps: int) -> None
     assert before.committed + before.uncommitted == steps - 1
 
 
+@given(cycle=cycles, steps=st.integers(1, 40))
+def test_a_step_under_way_ends_exactly_when_so_many_are_finished(cycle: Cycle, steps: int) -> None:
+    end_s = cycle.time_of_s(steps)
+    assert cycle.step_end_s(end_s - cycle.step_s / 2) == end_s
+
+
 @given(cycle=cycles, elapsed_s=st.floats(0, 2000))
 def test_writes_begin_where_steps_end(cycle: Cycle, elapsed_s: float) -> None:
     state = cycle.at(elapsed_s)
