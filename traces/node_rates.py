@@ -62,19 +62,20 @@ def read_node_rates(path: Path) -> NodeRates:
 
     Raises:
         TraceError: With file, row and column, if a row is broken.
-        InputError: If a row stands there twice.
+        InputError: If a row stands there twice, or only some of them name a system.
     """
     content = read_csv(path, RATES)
-    table = content.table
-    systems = [""] * len(table)
-    if "system" in table.column_names:
-        systems = table["system"].to_pylist()
-    models, nodes, rates = (table[name].to_pylist() for name in RATES.names[1:])
+    systems, models, nodes, rates = (content.table[name].to_pylist() for name in RATES.names)
+    named = sum(system is not None for system in systems)
+    if 0 < named < len(systems):
+        row = systems.index(None) + 1
+        raise InputError(
+            f"row {row} names no system, others do; allowed is one in each row, or in none", path
+        )
     found: dict[tuple[str, str], dict[int, float]] = {}
-    for row in zip(systems, models, nodes, rates, strict=True):
-        system, model, number, rate = row
-        known = found.setdefault((system, model), {})
+    for system, model, number, rate in zip(systems, models, nodes, rates, strict=True):
+        known = found.setdefault((system or "", model), {})
         if number in known:
-            raise InputError(f"{path.name}: {model} on {number} nodes stands there twice")
+            raise InputError(f"{model} on {number} nodes stands there twice", path)
         known[number] = rate
-    return NodeRates(path.name, found, content.sha256, table)
+    return NodeRates(path.name, found, content.sha256, content.table)

@@ -102,10 +102,10 @@ def add_rates(path: Path, system: str, model: str, rates: Rates) -> None:
     rows: list[dict[str, Any]] = []
     if path.exists():
         known = read_node_rates(path)
-        if (system, model) in known.rates or ("", model) in known.rates:
-            raise InputError(f"has rates of {model!r} by {system or 'any system'} already", path)
+        if (system, model) in known.rates:
+            raise InputError(f"has rates of {model!r} by {system} already", path)
         rows = known.table.to_pylist()
-        if any(row["system"] is None for row in rows):
+        if rows[0]["system"] is None:
             raise InputError("names no systems; rates of another one cannot stand beside", path)
     rows += [{"system": system, "model": model, "num_nodes": nodes, "samples_per_s": rate}
              for nodes, rate in rates.items()]  # fmt: skip

@@ -1,0 +1,58 @@
+"""Inputs of elastic jobs through the command: files of rates, announced losses, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.conftest import Command
+from tests.support.messages import assert_states
+
+HEAD = "model,num_nodes,samples_per_s\n"
+ROWS = "gpt,2,4\ngpt,3,6\ngpt,4,8\n"
+
+
+def scenario(tmp_path: Path, **sections: Any) -> None:
+    """Write a scenario of one job on 2 to 4 nodes; `sections` replace those of the same name."""
+    (tmp_path / "rates.csv").write_text(HEAD + ROWS)
+    stated: dict[str, Any] = {
+        "name": "small",
+        "cluster": {"gpu": "A", "gpus": 8, "gpus_per_node": 2, "idle_power_w": 50,
+                    "busy_power_w": 250},
+        "workload": {"kind": "elastic", "rates": "rates.csv", "until_s": 1000, "jobs": [
+            {"name": "gpt", "model": "gpt", "batch": 32, "least_nodes": 2, "most_nodes": 4,
+             "checkpoint_s": 5, "restart_s": 30, "reconfigure_s": 2}]},
+        "variants": {"varuna": {"policies": {"replan": "varuna"}}, "oobleck": {}},
+        "baseline": "varuna",
+    }  # fmt: skip
+    for name, more in sections.items():
+        stated[name] = {**stated.get(name, {}), **more}
+    (tmp_path / "small.yaml").write_text(json.dumps(stated, indent=1))
+
+
+def test_rates_that_name_no_system_hold_for_all(inside: Command, tmp_path: Path) -> None:
+    scenario(tmp_path)
+    inside("run", "small.yaml", "--out", "results")
+    shapes = pd.read_parquet("results/shapes.parquet")
+    assert shapes.set_index("variant").samples_per_s.to_dict() == {"varuna": 8, "oobleck": 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        (f"system,{HEAD},gpt,2,4\nvaruna,gpt,3,6\n", ("rates.csv", "row 1 names no system")),
+        (f"{HEAD}{ROWS}gpt,2,5\n", ("rates.csv", "gpt on 2 nodes", "twice")),
+        (f"{HEAD}gpt,2,4\n", ("small.yaml:", "2 numbers of nodes", "first: 3")),
+        (f"system,{HEAD}varuna,{ROWS}".replace("\ngpt", "\nvaruna,gpt"), ("by oobleck",)),
+    ],
+)
+def test_broken_rates_are_refused(
+    text: str, facts: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    scenario(tmp_path)
+    (tmp_path / "rates.csv").write_text(text)
+    assert_states(inside("validate", "small.yaml", code=2).stderr, *facts)
