@@ -60,7 +60,7 @@ def read_losses(stated: Losses, traces: dict[Path, Trace], beside: Path) -> Clus
             raise InputError(
                 f"losses.notice_s: trace {trace.name!r} has notices of its own; leave it out"
             )
-        events = announce(events, stated.notice_s)
+        events = announce(tuple(add_repairs(events)), stated.notice_s)
     _check_notice(any(event.event == "notice" for event in events), checkpoint)
     return ClusterLosses(events, rules)
 
