@@ -39,7 +39,7 @@ SECTIONS: Final = table_schema("costs of sections", [], [
     _profile,
     field("section", _whole, "", "number of the section between two cut-points, from 0", ">= 0"),
     field("microbatch", _whole, "", "samples of a micro-batch", "> 0"),
-    field("forward_s", _real, "s", "forward pass of a micro-batch", ">= 0"),
+    field("forward_s", _real, "s", "forward pass of a micro-batch", "> 0"),
     field("backward_s", _real, "s", "backward pass of a micro-batch", ">= 0"),
     field("state_bytes", _real, "B", "weights, gradients and optimizer state", ">= 0"),
     field("sample_bytes", _real, "B", "what one sample of a micro-batch takes besides", ">= 0"),

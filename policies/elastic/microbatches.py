@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+MOST_MICROBATCHES: Final = 1_000_000
+"""More micro-batches are not shared out: it would take minutes, and much memory."""
 
 TIE = 1e-12
 """Variances that differ by less, relative to the square of the time, are equal."""

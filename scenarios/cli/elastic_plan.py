@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from wattkeeper.policies.elastic.microbatches import MOST_MICROBATCHES
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.options import FILE, GPUS, number_type
@@ -33,8 +34,13 @@ def parse_range(text: str) -> range:
 
 
 _WHOLE = number_type("a whole number from 1 to 1e9", lambda n: 1 <= n <= 1e9, whole=True)
+_MICROBATCHES = number_type(
+    f"a whole number from 1 to {MOST_MICROBATCHES}",
+    lambda n: 1 <= n <= MOST_MICROBATCHES,
+    whole=True,
+)
 _LOSSES = number_type("a whole number from 0 to 10000", lambda n: 0 <= n <= 1e4, whole=True)
-_SIZE = number_type("a number > 0 of GB", lambda n: n > 0)
+_SIZE = number_type("a number of GB from 1e-6 to 1e9", lambda n: 1e-6 <= n <= 1e9)
 
 _profile = click.option("--profile", default="", help="Of FILE, if it has several.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
@@ -48,6 +54,8 @@ def _check_rates(out: Path | None, **needed: object) -> None:
     for name, value in needed.items():
         if (out is None) != (value is None):
             raise click.UsageError(f"--rates and --{name} need each other")
+        if value == "":
+            raise click.UsageError(f"--{name} is empty")
 
 
 @click.command()
@@ -58,7 +66,7 @@ def _check_rates(out: Path | None, **needed: object) -> None:
 @click.option("--least", type=_WHOLE, help="Or: fewest nodes of a template, which hold the model.")
 @click.option("--losses", type=_LOSSES, help="With --least: so many losses leave a pipeline [1].")
 @click.option("--nodes", type=parse_range, help="Of the job, as 13 or 6-30.")
-@click.option("--microbatches", type=_WHOLE, help="Of a step, over all pipelines.")
+@click.option("--microbatches", type=_MICROBATCHES, help="Of a step, over all pipelines.")
 @click.option("--count-options", is_flag=True, help="Count the sets of pipelines that could run.")
 @_rates
 @_model
@@ -135,8 +143,8 @@ def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
 
     try:
         stated = json.loads(pipelines)
-        before = [[int(node) for node in pipeline] for pipeline in stated]
-        if before != stated:
+        before = [list(pipeline) for pipeline in stated]
+        if before != stated or any(type(node) is not int for each in before for node in each):
             raise ValueError
     except (ValueError, TypeError, RecursionError):
         raise InputError(
@@ -184,8 +192,10 @@ def morph(
     sections, sizes = read_sections(file, profile)
     known = MorphingModel(sections, sizes, int(memory_gb * 1e9), bandwidth_gb_s * 1e9)
     shapes = {number: choose_shape(known, number * gpus_per_node, batch) for number in nodes}
-    rates = {number: 0.0 if shape is None else batch / shape.step_s
-             for number, shape in shapes.items()}  # fmt: skip
+    rates = {
+        number: 0.0 if shape is None else batch // shape.replicas * shape.replicas / shape.step_s
+        for number, shape in shapes.items()
+    }
     rows: list[dict[str, Any]] = [
         {"nodes": number, "samples_per_s": rates[number]}
         | ({} if shape is None else shape._asdict())

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
+from wattkeeper.policies.elastic.microbatches import MOST_MICROBATCHES
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Label, Seconds
 
@@ -69,6 +70,14 @@ class ElasticJobSection(Section):
                 f"batch: {self.batch:g} samples are no whole number of micro-batches of "
                 f"{self.pipelines.microbatch} (pipelines.microbatch)"
             )
+        if (
+            self.pipelines is not None
+            and self.batch / self.pipelines.microbatch > MOST_MICROBATCHES
+        ):
+            raise ValueError(
+                f"batch: {self.batch:g} samples are more than {MOST_MICROBATCHES:,} micro-batches "
+                f"of {self.pipelines.microbatch} (pipelines.microbatch)"
+            )
         times = self.restart_s.values() if isinstance(self.restart_s, dict) else [self.restart_s]
         if min(times) < 2 * self.checkpoint_s:
             raise ValueError(
@@ -109,6 +118,8 @@ class ElasticWorkload(Section):
 
     @model_validator(mode="after")
     def _jobs_end(self) -> Self:
+        if self.rates is None and self.beyond_rates != "refuse":
+            raise ValueError(f"beyond_rates: {self.beyond_rates} has no effect without rates")
         names = [job.name for job in self.jobs]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"jobs: the name {repeated[0]!r} stands there twice")

@@ -196,6 +196,7 @@ def test_settings_of_pipelines_without_effect_are_refused(
         ("profile", "x", ("layers.csv", "no profile 'x'")),
         ("least_nodes", 5, ("pipelines.yaml:", "8 nodes", "10")),
         ("microbatch", 3, ("pipelines.yaml:", "128", "micro-batches of 3")),
+        ("microbatch", 1, ("pipelines.yaml:", "1.28e+08", "1,000,000 micro-batches of 1")),
         ("losses", 4, ("pipelines.yaml:", "8 nodes", "5 pipelines")),
     ],
 )
@@ -205,6 +206,8 @@ def test_pipelines_that_cannot_be_are_refused(
     (tmp_path / "layers.csv").write_text(LAYERS)
     scenario = pipelines_scenario()
     scenario["workload"]["jobs"][0]["pipelines"][key] = value
+    if (key, value) == ("microbatch", 1):
+        scenario["workload"]["jobs"][0]["batch"] = 128_000_000
     (tmp_path / "pipelines.yaml").write_text(json.dumps(scenario))
     done = inside("validate", "pipelines.yaml", code=2)
     assert_states(done.stderr, *facts)
@@ -248,10 +251,14 @@ def test_tables(inside: Command, tmp_path: Path) -> None:
     assert [row["nodes"] for row in rows] == list(range(1, 7))
     assert rows[0] == {"nodes": 1, "samples_per_s": 0.0}
     assert rows[5]["depth"] * rows[5]["replicas"] + rows[5]["idle_gpus"] == 6
+    for row in rows[1:]:
+        shared_evenly = 64 - 64 % row["replicas"]
+        assert row["samples_per_s"] * row["step_s"] == pytest.approx(shared_evenly)
 
 
 SAVED = {"layers.csv": LAYERS, "sections.csv": SECTIONS,
-         "times.csv": "num_nodes,num_stages,iteration_time\n2,2,5\n3,3,5\n"}  # fmt: skip
+         "times.csv": "num_nodes,num_stages,iteration_time\n2,2,5\n3,3,5\n",
+         "plain.csv": "model,num_nodes,samples_per_s\nm,3,5\n"}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -273,9 +280,17 @@ SAVED = {"layers.csv": LAYERS, "sections.csv": SECTIONS,
           "--model", "m", "--samples", "1"), ("times.csv", "costs of layers")),
         (("reconfigure", "[[0, 1], 2]", "--lost", "1", "--least", "1"), ("[[0, 1], 2]", "JSON")),
         (("reconfigure", "[[0, 1.5]]", "--lost", "1", "--least", "1"), ("1.5", "whole")),
+        (("reconfigure", "[[Infinity]]", "--lost", "1", "--least", "1"), ("Infinity", "whole")),
+        (("reconfigure", "[[true]]", "--lost", "1", "--least", "1"), ("true", "whole")),
         (("reconfigure", "[[0, 1]]", "--lost", "2", "--least", "1"), ("rank 2",)),
         (("morph", "layers.csv", "--nodes", "3", "--batch", "8", "--memory-gb", "1",
           "--bandwidth-gb-s", "1"), ("layers.csv", "section")),
+        (("morph", "sections.csv", "--nodes", "3", "--batch", "8", "--memory-gb", "1e300",
+          "--bandwidth-gb-s", "1"), ("--memory-gb", "1e300", "1e9")),
+        (("morph", "sections.csv", "--nodes", "3", "--batch", "8", "--memory-gb", "9",
+          "--bandwidth-gb-s", "1", "--rates", "r.csv", "--model", ""), ("--model is empty",)),
+        (("plan", "layers.csv", "--sizes", "3", "--nodes", "3", "--microbatches", "9", "--rates",
+          "plain.csv", "--model", "m", "--samples", "1"), ("plain.csv", "names no systems")),
     ],
 )  # fmt: skip
 def test_a_wrong_plan_is_refused(
@@ -294,6 +309,7 @@ def test_a_wrong_plan_is_refused(
         ("layers.csv", "3,1,0.1", "2,1,0.1", ("layer 2", "twice")),
         ("layers.csv", "3,1,0.1", "3,-1,0.1", ("row 4", "fb_s", "-1")),
         ("sections.csv", "3,2,0.2", "3,4,0.2", ("3 sections", "micro-batches of 2")),
+        ("sections.csv", "0,1,0.1,", "0,1,0,", ("row 1", "forward_s is 0", "> 0")),
         ("sections.csv", "0,2,0.2,0.4,4e9", "0,2,0.2,0.4,5e9", ("section 0", "other bytes")),
     ],
 )
