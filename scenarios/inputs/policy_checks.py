@@ -54,7 +54,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
 
 
 def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str) -> None:
-    """Refuse policies that only decide on jobs with a profile, or clocks, where no job has one."""
+    """Refuse policies that decide on no job: none has a profile, or clocks, or all are elastic."""
     run = inputs.runs[variant]
     tune = policy_of(loaded.scenario, variant, "tune")
     touched = any(
@@ -70,10 +70,16 @@ def _check_touched(loaded: LoadedScenario, inputs: ScenarioInputs, variant: str)
         raise locate_error(loaded, variant, PolicyError(what, "tune"))
     if run.jobs is None or run.profiles or run.trained:
         return
+    are_elastic = run.elastic is not None and len(run.elastic.jobs) == len(run.jobs)
+    place = policy_of(loaded.scenario, variant, "place").kind
+    if are_elastic and place != DEFAULTS["place"]:
+        what = f"place: {place} would touch no job: elastic jobs take whole nodes, and all jobs are"
+        raise locate_error(loaded, variant, PolicyError(what, "place"))
     points: tuple[Point, ...] = ("configure", "tune")
     for point in points:
         config = policy_of(loaded.scenario, variant, point).parts[-1]
-        if config.kind == DEFAULTS[point] or config.limits_unprofiled or config.sets_parent:
+        limits = config.limits_unprofiled and not are_elastic
+        if config.kind == DEFAULTS[point] or limits or config.sets_parent:
             continue
         what = (
             f"{point}: {config.kind} would touch no job: it decides on jobs with a profile, and no "

@@ -19,11 +19,12 @@ from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, Sce
 from wattkeeper.scenarios.inputs.workloads.pipeline_plans import plan_job
 from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.cluster import Preemption
 from wattkeeper.scenarios.spec.sections.elastic import ByNodes, ElasticJobSection, ElasticWorkload
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
 from wattkeeper.scenarios.spec.variants import policy_of
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.traces.layer_costs import LayerProfile
 from wattkeeper.traces.node_rates import RATES, NodeRates, read_node_rates
@@ -241,14 +242,25 @@ def _check_cluster(used: UsedCluster, workload: ElasticWorkload, loaded: LoadedS
             f"{used.label}busy_power_w: elastic jobs draw it in training; it is not stated",
             used.where(document),
         )
-    losses = used.stated.losses
-    if losses is not None and losses.checkpoint is not None and workload.others is None:
-        raise ScenarioError(
-            f"{used.label}losses.checkpoint has no effect: elastic jobs write checkpoints as "
-            "replan says, and there are no others",
-            used.where(document, "losses"),
-        )
+    if workload.others is None:
+        _check_alone(used, document)
     return sizes[0][1]
+
+
+def _check_alone(used: UsedCluster, document: YamlDocument) -> None:
+    """Refuse settings of a cluster that change nothing for elastic jobs, which run alone."""
+    losses, why = used.stated.losses, {}
+    if losses is not None and losses.checkpoint is not None:
+        why["losses.checkpoint"] = "elastic jobs write checkpoints as replan says"
+    if losses is not None and losses.requeue != "first":
+        why["losses.requeue"] = "an elastic job keeps its place in the queue"
+    if used.stated.preemption != Preemption():
+        why["preemption"] = "an elastic job restarts as replan says"
+    for key, reason in why.items():
+        raise ScenarioError(
+            f"{used.label}{key} has no effect: {reason}, and there are no others",
+            used.where(document, *key.split(".")),
+        )
 
 
 def _check_size(

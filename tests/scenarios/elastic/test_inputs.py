@@ -56,3 +56,41 @@ def test_broken_rates_are_refused(
     scenario(tmp_path)
     (tmp_path / "rates.csv").write_text(text)
     assert_states(inside("validate", "small.yaml", code=2).stderr, *facts)
+
+
+LOSSES = {"events": {"rate": 2000, "away_s": 60}}
+
+
+@pytest.mark.parametrize(
+    ("section", "stated", "facts"),
+    [
+        ("cluster", {"losses": LOSSES | {"requeue": "last"}}, ("losses.requeue has no effect",)),
+        ("cluster", {"losses": LOSSES | {"checkpoint": {"every_s": 60, "write_s": 1}}},
+         ("losses.checkpoint has no effect",)),
+        ("cluster", {"preemption": {"restore_s": 5}}, ("preemption has no effect",)),
+        ("policies", {"place": "steady"}, ("place: steady would touch no job",)),
+        ("policies", {"tune": {"kind": "power-fraction", "fraction": 0.5}},
+         ("tune: power-fraction would touch no job",)),
+        ("workload", {"rates": None, "beyond_rates": "nearest"}, ("beyond_rates", "without rates")),
+    ],
+)  # fmt: skip
+def test_settings_that_change_nothing_are_refused(
+    section: str, stated: dict[str, Any], facts: tuple[str, ...], inside: Command, tmp_path: Path
+) -> None:
+    scenario(tmp_path, **{section: stated})
+    assert_states(inside("validate", "small.yaml", code=2).stderr, "small.yaml:", *facts)
+
+
+def test_a_loss_is_announced_once_its_node_is_repaired(inside: Command, tmp_path: Path) -> None:
+    """Down from 100 to 150 s, and again at 200 s: announced 120 s before, but not while down."""
+    scenario(tmp_path, cluster={"losses": {"events": "spot", "notice_s": 120}})
+    (tmp_path / "spot.csv").write_text(
+        "time_s,event,node,repair_s\n100,down,a,50\n200,down,a,50\n300,down,b,\n"
+    )
+    inside("traces", "import", "node-events", "spot.csv", "--name", "spot")
+    inside("run", "small.yaml", "--out", "results")
+    nodes = pd.read_parquet("results/nodes.parquet").query("variant == 'varuna'")
+    notices = nodes[nodes.event == "notice"]
+    assert notices.time_s.tolist() == [0, 150, 180]
+    assert notices.deadline_s.tolist() == [100, 200, 300]
+    assert nodes[nodes.event == "up"].time_s.tolist() == [150, 250]
