@@ -1,18 +1,28 @@
 """Scenarios from Python: `wattkeeper.scenarios.load` and `read`."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.analysis.study import read
+from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.notebook.display import SavedStudy
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec import loading
+from wattkeeper.scenarios.spec.wording import count
 
 __all__ = ["RunnableScenario", "load", "read"]
 
 
 class RunnableScenario(loading.LoadedScenario):
     """A checked scenario that can be simulated."""
+
+    def __repr__(self) -> str:
+        """The scenario and the number of its runs, in one line."""
+        scenario = self.scenario
+        variants = count(len(scenario.variants), "variant")
+        seeds = count(len(scenario.all_seeds), "seed")
+        return f"<{type(self).__name__} {scenario.name}: {variants}, {seeds}>"
 
     def run(self, workers: int = 1) -> ScenarioResult:
         """Simulate all variants with all seeds, in this number of processes.
@@ -37,3 +47,13 @@ def load(
 ) -> RunnableScenario:
     """Read and check a scenario; see `wattkeeper.scenarios.spec.loading.load`."""
     return RunnableScenario(*loading.load(name_or_path, settings, seeds, axes))
+
+
+def read(folder: str | Path) -> SavedStudy:
+    """Read the study that `wattkeeper run` wrote into a folder.
+
+    Raises:
+        InputError: If it holds no study, or a file is missing or not as it was written.
+    """
+    stored = study.read(folder)
+    return SavedStudy(stored.folder, stored.manifest, stored.summary)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
 from wattkeeper.sim.results.folder import (
     CHECKED,
@@ -42,6 +43,14 @@ class Study(ABC):
 
     manifest: Manifest
     summary: Json
+
+    def __repr__(self) -> str:
+        """The scenario and the size of the results, in one line."""
+        manifest = self.manifest
+        runs = f"{count(len(self.summary['variants']), 'variant')}, "
+        runs += f"{count(len(manifest['seeds']), 'seed')}, {count(manifest['jobs'], 'job')}"
+        name, live = manifest["scenario"]["name"], " (live)" * (manifest["backend"] == "live")
+        return f"<{type(self).__name__} {name}{live}: {runs}>"
 
     @abstractmethod
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -91,7 +100,7 @@ class Study(ABC):
         return frame
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoredStudy(Study):
     """Results in a folder; tables are read on demand.
 

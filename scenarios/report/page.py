@@ -1,7 +1,7 @@
 """The page of a study: its answer in sentences, then charts and tables."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -9,8 +9,10 @@ from importlib.resources import files
 from string import Template
 from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.analysis.learning.window import read_learning_window
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.learning.window import LearningWindow, read_learning_window
 from wattkeeper.scenarios.analysis.losses_text import only_elastic
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
@@ -49,26 +51,15 @@ def render_page(study: Study) -> str:
     manifest, summary = study.manifest, study.summary
     elastic = only_elastic(manifest["scenario"])
     charts = list(draw_study(study))
-    bill, window = read_bill(study), read_learning_window(study)
+    window = read_learning_window(study)
     parts = tables.parts_table(summary, window)
-    oracles = oracle_variants(manifest["scenario"])
     body = [
         header(manifest["scenario"]["name"]),
-        tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
-        *markup.notes(describe_profiles(manifest), "caution"),
-        *record_notes(manifest),
-        tag("ul", *compare_goodput(study), *headline.write_sentences(study, bill, window, oracles),
-            class_="answer"),
-        *markup.notes(bill.explain()),
-        *markup.notes(headline.write_remarks(manifest, summary)),
-        *markup.notes(cautions(manifest, summary), "caution"),
+        *write_answer(study, window),
         about.summarise_basis(manifest),
         None if elastic else times_section(manifest, summary),
         variant_chips(list(summary["variants"])),
-        tag("section", tag("h2", "Variants"), tables.variant_table(summary),
-            *markup.notes(tables.explain_verdicts([summary], may_draw(manifest, summary))),
-            *([] if "saved" in summary else markup.notes(notes(manifest, summary))),
-            id="variants"),
+        tag("section", tag("h2", "Variants"), *describe_variants(manifest, summary), id="variants"),
         elastic_section(study),
         energy_section(manifest, summary),
         None if elastic else losses_section(study),
@@ -89,6 +80,31 @@ def render_page(study: Study) -> str:
         "digest of the scenario": manifest["scenario_digest"],
     }))  # fmt: skip
     return assemble_page(manifest["scenario"]["name"], body, list(summary["variants"]), charts)
+
+
+def write_answer(study: Study, window: LearningWindow) -> list[Element]:
+    """The question, and its answer in sentences, with what belongs before the figures."""
+    manifest, summary = study.manifest, study.summary
+    bill = read_bill(study)
+    oracles = oracle_variants(manifest["scenario"])
+    return [
+        tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
+        *markup.notes(describe_profiles(manifest), "caution"),
+        *record_notes(manifest),
+        tag("ul", *compare_goodput(study), *headline.write_sentences(study, bill, window, oracles),
+            class_="answer"),
+        *markup.notes(bill.explain()),
+        *markup.notes(headline.write_remarks(manifest, summary)),
+        *markup.notes(cautions(manifest, summary), "caution"),
+    ]  # fmt: skip
+
+
+def describe_variants(manifest: Manifest, summary: Json) -> Iterator[Element]:
+    """The table of the variants, what its marks mean, and notes on its metrics."""
+    yield tables.variant_table(summary)
+    yield from markup.notes(tables.explain_verdicts([summary], may_draw(manifest, summary)))
+    if "saved" not in summary:
+        yield from markup.notes(notes(manifest, summary))
 
 
 def header(name: str) -> Element:

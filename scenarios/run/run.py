@@ -21,7 +21,6 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.scenarios.analysis.learning.league import compare_bandits
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.savings import savings
-from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.times.deadlines import (
     WEIGHTS,
     DeadlineSavings,
@@ -30,6 +29,7 @@ from wattkeeper.scenarios.analysis.times.deadlines import (
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
+from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from wattkeeper.scenarios.run.live_equipment import Equipment
 
 
-@dataclass(frozen=True)
-class ScenarioResult(Study):
+@dataclass(frozen=True, repr=False)
+class ScenarioResult(DisplayedStudy):
     """A scenario's results, in memory.
 
     Attributes:
@@ -70,7 +70,7 @@ class ScenarioResult(Study):
     manifest: Manifest
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """See `Study.table`."""
+        """See `wattkeeper.scenarios.analysis.study.Study.table`."""
         if name == "metrics":
             whole = metric_values(self.results)
             return whole if columns is None else whole.select(list(columns))

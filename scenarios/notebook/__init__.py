@@ -1,0 +1,1 @@
+"""Results in notebooks: how they are displayed, and plots of them."""

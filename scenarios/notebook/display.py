@@ -1,0 +1,37 @@
+"""How a notebook displays results: the answer of their page, and its table."""
+
+from collections.abc import Iterable
+from functools import cache
+from xml.etree.ElementTree import Element
+
+from wattkeeper.scenarios.analysis.learning.window import read_learning_window
+from wattkeeper.scenarios.analysis.study import StoredStudy, Study
+from wattkeeper.scenarios.notebook.colours import SHEETS, variant_colours
+from wattkeeper.scenarios.report.markup import tag, to_html
+from wattkeeper.scenarios.report.page import describe_variants, write_answer
+
+
+class DisplayedStudy(Study):
+    """A study that notebooks display."""
+
+    def _repr_html_(self) -> str:
+        window = read_learning_window(self)
+        variants = describe_variants(self.manifest, self.summary)
+        return to_fragment([*write_answer(self, window), *variants])
+
+
+class SavedStudy(DisplayedStudy, StoredStudy):
+    """A study in a folder."""
+
+
+def to_fragment(body: Iterable[Element]) -> str:
+    """HTML of elements of a page, with the style that they need, to stand in a notebook."""
+    return to_html(tag("div", tag("style", _read_style()), *body, class_="wattkeeper"))
+
+
+@cache
+def _read_style() -> str:
+    """The style, with the colours of the page; the first is that of text, as themes differ."""
+    colours = "currentColor", *variant_colours()[1:]
+    variables = " ".join(f"--v{index}: {colour};" for index, colour in enumerate(colours))
+    return f".wattkeeper {{ {variables} }}\n{SHEETS.joinpath('notebook.css').read_text('utf-8')}"
