@@ -6,10 +6,12 @@ from typing import Any
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.notebook.display import SavedStudy
+from wattkeeper.scenarios.notebook.display import open_study
+from wattkeeper.scenarios.notebook.sweep import SavedSweep
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec import loading
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.sim.results.folder import is_sweep, restore_folder
 
 __all__ = ["RunnableScenario", "load", "read"]
 
@@ -49,11 +51,16 @@ def load(
     return RunnableScenario(*loading.load(name_or_path, settings, seeds, axes))
 
 
-def read(folder: str | Path) -> SavedStudy:
-    """Read the study that `wattkeeper run` wrote into a folder.
+def read(folder: str | Path) -> Any:
+    """Read the results in a folder: a `SavedStudy` of a run, a `SavedSweep` of a sweep.
+
+    The annotation is `Any`, since the type depends on the folder.
 
     Raises:
-        InputError: If it holds no study, or a file is missing or not as it was written.
+        InputError: If it holds neither, or a file is missing or not as it was written.
     """
-    stored = study.read(folder)
-    return SavedStudy(stored.folder, stored.manifest, stored.summary)
+    path = Path(folder)
+    restore_folder(path)
+    if is_sweep(path):
+        return SavedSweep(path, study.read_sweep(path))
+    return open_study(path)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
-from wattkeeper.scenarios.analysis.study import StoredStudy, Study
+from wattkeeper.scenarios.analysis.study import StoredStudy, Study, read
 from wattkeeper.scenarios.notebook.colours import SHEETS, variant_colours
 from wattkeeper.scenarios.report.markup import tag, to_html
 from wattkeeper.scenarios.report.page import describe_variants, write_answer
@@ -22,6 +23,12 @@ class DisplayedStudy(Study):
 
 class SavedStudy(DisplayedStudy, StoredStudy):
     """A study in a folder."""
+
+
+def open_study(folder: Path) -> SavedStudy:
+    """Read the study in a folder; see `wattkeeper.scenarios.analysis.study.read`."""
+    stored = read(folder)
+    return SavedStudy(stored.folder, stored.manifest, stored.summary)
 
 
 def to_fragment(body: Iterable[Element]) -> str:

@@ -119,6 +119,11 @@ def all_shown_metrics(points: Sequence[PointRow]) -> dict[str, str]:
     return {key: label for point in points for key, label in shown_metrics(point.summary).items()}
 
 
+def all_variants(points: Sequence[PointRow]) -> list[str]:
+    """The variants of all points, each once."""
+    return list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
+
+
 def all_oracles(points: Sequence[PointRow]) -> list[str]:
     """All variants that know the future at some point."""
     return list(dict.fromkeys(name for point in points for name in point.oracles))

@@ -1,6 +1,6 @@
 """The page of a sweep, from its results folder."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.key_words import label_point, title_of_key
-from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
+from wattkeeper.scenarios.analysis.learning.league import League, leagues_of_sweep
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.sweep_cautions import (
@@ -21,7 +21,12 @@ from wattkeeper.scenarios.report.league_section import league_section, league_se
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.page import assemble_page, figures, header, variant_chips
 from wattkeeper.scenarios.report.phrases import name_baseline, variant_label
-from wattkeeper.scenarios.report.points import PointRow, all_shown_metrics, read_points
+from wattkeeper.scenarios.report.points import (
+    PointRow,
+    all_shown_metrics,
+    all_variants,
+    read_points,
+)
 from wattkeeper.scenarios.report.sweep_headline import write_sentences
 from wattkeeper.scenarios.report.tables import explain_verdicts, value_cell
 from wattkeeper.scenarios.spec.wording import axis_text, count
@@ -44,31 +49,41 @@ def render_sweep_page(folder: Path, *, check: bool = True) -> str:
     points = read_points(folder, sweep, check=check)
     studies = study.finished_points(folder, sweep, check=False)
     first = next((saved for _, saved in studies), None)
-    variants = list(dict.fromkeys(name for point in points for name in point.summary["variants"]))
+    variants = all_variants(points)
     charts = list(draw_sweep(sweep, points, variants))
-    remarks = headline.write_remarks(first.manifest, first.summary) if first else ()
-    cautions = merge_cautions([point.cautions for point in points])
-    failed = [point for point in sweep["points"] if point["state"] != "done"]
-    leagues = leagues_of_sweep([(p.values, p.summary) for p in points], list(sweep["axes"]))
-    sentences = write_sentences(points, variants)
-    if leagues:
-        names = {"variants": dict.fromkeys(variants)}
-        sentences = league_sentences(leagues, points[0].oracles, names)
+    leagues = _read_leagues(sweep, points)
     body = [
         header(sweep["scenario"]),
-        tag("h1", sweep["question"] or sweep["scenario"]),
-        tag("ul", *sentences, class_="answer"),
-        *markup.notes(remarks),
-        *markup.notes(cautions, "caution"),
-        *([_list_failures(failed)] if failed else []),
+        *write_answer(sweep, points, first),
         _summarise_basis(sweep, len(points), first),
         *([league] if (league := league_section(leagues)) is not None else []),
         variant_chips(variants),
         *figures(charts),
-        _points_table(sweep, points, variants),
+        tag("section", tag("h2", "Points"), *list_points(sweep, points), id="points"),
         *([_details(sweep, points[0].id, first.manifest)] if first else []),
     ]
     return assemble_page(sweep["scenario"], body, variants, charts)
+
+
+def write_answer(sweep: Json, points: Sequence[PointRow], first: Study | None) -> Iterator[Element]:
+    """The question of a sweep, and its answer in sentences; `first` is its first finished point."""
+    variants, leagues = all_variants(points), _read_leagues(sweep, points)
+    sentences = write_sentences(points, variants)
+    if leagues:
+        names = {"variants": dict.fromkeys(variants)}
+        sentences = league_sentences(leagues, points[0].oracles, names)
+    yield tag("h1", sweep["question"] or sweep["scenario"])
+    yield tag("ul", *sentences, class_="answer")
+    if first is not None:
+        yield from markup.notes(headline.write_remarks(first.manifest, first.summary))
+    yield from markup.notes(merge_cautions([point.cautions for point in points]), "caution")
+    failed = [point for point in sweep["points"] if point["state"] != "done"]
+    if failed:
+        yield _list_failures(failed)
+
+
+def _read_leagues(sweep: Json, points: Sequence[PointRow]) -> list[tuple[str, League]]:
+    return leagues_of_sweep([(p.values, p.summary) for p in points], list(sweep["axes"]))
 
 
 def _list_failures(failed: Sequence[Json]) -> Element:
@@ -105,10 +120,12 @@ def _summarise_basis(sweep: Json, done: int, first: Study | None) -> Element:
     return about.definition_list(facts)
 
 
-def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[str]) -> Element:
-    """A row a point and variant."""
+def list_points(
+    sweep: Json, points: Sequence[PointRow], most_rows: int = MOST_ROWS
+) -> Iterator[Element]:
+    """A table with a row a point and variant, and the meaning of its marks."""
     metrics = all_shown_metrics(points)
-    names = {"variants": dict.fromkeys(variants)}
+    names = {"variants": dict.fromkeys(all_variants(points))}
     titles = [title_of_key(path) for path in sweep["axes"]]
     jobs = ["jobs"] * have_different_jobs(point.cautions for point in points)
     heads = [tag("th", head, scope="col") for head in ("point", *titles, *jobs)]
@@ -123,16 +140,15 @@ def _points_table(sweep: Json, points: Sequence[PointRow], variants: Sequence[st
             tag("td", variant_label(name, names), name_baseline(name, point.summary), class_="who",
                 data_label="variant"),
             *(value_cell(name, about_variant, metric, title) for metric, title in metrics.items()))
-        for point, name, about_variant in islice(every, MOST_ROWS)
+        for point, name, about_variant in islice(every, most_rows)
     ]  # fmt: skip
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="cards")
     total = sum(len(point.summary["variants"]) for point in points)
-    if total > MOST_ROWS:
-        text = f"The first {MOST_ROWS} of {total} rows; all are in metrics.parquet."
+    if total > most_rows:
+        text = f"The first {most_rows} of {total} rows; all are in metrics.parquet."
         table.append(tag("caption", text))
-    marks = markup.notes(explain_verdicts(point.summary for point in points))
-    content = (tag("h2", "Points"), tag("div", table, class_="scroll"), *marks)
-    return tag("section", *content, id="points")
+    yield tag("div", table, class_="scroll")
+    yield from markup.notes(explain_verdicts(point.summary for point in points))
 
 
 def _details(sweep: Json, first: str, manifest: Manifest) -> Element:
