@@ -1,4 +1,4 @@
-"""Scenarios from Python: `wattkeeper.scenarios.load` and `read`."""
+"""Scenarios from Python: `load`, `read` and `compare` of `wattkeeper.scenarios`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.notebook.comparison import compare
 from wattkeeper.scenarios.notebook.display import open_study
 from wattkeeper.scenarios.notebook.sweep import SavedSweep
 from wattkeeper.scenarios.run.run import ScenarioResult, run
@@ -13,7 +14,7 @@ from wattkeeper.scenarios.spec import loading
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.folder import is_sweep, restore_folder
 
-__all__ = ["RunnableScenario", "load", "read"]
+__all__ = ["RunnableScenario", "compare", "load", "read"]
 
 
 class RunnableScenario(loading.LoadedScenario):

@@ -1,4 +1,4 @@
-"""Comparison of results folders, each with the first of them, paired by seed."""
+"""Comparison of results, each with the first of them, paired by seed."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.randomness import may_draw
-from wattkeeper.scenarios.analysis.study import StoredStudy
+from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.results.folder import is_sweep
 from wattkeeper.sim.results.metrics import COSTS, METRICS
 from wattkeeper.sim.results.statistics import all_equal, holm, interval, p_value, versus
@@ -29,42 +29,61 @@ FACTS: Final = ("backend", "versions", "dropped_jobs", "dropped_for", "ignored_g
 """Entries of a manifest that are compared besides the scenario and the inputs."""
 
 
-class ComparedFolder(NamedTuple):
-    """A results folder of a run or a sweep.
+class ComparedResults(NamedTuple):
+    """Results of a run or a sweep.
 
     Attributes:
-        folder: The folder.
+        name: The folder, or what stands for it.
         points: Studies by the values of the sweep's axes, as JSON; by `{}` where it is no sweep.
         failed: Values of a sweep's points without results.
+        is_sweep: Whether they are those of a sweep.
     """
 
-    folder: Path
-    points: dict[str, StoredStudy]
+    name: str
+    points: Mapping[str, Study]
     failed: list[str]
-
-    @property
-    def is_sweep(self) -> bool:
-        """Whether the folder holds a sweep."""
-        return is_sweep(self.folder)
+    is_sweep: bool
 
 
-def read(folder: Path) -> ComparedFolder:
+def read(folder: Path) -> ComparedResults:
     """Read the folder of a run, or of a sweep.
 
     Raises:
         InputError: If it is neither, or a file in it is broken.
     """
     if not is_sweep(folder):
-        return ComparedFolder(folder, {"{}": study.read(folder)}, [])
-    sweep = study.read_sweep(folder)
+        return of_study(study.read(folder))
+    return read_points(folder, study.read_sweep(folder))
+
+
+def of_study(results: Study) -> ComparedResults:
+    """A study, to be compared."""
+    return ComparedResults(results.origin, {"{}": results}, [], is_sweep=False)
+
+
+def read_points(folder: Path, sweep: Json) -> ComparedResults:
+    """A sweep, to be compared; `sweep` is the content of its `sweep.json`.
+
+    Raises:
+        InputError: If results of a point are broken.
+    """
     points = {
         _to_key(point["values"]): saved for point, saved in study.finished_points(folder, sweep)
     }
     keys = [_to_key(point["values"]) for point in sweep["points"]]
-    return ComparedFolder(folder, points, [key for key in keys if key not in points])
+    failed = [key for key in keys if key not in points]
+    return ComparedResults(str(folder), points, failed, is_sweep=True)
 
 
-def compare(reference: ComparedFolder, others: Sequence[ComparedFolder]) -> Json:
+def find_live(results: Sequence[ComparedResults]) -> int | None:
+    """Index of the live run among two results, if the other one was simulated."""
+    if any(side.is_sweep for side in results):
+        return None
+    backends = [saved.manifest.get("backend") for side in results for saved in side.points.values()]
+    return backends.index("live") if sorted(map(str, backends)) == ["live", "sim"] else None
+
+
+def compare(reference: ComparedResults, others: Sequence[ComparedResults]) -> Json:
     """Compare results with the first ones.
 
     Returns:
@@ -80,7 +99,7 @@ def compare(reference: ComparedFolder, others: Sequence[ComparedFolder]) -> Json
     }
 
 
-def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
+def compare_with(reference: ComparedResults, other: ComparedResults) -> Json:
     """Compare two results, metric by metric of whole runs, over their common seeds.
 
     Returns:
@@ -102,8 +121,8 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
     if reference.is_sweep != other.is_sweep:
         sweep, run = (reference, other) if reference.is_sweep else (other, reference)
         raise InputError(
-            f"{sweep.folder} is a sweep, {run.folder} is none: give two sweeps, or a point of the "
-            f"sweep, as {sweep.folder}/points/0001"
+            f"{sweep.name} is a sweep, {run.name} is none: give two sweeps, or a point of the "
+            f"sweep, as {sweep.name}/points/0001"
         )
     rows: list[Json] = []
     differences: dict[str, Json] = {}
@@ -117,9 +136,9 @@ def compare_with(reference: ComparedFolder, other: ComparedFolder) -> Json:
         rows += _compare_point(json.loads(key), sides, unmatched, seeds)
     if not rows:
         raise InputError(
-            f"{reference.folder} and {other.folder} have no variant with a seed in common: run "
+            f"{reference.name} and {other.name} have no variant with a seed in common: run "
             "both with the same seeds (--seeds)\n"
-            + "\n".join(f"  {side.folder}: {_list_runs(side)}" for side in (reference, other))
+            + "\n".join(f"  {side.name}: {_list_runs(side)}" for side in (reference, other))
         )
     _adjust_verdicts(rows)
     compared = [row for row in rows if row["verdict"] is not None]
@@ -166,10 +185,10 @@ def _to_key(values: object) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _describe(results: ComparedFolder) -> Json:
+def _describe(results: ComparedResults) -> Json:
     studies = results.points.values()
     return {
-        "folder": str(results.folder),
+        "folder": results.name,
         "scenario": next((saved.manifest["scenario"]["name"] for saved in studies), None),
         "backend": next((saved.manifest.get("backend") for saved in studies), None),
         "results_digest": [saved.manifest.get("results_digest") for saved in studies],
@@ -177,7 +196,7 @@ def _describe(results: ComparedFolder) -> Json:
     }
 
 
-def _list_runs(results: ComparedFolder) -> str:
+def _list_runs(results: ComparedResults) -> str:
     """Points, variants and seeds, for a message."""
     points = f"{len(results.points)} points; " if results.is_sweep else ""
     first = next(iter(results.points.values()), None)
@@ -199,7 +218,7 @@ def _match(
 
 
 def _compare_point(
-    point: Json, sides: tuple[StoredStudy, StoredStudy], unmatched: list[list[str]], seeds: set[int]
+    point: Json, sides: tuple[Study, Study], unmatched: list[list[str]], seeds: set[int]
 ) -> Iterator[Json]:
     """A row for each common variant and metric of two studies; adds to `unmatched` and `seeds`."""
     values = [_values(side) for side in sides]
@@ -224,7 +243,7 @@ def _compare_point(
             yield place | {"variant": variant, "metric": metric, "unit": unit} | row
 
 
-def _values(saved: StoredStudy) -> Values:
+def _values(saved: Study) -> Values:
     """Metrics of whole runs, by variant, name and seed."""
     values: Values = {}
     columns = ("by", "variant", "metric", "seed", "value")
@@ -235,7 +254,7 @@ def _values(saved: StoredStudy) -> Values:
     return values
 
 
-def _etas(saved: StoredStudy) -> dict[str, float | None]:
+def _etas(saved: Study) -> dict[str, float | None]:
     """The eta of each variant."""
     scenario = saved.manifest["scenario"]
     default = scenario.get("objective", {}).get("eta")

@@ -11,7 +11,7 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.differences import list_differences
-from wattkeeper.scenarios.analysis.study import StoredStudy
+from wattkeeper.scenarios.analysis.study import Study
 
 SIDES: Final = ("measured", "predicted")
 
@@ -34,7 +34,7 @@ _READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "fi
                 *CHOSEN, "retunes", "epochs", "energy_j", "time_s")  # fmt: skip
 
 
-def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
+def compare(measured: Study, predicted: Study) -> Json:
     """Compare the attempts that both runs have.
 
     Returns:
@@ -64,9 +64,9 @@ def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
             unmatched[present[0]].append(_identify(row, present[0]))
     if not attempts:
         raise InputError(
-            f"{measured.folder} and {predicted.folder} have no attempt of a job in common: give "
+            f"{measured.origin} and {predicted.origin} have no attempt of a job in common: give "
             "two runs of one scenario, with variants and seeds that both have\n"
-            + "\n".join(f"  {r.folder}: scenario {r.manifest['scenario']['name']}, {_list_runs(r)}"
+            + "\n".join(f"  {r.origin}: scenario {r.manifest['scenario']['name']}, {_list_runs(r)}"
                         for r in (measured, predicted))
         )  # fmt: skip
     same = [row for row in attempts if not (row["differ"] or _is_retuned(row))]
@@ -99,16 +99,16 @@ def compare(measured: StoredStudy, predicted: StoredStudy) -> Json:
     }  # fmt: skip
 
 
-def _describe(results: StoredStudy) -> Json:
+def _describe(results: Study) -> Json:
     manifest = results.manifest
     return {
-        "folder": str(results.folder),
+        "folder": results.origin,
         "backend": manifest.get("backend"),
         "scenario": manifest["scenario"]["name"],
     }
 
 
-def _list_runs(results: StoredStudy) -> str:
+def _list_runs(results: Study) -> str:
     """Variants and seeds, for a message."""
     runs = results.table("jobs", ("variant", "seed"))
     variants, seeds = (

@@ -52,6 +52,11 @@ class Study(ABC):
         name, live = manifest["scenario"]["name"], " (live)" * (manifest["backend"] == "live")
         return f"<{type(self).__name__} {name}{live}: {runs}>"
 
+    @property
+    def origin(self) -> str:
+        """Where the results are, for messages."""
+        return f"{self.manifest['scenario']['name']} (in memory)"
+
     @abstractmethod
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table of all variants and seeds, one after the other.
@@ -111,6 +116,11 @@ class StoredStudy(Study):
     folder: Path
     manifest: Manifest
     summary: Json
+
+    @property
+    def origin(self) -> str:
+        """The folder."""
+        return str(self.folder)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """See `Study.table`."""

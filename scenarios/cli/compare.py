@@ -12,7 +12,7 @@ from wattkeeper.scenarios.cli.options import FILE, PATH
 
 if TYPE_CHECKING:
     from wattkeeper.policies.json_types import Json
-    from wattkeeper.scenarios.analysis.compare import ComparedFolder
+    from wattkeeper.scenarios.analysis.compare import ComparedResults
 
 
 @click.command()
@@ -36,7 +36,7 @@ def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None
     from wattkeeper.sim.results.folder import to_json
 
     results = [studies.read(folder) for folder in folders]
-    live = _find_live(results)
+    live = studies.find_live(results)
     if live is not None and html is not None:
         raise click.UsageError(
             "--html: a live run is compared with a simulated one on the terminal or by --json"
@@ -61,7 +61,7 @@ def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None
         print_tables(terminal.console(), comparison)
 
 
-def _write_page(path: Path, comparison: Json, reference: ComparedFolder) -> None:
+def _write_page(path: Path, comparison: Json, reference: ComparedResults) -> None:
     from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
     from wattkeeper.scenarios.report.compare_page import render_comparison
     from wattkeeper.traces.files.atomic import replace_file
@@ -70,12 +70,3 @@ def _write_page(path: Path, comparison: Json, reference: ComparedFolder) -> None
     with replace_file(path) as fresh:
         fresh.write_text(render_comparison(comparison, metrics), encoding="utf-8", newline="\n")
     terminal.write(f"Page: {path}", err=True)
-
-
-def _find_live(results: list[ComparedFolder]) -> int | None:
-    """Index of the live run among two folders, if the other one was simulated."""
-    if any(result.is_sweep for result in results):
-        return None
-    backends = [study.manifest.get("backend") for result in results
-                for study in result.points.values()]  # fmt: skip
-    return backends.index("live") if sorted(map(str, backends)) == ["live", "sim"] else None
