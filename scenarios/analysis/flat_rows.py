@@ -1,6 +1,8 @@
 """Results as rows of plain values, for frames and CSV files."""
 
-from collections.abc import Iterator, Mapping
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
 from typing import Any, Final
 
 from wattkeeper.policies.json_types import Json
@@ -58,3 +60,17 @@ def summary_rows(summary: Json) -> Iterator[dict[str, Any]]:
                           flatten(about["versus"][metric]).items()}  # fmt: skip
                 baseline = {"baseline": about["versus"]["baseline"]}
                 yield place | flatten(statistics) | baseline | versus
+
+
+def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV with a line of names; absent values are empty, numbers have all digits.
+
+    Columns are those of all rows, in the order in which they first occur.
+    """
+    listed = list(rows)
+    columns = list(dict.fromkeys(column for row in listed for column in row))
+    text = StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(listed)
+    return text.getvalue()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import FILE, PATH
+from wattkeeper.scenarios.cli.options import FILE, PATH, output_options
 
 if TYPE_CHECKING:
     from wattkeeper.policies.json_types import Json
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True,
                 type=PATH)  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@output_options("the comparison")
 @click.option("--html", metavar="FILE", type=FILE,
               help="Write a page of the comparison, too.")  # fmt: skip
-def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None:
+def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> None:
     """Compare results folders with the first of them, metric by metric, paired by seed.
 
     Of a live run and a simulated one, measured values are compared with predicted ones, attempt by
@@ -39,7 +39,8 @@ def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None
     live = studies.find_live(results)
     if live is not None and html is not None:
         raise click.UsageError(
-            "--html: a live run is compared with a simulated one on the terminal or by --json"
+            "--html: a live run is compared with a simulated one on the terminal, or by --json "
+            "or --csv"
         )
     if live is not None:
         from wattkeeper.scenarios.analysis import sim_vs_live
@@ -55,10 +56,25 @@ def compare(folders: tuple[Path, ...], as_json: bool, html: Path | None) -> None
         print_tables = metrics_table.print_comparison
     if html is not None:
         _write_page(html, comparison, results[0])
-    if as_json:
+    if form == "json":
         terminal.write(to_json(comparison), end="")
+    elif form == "csv":
+        terminal.write(_format_rows(comparison), end="")
     else:
         print_tables(terminal.console(), comparison)
+
+
+def _format_rows(content: Json) -> str:
+    """The rows of a comparison as CSV; of several, with the folder that is compared."""
+    from wattkeeper.scenarios.analysis.flat_rows import comparison_rows, to_csv
+
+    if "comparisons" not in content:
+        return to_csv(comparison_rows(content))
+    return to_csv(
+        {"folder": one["other"]["folder"]} | row
+        for one in content["comparisons"]
+        for row in comparison_rows(one)
+    )
 
 
 def _write_page(path: Path, comparison: Json, reference: ComparedResults) -> None:

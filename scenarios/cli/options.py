@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,24 @@ def number_type(
         raise click.BadParameter(f"found {str(text)!r}; must be {requirement}")
 
     return parse_number
+
+
+def output_options(content: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options `--json` and `--csv` of a command that prints this content; it gets `form`."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("--json", "as_json", is_flag=True, help=f"Print {content} as JSON.")
+        @click.option("--csv", "as_csv", is_flag=True, help=f"Print {content} as CSV.")
+        @wraps(command)
+        def with_form(as_json: bool, as_csv: bool, **arguments: Any) -> Any:
+            if as_json and as_csv:
+                raise click.UsageError("--json and --csv exclude each other")
+            form = "json" if as_json else "csv" if as_csv else None
+            return command(form=form, **arguments)
+
+        return with_form
+
+    return add
 
 
 class PathType(click.Path):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import PATH
+from wattkeeper.scenarios.cli.options import PATH, output_options
 
 if TYPE_CHECKING:
+    from wattkeeper.policies.json_types import Json
     from wattkeeper.scenarios.spec.loading import LoadedScenario
 
 FAILED: Final = 1
@@ -44,7 +45,7 @@ axes_option = click.option(
 @click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
 @click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
 @axes_option
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@output_options("the summary")
 def run(
     scenario: str,
     out: Path | None,
@@ -54,7 +55,7 @@ def run(
     live: bool,
     ray: str | None,
     axes: tuple[str, ...],
-    as_json: bool,
+    form: str | None,
 ) -> None:
     """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
     if live and workers > 1:
@@ -66,7 +67,7 @@ def run(
     configure_arrow()
     from wattkeeper.scenarios.run.run import run as run_scenario
     from wattkeeper.scenarios.spec.loading import load
-    from wattkeeper.sim.results.folder import check_folder, to_json, work_folder
+    from wattkeeper.sim.results.folder import check_folder, work_folder
 
     loaded = load(scenario, settings, None if seeds is None else _parse_seeds(seeds), axes)
     folder = out or Path("results") / loaded.scenario.name
@@ -76,7 +77,7 @@ def run(
             raise click.UsageError(
                 "a sweep is simulated: leave out --live, or the sweep (--set sweep=null)"
             )
-        _run_sweep(loaded, folder, workers, ray, as_json)
+        _run_sweep(loaded, folder, workers, ray, form)
         return
     live_folder = work_folder(folder, "live") if live else None
     trainings = work_folder(folder, "trainings")
@@ -88,8 +89,8 @@ def run(
         from wattkeeper.scenarios.run.live_folder import mark_done
 
         mark_done(live_folder)
-    if as_json:
-        terminal.write(to_json(done.summary), end="")
+    if form is not None:
+        terminal.write(_format_summary(done.summary, form), end="")
         return
     from wattkeeper.scenarios.cli.tables.run import print_results
 
@@ -97,9 +98,17 @@ def run(
     terminal.write(f"\nResults: {folder}")
 
 
+def _format_summary(summary: Json, form: str) -> str:
+    from wattkeeper.scenarios.analysis.flat_rows import summary_rows, to_csv
+    from wattkeeper.sim.results.folder import to_json
+
+    return to_csv(summary_rows(summary)) if form == "csv" else to_json(summary)
+
+
 def _run_sweep(
-    loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, as_json: bool
+    loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, form: str | None
 ) -> None:
+    from wattkeeper.scenarios.analysis.flat_rows import to_csv
     from wattkeeper.scenarios.cli.tables import sweep
     from wattkeeper.scenarios.sweep.points import expand_sweep
     from wattkeeper.scenarios.sweep.run import run_sweep
@@ -108,8 +117,10 @@ def _run_sweep(
     tell = partial(terminal.write, err=True)
     with terminal.progress(loaded.scenario.name) as progress:
         failures = run_sweep(expand_sweep(loaded), folder, workers, ray, progress, tell)
-    if as_json:
+    if form == "json":
         terminal.write(to_json(sweep.read_content(folder)), end="")
+    elif form == "csv":
+        terminal.write(to_csv(sweep.read_rows(folder)), end="")
     else:
         sweep.print_sweep(terminal.console(), folder)
         terminal.write(f"\nResults: {folder}")

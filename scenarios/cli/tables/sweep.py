@@ -1,5 +1,6 @@
 """Terminal table of a sweep: a row for each point and variant."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -7,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.flat_rows import flatten, summary_rows
 from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
@@ -38,6 +40,13 @@ def read_content(folder: Path) -> Json:
     for point, study in finished_points(folder, about, check=False):
         point["variants"] = study.summary["variants"]
     return about
+
+
+def read_rows(folder: Path) -> Iterator[Json]:
+    """A row for each metric at each point that was just finished; see `summary_rows`."""
+    for point, study in finished_points(folder, read_sweep(folder), check=False):
+        place = {"point": point["id"]} | flatten({"point": point["values"]})
+        yield from (place | row for row in summary_rows(study.summary))
 
 
 def print_sweep(console: Console, folder: Path) -> None:
