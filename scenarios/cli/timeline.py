@@ -21,20 +21,14 @@ def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | No
 
     configure_arrow()
     from wattkeeper.scenarios.analysis import study
-    from wattkeeper.scenarios.timeline.perfetto import list_runs, write_trace
+    from wattkeeper.scenarios.timeline.perfetto import write_trace
+    from wattkeeper.scenarios.timeline.run_tables import select_run
 
     saved = study.read(folder)
-    runs = list_runs(saved)
-    selected = [run for run in runs if variant in (None, run[0]) and seed in (None, run[1])]
-    if not selected:
-        variants, seeds = (", ".join(map(str, dict.fromkeys(column)))
-                           for column in zip(*runs, strict=True))  # fmt: skip
-        raise InputError(f"{folder} has variants {variants}; seeds {seeds}: name some of them "
-                         "(--variant, --seed)")  # fmt: skip
+    name, number = select_run(saved, variant, seed)
     path = out or folder / "timeline.json.gz"
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is no folder: name another file (--out)")
-    name, number = selected[0]
     written = write_trace(saved, name, number, path)
     terminal.write(
         f"{name}, seed {number}: {written.jobs:,} jobs, {written.slices:,} slices, "

@@ -1,19 +1,25 @@
 """How a notebook displays results: the answer of their page, and its table."""
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
 from wattkeeper.scenarios.analysis.study import StoredStudy, Study, read
 from wattkeeper.scenarios.notebook.colours import SHEETS, variant_colours
+from wattkeeper.scenarios.notebook.plots import StudyPlots
 from wattkeeper.scenarios.report.markup import tag, to_html
 from wattkeeper.scenarios.report.page import describe_variants, write_answer
 
 
 class DisplayedStudy(Study):
-    """A study that notebooks display."""
+    """A study that notebooks display, with plots."""
+
+    @cached_property
+    def plot(self) -> StudyPlots:
+        """Plots of the study."""
+        return StudyPlots(self)
 
     def _repr_html_(self) -> str:
         window = read_learning_window(self)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.notebook.display import SavedStudy, open_study, to_fragment
+from wattkeeper.scenarios.notebook.plots import SweepPlots
 from wattkeeper.scenarios.report.points import PointRow, read_points
 from wattkeeper.scenarios.report.sweep_page import list_points, write_answer
 from wattkeeper.scenarios.spec.wording import count
@@ -47,6 +48,11 @@ class SavedSweep:
         first = self.study(rows[0].id) if rows else None
         table = list_points(self.about, rows, MOST_ROWS) if rows else ()
         return to_fragment([*write_answer(self.about, rows, first), *table])
+
+    @cached_property
+    def plot(self) -> SweepPlots:
+        """Plots of the sweep."""
+        return SweepPlots(self.about, self.rows)
 
     @cached_property
     def rows(self) -> list[PointRow]:

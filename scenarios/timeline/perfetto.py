@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.timeline.lanes import Hold, Lane, assign_lanes, find_holds
+from wattkeeper.scenarios.timeline.lanes import Hold, Lane, assign_lanes
+from wattkeeper.scenarios.timeline.run_tables import read_holds, read_run, to_ns
 from wattkeeper.traces.files.atomic import replace_file
 
 MOST_JOBS: Final = 100_000
@@ -69,12 +70,6 @@ class EventCounts(NamedTuple):
     counters: int
 
 
-def list_runs(study: Study) -> list[tuple[str, int]]:
-    """Variant and seed of each run, in the order of the study."""
-    seeds = study.manifest["seeds"]
-    return [(variant, seed) for variant in study.summary["variants"] for seed in seeds]
-
-
 def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCounts:
     """Write the timeline of a run atomically, compressed if its name ends in ``.gz``.
 
@@ -84,7 +79,7 @@ def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCount
         EnvironmentLacks: If the file cannot be written.
     """
     attempts, decisions, line = (
-        _read_run(study, name, columns, variant, seed)
+        read_run(study, name, columns, variant, seed)
         for name, columns in (("jobs", JOBS), ("decisions", DECISIONS),
                               ("timeline", ("time_s", *COUNTERS)))
     )  # fmt: skip
@@ -99,8 +94,7 @@ def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCount
         raise InputError(f"{variant} with seed {seed} has no jobs: there is nothing to show")
     zero_s = min(pc.min(table["time_s"]).as_py() for table in (line, decisions) if len(table))
     try:
-        frees_paused = study.manifest["scenario"].get("pauses") != "hold"
-        holds = _read_holds(attempts, decisions, zero_s, frees_paused)
+        holds = read_holds(study, attempts, decisions, zero_s)
         lanes = assign_lanes(holds)
         if sum(map(len, lanes)) > MOST_SLICES:
             raise InputError(
@@ -119,14 +113,6 @@ def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCount
             f"jobs and decisions of {variant} with seed {seed} do not fit together ({error} is "
             "in one of them only): run the scenario again"
         ) from None
-
-
-def _read_run(
-    study: Study, name: str, columns: tuple[str, ...], variant: str, seed: int
-) -> pa.Table:
-    table = study.table(name, ("variant", "seed", *columns))
-    rows = table.filter((pc.field("variant") == variant) & (pc.field("seed") == seed))
-    return rows.select(columns).combine_chunks()
 
 
 def _describe(study: Study, variant: str, seed: int, zero_s: float) -> dict[str, Any]:
@@ -157,29 +143,9 @@ def _open_trace(path: Path, about: Mapping[str, Any]) -> Iterator[WriteEvent]:
         out.write(f'\n],\n"displayTimeUnit":"ms",\n"otherData":{other}}}\n')
 
 
-def _ns(column: pa.ChunkedArray, zero_s: float) -> list[int]:
-    times: list[int] = np.rint((column.to_numpy() - zero_s) * 1e9).astype(np.int64).tolist()
-    return times
-
-
 def _us(ns: int) -> str:
     whole, rest = divmod(ns, 1000)
     return f"{whole}.{rest:03}" if rest else str(whole)
-
-
-def _read_holds(
-    attempts: pa.Table, decisions: pa.Table, zero_s: float, frees_paused: bool
-) -> list[Hold]:
-    columns = (decisions[name].to_pylist() for name in ("point", "job_id", "attempt", "chose"))
-    ends = _ns(attempts["finish_time_s"], zero_s)
-    names, numbers = attempts["job_id"].to_pylist(), attempts["attempt"].to_pylist()
-    ended = dict(zip(names, zip(ends, numbers, strict=True), strict=True))  # the last one stays
-    rows = zip(_ns(decisions["time_s"], zero_s), *columns, strict=True)
-    holds = find_holds(rows, ended, frees_paused)
-    unknown = ended.keys() - {hold.job for hold in holds}
-    if unknown:
-        raise LookupError(min(unknown))
-    return holds
 
 
 def _name_tracks(
@@ -239,7 +205,7 @@ def _write_slices(
     tids: Mapping[Lane | str, int],
 ) -> int:
     """Write a slice for each attempt and each GPU that it held, between preemptions and pauses."""
-    begins, ends = (_ns(attempts[name], zero_s) for name in ("start_time_s", "finish_time_s"))
+    begins, ends = (to_ns(attempts[name], zero_s) for name in ("start_time_s", "finish_time_s"))
     rows = {
         (row[0]["job_id"], row[0]["attempt"]): row
         for row in zip(attempts.to_pylist(), begins, ends, strict=True)
@@ -273,7 +239,7 @@ def _write_decisions(
     write_event: WriteEvent, decisions: pa.Table, zero_s: float, tids: Mapping[Lane | str, int]
 ) -> None:
     """Write an instant for each decision; those of `select` and preemptions name their choice."""
-    times = _ns(decisions["time_s"], zero_s)
+    times = to_ns(decisions["time_s"], zero_s)
     columns = (decisions[name].to_pylist() for name in DECISIONS[1:])
     for ns, point, policy, job, attempt, chose in zip(times, *columns, strict=True):
         name = chose if point == "select" or chose == "preempt" else point
@@ -286,7 +252,7 @@ def _write_decisions(
 
 def _write_counters(write_event: WriteEvent, line: pa.Table, zero_s: float) -> int:
     """Write the timeline where it changes, without columns that were not measured."""
-    times, counters = _ns(line["time_s"], zero_s), 0
+    times, counters = to_ns(line["time_s"], zero_s), 0
     for name, unit in COUNTERS.items():
         if line[name].null_count:
             continue

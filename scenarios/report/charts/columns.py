@@ -83,6 +83,15 @@ def read_attempts(study: Study) -> Iterator[RunColumns]:
         yield run._replace(rows=dict.fromkeys(NAMES, absent) | run.rows)
 
 
+def read_outcomes(study: Study) -> list[tuple[RunColumns, JobOutcomes]]:
+    """The attempts of each run, and the outcomes of its jobs."""
+    regrets = read_regrets(study) if study.summary["by"]["workload"] else {}
+    return [
+        (run, aggregate_jobs(run, derive_optima(run, regrets.get((run.variant, run.seed), {}))))
+        for run in read_attempts(study)
+    ]
+
+
 def aggregate_jobs(run: RunColumns, optima: Optima) -> JobOutcomes:
     """The outcomes of a run's jobs, as its metrics are computed from them."""
     rows = run.rows

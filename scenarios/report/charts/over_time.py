@@ -1,6 +1,6 @@
 """Charts over time: of power, GPUs in use and waiting jobs, and of a zoo."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -37,8 +37,10 @@ ZOO_COLUMNS = (
 """Columns of the trained models, the names of their panels, and their units."""
 
 
-def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
-    """A panel for each of `COLUMNS` with values, of the first seed."""
+def draw_over_time(
+    study: Study, variants: list[str], columns: Collection[str] = tuple(COLUMNS)
+) -> Iterator[Chart]:
+    """A panel for each of some `COLUMNS` with values, of the first seed."""
     runs = list(split_runs(study.table("timeline"), first_seed=True))
     times = {run.variant: to_floats(run.rows["time_s"]) for run in runs}
     begin = min((time[0] for time in times.values()), default=0.0)
@@ -51,7 +53,7 @@ def draw_over_time(study: Study, variants: list[str]) -> Iterator[Chart]:
     sizes = {cluster_gpus(cluster) for cluster in clusters}
     gpus = sizes.pop() if len(sizes) == 1 else None
     panels: dict[str, Panel] = {}
-    for column in COLUMNS:
+    for column in columns:
         bins = {
             variants.index(run.variant): bin_steps(
                 times[run.variant], to_floats(run.rows[column]), edges

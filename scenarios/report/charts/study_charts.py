@@ -6,12 +6,7 @@ from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import has_zoo
 from wattkeeper.scenarios.report.charts.chart import Chart
-from wattkeeper.scenarios.report.charts.columns import (
-    aggregate_jobs,
-    derive_optima,
-    read_attempts,
-    read_regrets,
-)
+from wattkeeper.scenarios.report.charts.columns import read_outcomes
 from wattkeeper.scenarios.report.charts.distributions import draw_distributions
 from wattkeeper.scenarios.report.charts.elastic_nodes import draw_elastic_nodes
 from wattkeeper.scenarios.report.charts.learning import draw_choices, draw_regret
@@ -25,12 +20,8 @@ def draw_study(study: Study) -> Iterator[Chart]:
     """All charts for which the study has data."""
     variants = list(study.summary["variants"])
     yield from draw_tradeoff(study, variants)
-    attempts = list(read_attempts(study))
-    regrets = read_regrets(study) if study.summary["by"]["workload"] else {}
-    outcomes = [
-        (run, aggregate_jobs(run, derive_optima(run, regrets.get((run.variant, run.seed), {}))))
-        for run in attempts
-    ]
+    outcomes = read_outcomes(study)
+    attempts = [run for run, _ in outcomes]
     recurs = any((jobs.recurrence > 1).any() for _, jobs in outcomes)
     if recurs:
         yield from draw_regret(outcomes, variants)

@@ -55,9 +55,7 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
     """All charts of a sweep."""
     if not points:
         return
-    chart = _draw_tradeoff(sweep, points, variants)
-    if chart is not None:
-        yield chart
+    yield from draw_sweep_tradeoff(sweep, points, variants)
     metrics = all_shown_metrics(points)
     relative = len({point.etas for point in points}) > 1  # costs weigh energy differently
     costs = (
@@ -86,10 +84,13 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
             )
 
 
-def _draw_tradeoff(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> Chart | None:
+def draw_sweep_tradeoff(
+    sweep: Json, points: Sequence[PointRow], variants: list[str]
+) -> Iterator[Chart]:
+    """Energy against time or goodput, each variant at each point; none without energy."""
     summary = points[0].summary
     if summary["by"]["workload"] and not knows_energy(summary):
-        return None
+        return
     time, energy, labels = tradeoff_metrics(summary)
     single = len(sweep["axes"]) == 1
     dots = [
@@ -103,10 +104,10 @@ def _draw_tradeoff(sweep: Json, points: Sequence[PointRow], variants: list[str])
     drawn, reduction = limit_points(dots, time in GAINS)
     data = scatter(drawn, (time, energy), labels, path=single)
     if data is None:
-        return None
+        return
     title = title_of_key(next(iter(sweep["axes"])))
     path = f"Thin lines join the points of a variant; labels are values of {title}. " * single
-    return Chart(
+    yield Chart(
         "pareto",
         title_tradeoff(time),
         f"Each variant at each point: {labels[0]} and {labels[1]}, means over seeds with 95 % "

@@ -280,7 +280,7 @@ def test_runs_without_a_timeline_are_refused(
     inside: Command, preempting: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = inside("timeline", preempting, "--variant", "none", code=2).stderr
-    assert_states(message, "fifo, dlas", "seeds 1, 2", "--variant")
+    assert_states(message, "fifo, dlas", "seeds: 1, 2", "variant none", "seed any")
     assert_states(inside("timeline", "nowhere", code=2).stderr, "nowhere: ", "no folder")
     message = inside("timeline", preempting, "--out", "a/b.json", code=2).stderr
     assert_states(message, "a", "no folder")

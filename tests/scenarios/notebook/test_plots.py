@@ -1,0 +1,158 @@
+"""Plots of results: the data and colours of the page's charts, on matplotlib's axes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+
+from tests.conftest import run_command
+from tests.support.messages import assert_states
+from wattkeeper import scenarios
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.notebook import gantt
+from wattkeeper.scenarios.notebook.colours import variant_colours
+from wattkeeper.scenarios.report.charts.study_charts import draw_study
+from wattkeeper.scenarios.run.run import ScenarioResult
+
+NAMES = ("front", "power", "regret", "completion", "gantt")
+FEW = ["workload.recurrences=6", "workload.workloads=[image,language]"]
+
+
+@pytest.fixture(scope="module")
+def done() -> ScenarioResult:
+    return scenarios.load("quickstart", FEW, seeds=2).run()
+
+
+@pytest.fixture(autouse=True)
+def no_windows_and_no_figures_stay() -> Iterator[None]:
+    pyplot.switch_backend("agg")
+    yield
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plot_takes_and_returns_axes(name: str, done: ScenarioResult) -> None:
+    plot = getattr(done.plot, name)
+    new = plot()
+    assert isinstance(new, Axes)
+    assert pyplot.gcf() is new.figure
+    _, (_, given) = pyplot.subplots(1, 2)
+    assert plot(ax=given) is given
+    assert len(pyplot.get_fignums()) == 2
+    for axes in (new, given):
+        axes.figure.canvas.draw()
+        assert axes.get_title()
+        assert axes.get_xlabel()
+        assert axes.has_data()
+
+
+@pytest.mark.parametrize(("name", "chart"), [("regret", "regret"), ("completion", "jct")])
+def test_lines_are_those_of_the_page(name: str, chart: str, done: ScenarioResult) -> None:
+    axes = getattr(done.plot, name)()
+    data = next(each.data for each in draw_study(done) if each.id == chart)
+    (panel,) = data["panels"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == (panel["x"]["name"], panel["y"]["name"])
+    variants = list(done.summary["variants"])
+    drawn = axes.get_lines()
+    for line, expected in zip(drawn, panel["lines"], strict=True):
+        assert line.get_label() == variants[expected["v"]]
+        assert line.get_color() == variant_colours()[expected["v"]]
+        x = expected.get("x") or data["xs"]
+        np.testing.assert_array_equal(line.get_xdata(), np.array(x, dtype=float))
+        np.testing.assert_array_equal(line.get_ydata(), np.array(expected["y"], dtype=float))
+
+
+def test_the_front_leaves_out_what_knows_the_future(done: ScenarioResult) -> None:
+    axes = done.plot.front()
+    front = axes.get_lines()[0]
+    assert front.get_linestyle() == "--"
+    means = {
+        name: (about["metrics"]["time_s"]["mean"], about["metrics"]["energy_j"]["mean"])
+        for name, about in done.summary["variants"].items() if name != "oracle"
+    }  # fmt: skip
+    best = sorted(
+        own for own in means.values()
+        if not any(t <= own[0] and e <= own[1] and (t, e) != own for t, e in means.values())
+    )  # fmt: skip
+    drawn = np.array(front.get_xydata())
+    ratio = drawn / np.array(best)
+    np.testing.assert_allclose(ratio, ratio[:1].repeat(len(best), axis=0), rtol=1e-4)
+    labels = axes.get_legend_handles_labels()[1]
+    assert labels == ["default", "grid-search", "zeus", "oracle (a bound)"]
+
+
+def test_bars_cover_the_time_that_jobs_held_gpus(done: ScenarioResult) -> None:
+    for seed in (1, 2):
+        axes = done.plot.gantt("zeus", seed)
+        assert_states(axes.get_title(), "zeus", f"seed {seed}")
+        boxes = [
+            np.array(path.vertices)
+            for bars in axes.collections for path in bars.get_paths()
+        ]  # fmt: skip
+        hours = sum(np.ptp(box[:, 0]) for box in boxes)
+        jobs = done.jobs.query("variant == 'zeus' and seed == @seed")
+        held_s = ((jobs["finish_time_s"] - jobs["start_time_s"]) * jobs["gpus"]).sum()
+        scale = {"h": 3600, "min": 60, "days": 86400}[axes.get_xlabel().rpartition(", ")[2]]
+        assert hours * scale == pytest.approx(held_s, rel=1e-6)
+        by_lane: dict[float, list[tuple[float, float]]] = {}
+        for box in boxes:
+            span = float(box[:, 0].min()), float(box[:, 0].max())
+            by_lane.setdefault(round(float(box[:, 1].mean()), 3), []).append(span)
+        for spans in by_lane.values():
+            spans.sort()
+            assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(spans))
+    colours = {to_hex(np.asarray(bars.get_facecolor())[0]) for bars in axes.collections}
+    assert colours <= set(variant_colours())
+    assert axes.get_legend_handles_labels()[1] == ["image", "language"]
+
+
+def test_what_cannot_be_plotted_is_said(
+    done: ScenarioResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"variant none with seed any; variants: default, .*1, 2"):
+        done.plot.gantt("none")
+    with pytest.raises(InputError, match=r"ax: found ndarray; must be one matplotlib Axes"):
+        done.plot.front(pyplot.subplots(2)[1])
+    monkeypatch.setattr(gantt, "MOST_BARS", 3)
+    with pytest.raises(InputError, match=r"12 bars.*at most 3"):
+        done.plot.gantt()
+    once = scenarios.load("quickstart", [*FEW, "workload.recurrences=1"], seeds=1).run()
+    with pytest.raises(InputError, match=r"no cost of jobs that recur"):
+        once.plot.regret()
+
+
+def test_without_matplotlib_the_extra_is_named(
+    done: ScenarioResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in NAMES:
+        with pytest.raises(EnvironmentLacks, match=r"pip install 'wattkeeper\[plots\]'"):
+            getattr(done.plot, name)()
+
+
+def test_a_study_is_displayed_without_matplotlib(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom wattkeeper import scenarios\n"
+        f"study = scenarios.load('quickstart', {FEW!r}, seeds=1).run()\n"
+        "study.plot, study._repr_html_(), repr(study)\nassert 'matplotlib' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_the_front_of_a_sweep_has_its_values(tmp_path: Path) -> None:
+    few = [word for setting in FEW for word in ("--set", setting)]
+    arguments = ("run", "quickstart", *few, "--seeds", "1", "--sweep", "objective.eta=0,0.5,1")
+    run_command(*arguments, "--out", "eta", traces=tmp_path / "library", cwd=tmp_path)
+    axes = scenarios.read(tmp_path / "eta").plot.front()
+    texts = [text.get_text() for text in axes.texts]
+    assert "0–1" in texts  # the default does not depend on eta
+    assert {"0", "0.5", "1"} <= set(texts)
