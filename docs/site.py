@@ -27,7 +27,8 @@ BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTA
 SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python|toml)\n(.*?)^```$",
                    re.MULTILINE | re.DOTALL)  # fmt: skip
 SECTIONS = {
-    "First steps": ("index", "concepts", "study", "cluster-log", "going-live", "python"),
+    "First steps": ("index", "concepts", "study", "cluster-log", "going-live", "python",
+                    "notebooks", "first-notebook"),
     "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
                 "validation", "promises"),
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
@@ -44,6 +45,7 @@ SECTIONS = {
 
 def assemble_pages(source: Path) -> None:
     """Write all pages, with the output of what they show, into a folder for Sphinx."""
+    from notebooks import read, to_page
     from reference import PAGES
 
     (source / "reference").mkdir(parents=True)
@@ -53,8 +55,12 @@ def assemble_pages(source: Path) -> None:
         text = page.read_text(encoding="utf-8")
         if page.name in EXECUTED:
             text = execute(text)
+        text = text.replace(".ipynb)", ".md)")
         (source / page.name).write_text(text, encoding="utf-8")
     copytree(DOCS / "pictures", source / "pictures")
+    for path in sorted(DOCS.glob("*.ipynb")):
+        text = to_page(read(path), source / "pictures")
+        (source / path.with_suffix(".md").name).write_text(text, encoding="utf-8")
     index = source / "index.md"
     index.write_text(index.read_text(encoding="utf-8") + contents(source), encoding="utf-8")
     (source / "conf.py").write_bytes((DOCS / "conf.py").read_bytes())

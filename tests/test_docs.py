@@ -108,6 +108,10 @@ def test_tests_named_in_pages_exist(name: str) -> None:
 def test_links_between_pages_lead_somewhere(reference: dict[str, str]) -> None:
     pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
     pictures = {f"pictures/{path.name}" for path in (DOCS / "pictures").glob("*.png")}
+    notebooks = {path.name for path in DOCS.glob("*.ipynb")}
+    for name in notebooks:
+        cells = json.loads((DOCS / name).read_text(encoding="utf-8"))["cells"]
+        pages[name] = "\n".join("".join(cell["source"]) for cell in cells)
     there = {*pages, *pictures, *(f"reference/{name}" for name in reference)}
     for name, text in pages.items():
         for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):

@@ -30,8 +30,8 @@ HEIGHT: Final = 0.86
 EDGE: Final = 0.3
 """Width of the edges between jobs, points."""
 
-MOST_EDGED: Final = 2_000
-"""Jobs up to which bars have edges; those of more would hide their bars."""
+EDGED: Final = 0.004
+"""Share of the whole time from which a bar has edges; they would hide a narrower one."""
 
 Box = list[tuple[float, float]]
 
@@ -85,10 +85,11 @@ def _draw_bars(
         boxes.setdefault((workload, index % len(colours)), []).extend(
             _box(x, rows[lane]) for lane in own
         )
-    edge = EDGE if len(lanes) <= MOST_EDGED else 0
+    widest = max(hold.end for hold in holds) / 1e9 / size
     for (workload, index), own_boxes in boxes.items():
         bars = PolyCollection(own_boxes, label=workload or "", facecolors=colours[index])
-        bars.set(edgecolor="white", linewidth=edge)
+        bars.set_edgecolor("white")
+        bars.set_linewidth([EDGE * (box[1][0] - box[0][0] > EDGED * widest) for box in own_boxes])
         axes.add_collection(bars)
     axes.autoscale_view()
     axes.set(xlabel=f"time since the first decision, {unit}", xlim=(0, None),
