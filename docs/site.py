@@ -27,7 +27,7 @@ BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTA
 SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python|toml)\n(.*?)^```$",
                    re.MULTILINE | re.DOTALL)  # fmt: skip
 SECTIONS = {
-    "First steps": ("index", "concepts", "study", "cluster-log", "going-live", "python",
+    "First steps": ("index", "install", "concepts", "study", "cluster-log", "going-live", "python",
                     "notebooks", "first-notebook"),
     "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
                 "validation", "promises"),

@@ -12,6 +12,7 @@ import click
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.completion.names import complete_scenarios
 from wattkeeper.scenarios.cli.options import FILE
 from wattkeeper.scenarios.spec.wording import count
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1)
+@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1,
+                shell_complete=complete_scenarios)  # fmt: skip
 @click.option("--update", is_flag=True, help="Accept the results as the baseline.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--baselines", type=FILE,

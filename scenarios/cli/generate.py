@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.completion.names import complete_traces
 from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
 
 _FACTOR = "a number > 0 without unit, times"
@@ -120,7 +121,7 @@ def generate_node_events(
 
 
 @click.command("fit")
-@click.argument("trace")
+@click.argument("trace", shell_complete=complete_traces)
 @click.option("--out", required=True, type=PATH, help="File to write.")
 @click.option("--compare", type=PATH, help="Folder for a comparison.")
 @click.option("--seed", type=_SEED, default=1, help="Seed of the compared sample [1].")

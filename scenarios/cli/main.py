@@ -18,6 +18,8 @@ from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.bench import bench
 from wattkeeper.scenarios.cli.compare import compare
+from wattkeeper.scenarios.cli.completion.names import complete_scenarios
+from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
 from wattkeeper.scenarios.cli.elastic import elastic
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report
@@ -113,7 +115,7 @@ def main() -> None:
 
 
 @main.command()
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=complete_scenarios)
 @settings_option
 @axes_option
 def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
@@ -165,7 +167,7 @@ def _validate_sweep(loaded: LoadedScenario) -> None:
 
 
 @main.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_scenarios)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def scenarios(name: str | None, as_json: bool) -> None:
     """List the shipped scenarios, or print the file of the one called NAME."""
@@ -213,6 +215,17 @@ def doctor(look_only: bool, as_json: bool) -> None:
         terminal.write("\n".join(format_report(report)))
     if not report.can_run_live:
         raise click.exceptions.Exit(LACKING)
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print what lets SHELL complete commands, and names of scenarios, traces and variants.
+
+    In bash and zsh: eval "$(wattkeeper completion bash)", with the name of the shell; in fish:
+    wattkeeper completion fish | source. That line in the shell's start-up file keeps it.
+    """
+    terminal.write(script(shell, main))
 
 
 main.add_command(bench)

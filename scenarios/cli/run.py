@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.completion.names import complete_scenarios, complete_settings
 from wattkeeper.scenarios.cli.options import PATH, output_options
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ settings_option = click.option(
     "--set",
     "settings",
     multiple=True,
+    shell_complete=complete_settings,
     metavar="PATH.TO.KEY=VALUE",
     help="Change a value of the scenario; may be repeated.",
 )
@@ -30,6 +32,7 @@ axes_option = click.option(
     "--sweep",
     "axes",
     multiple=True,
+    shell_complete=complete_settings,
     metavar="PATH.TO.KEY=VALUE,VALUE,...",
     help="Run at each of these values, instead of the scenario's sweep; with several, each "
     "with each. Values are YAML, with a comma between them.",
@@ -37,7 +40,7 @@ axes_option = click.option(
 
 
 @click.command()
-@click.argument("scenario")
+@click.argument("scenario", shell_complete=complete_scenarios)
 @click.option("--out", type=PATH, help="Folder to replace [results/NAME].")
 @click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
 @settings_option

@@ -6,12 +6,14 @@ import click
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.completion.names import complete_variants
 from wattkeeper.scenarios.cli.options import PATH
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
-@click.option("--variant", metavar="NAME", help="Which variant [the first].")
+@click.option("--variant", metavar="NAME", shell_complete=complete_variants,
+              help="Which variant [the first].")  # fmt: skip
 @click.option("--seed", type=int, metavar="N", help="Which seed [the first].")
 @click.option("--out", type=PATH, metavar="FILE",
               help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip

@@ -17,6 +17,7 @@ import click
 
 from wattkeeper.policies.errors import InputError, WattkeeperError
 from wattkeeper.scenarios.cli import terminal
+from wattkeeper.scenarios.cli.completion.names import complete_traces
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
 from wattkeeper.scenarios.cli.import_options import import_options, print_import
 from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
@@ -99,7 +100,7 @@ def _describe_trace(name: str) -> dict[str, Any]:
 
 
 @traces.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_traces)
 @click.option("--gpu", help="Only this GPU type.")
 @click.option("--eta", type=_ETA, default=0.5, help="Of the savings shown [0.5].")
 @click.option("--gpus", type=GPUS, help="Hold jobs against a cluster of so many GPUs.")
