@@ -23,7 +23,7 @@ CORE := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 PACKAGING := pyproject.toml setup.py $(CORE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all test-interpreted check format docs speed interpreted clean
+.PHONY: help quickstart test test-all test-interpreted check format docs wheels speed interpreted clean
 
 help:
 	@echo "make quickstart   install, then run the scenario 'quickstart' into results/quickstart"
@@ -32,6 +32,7 @@ help:
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
 	@echo "make docs         make the site of docs/ in build/docs"
+	@echo "make wheels       build wheels into dist, compiled and pure, and try each"
 	@echo "make speed        measure speed: recurring jobs, schedulers, zoo (minutes)"
 	@echo "make interpreted  run the core as plain Python until it is installed again"
 	@echo "make test-interpreted  run the core's tests on a copy of it in plain Python"
@@ -59,6 +60,10 @@ format: $(INSTALLED_TEST)
 docs: $(INSTALLED_DOCS)
 	@$(BIN)/python docs/site.py build/docs
 	@echo "Site: build/docs/index.html"
+
+# PYTHONS names interpreters: make wheels PYTHONS="python3.11 /opt/python3.13/bin/python3".
+wheels:
+	@$(PYTHON) .ci/wheels.py $(PYTHONS)
 
 speed: $(INSTALLED)
 	@$(BIN)/python benchmarks/recurrences.py
