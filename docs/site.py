@@ -27,8 +27,9 @@ BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTA
 SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python|toml)\n(.*?)^```$",
                    re.MULTILINE | re.DOTALL)  # fmt: skip
 SECTIONS = {
-    "First steps": ("index", "install", "concepts", "study", "cluster-log", "going-live", "python",
-                    "notebooks", "first-notebook"),
+    "First steps": ("index", "install", "first-log", "first-policy", "first-training",
+                    "first-notebook", "concepts"),
+    "Guides": ("study", "cluster-log", "going-live", "python", "notebooks"),
     "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
                 "validation", "promises"),
     "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
