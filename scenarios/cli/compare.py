@@ -66,7 +66,7 @@ def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> N
 
 def _format_rows(content: Json) -> str:
     """The rows of a comparison as CSV; of several, with the folder that is compared."""
-    from wattkeeper.scenarios.analysis.flat_rows import comparison_rows, to_csv
+    from wattkeeper.scenarios.notebook.flat_rows import comparison_rows, to_csv
 
     if "comparisons" not in content:
         return to_csv(comparison_rows(content))

@@ -102,7 +102,7 @@ def run(
 
 
 def _format_summary(summary: Json, form: str) -> str:
-    from wattkeeper.scenarios.analysis.flat_rows import summary_rows, to_csv
+    from wattkeeper.scenarios.notebook.flat_rows import summary_rows, to_csv
     from wattkeeper.sim.results.folder import to_json
 
     return to_csv(summary_rows(summary)) if form == "csv" else to_json(summary)
@@ -111,8 +111,8 @@ def _format_summary(summary: Json, form: str) -> str:
 def _run_sweep(
     loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, form: str | None
 ) -> None:
-    from wattkeeper.scenarios.analysis.flat_rows import to_csv
     from wattkeeper.scenarios.cli.tables import sweep
+    from wattkeeper.scenarios.notebook.flat_rows import to_csv
     from wattkeeper.scenarios.sweep.points import expand_sweep
     from wattkeeper.scenarios.sweep.run import run_sweep
     from wattkeeper.sim.results.folder import to_json

@@ -1,1 +1,1 @@
-"""Results in notebooks: how they are displayed, and plots of them."""
+"""Results in Python and notebooks: displays, plots, frames and rows."""

@@ -9,8 +9,8 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import compare as studies
 from wattkeeper.scenarios.analysis import sim_vs_live
 from wattkeeper.scenarios.analysis.compare_text import list_notes, summarise
-from wattkeeper.scenarios.analysis.flat_rows import comparison_rows
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.notebook.flat_rows import comparison_rows
 from wattkeeper.scenarios.notebook.sweep import SavedSweep
 
 if TYPE_CHECKING:

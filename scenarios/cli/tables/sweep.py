@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.flat_rows import flatten, summary_rows
 from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
@@ -26,6 +25,7 @@ from wattkeeper.scenarios.cli.tables.run import (
     print_inputs,
     print_league,
 )
+from wattkeeper.scenarios.notebook.flat_rows import flatten, summary_rows
 from wattkeeper.scenarios.spec.wording import axis_text
 
 MOST_POINTS: Final = 100

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.analysis.flat_rows import flatten, to_csv
+from wattkeeper.scenarios.notebook.flat_rows import flatten, to_csv
 
 FEW = ("quickstart", "--set", "workload.recurrences=3", "--set", "workload.workloads=[image]")
 
