@@ -24,7 +24,7 @@ sys.path.insert(0, str(DOCS))
 
 EXECUTED = ("index.md", "python.md", "policy.md")
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTALL)
-SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python|toml)\n(.*?)^```$",
+SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python)\n(.*?)^```$",
                    re.MULTILINE | re.DOTALL)  # fmt: skip
 SECTIONS = {
     "First steps": ("index", "install", "first-log", "first-policy", "first-training",
@@ -91,7 +91,6 @@ def execute(page: str) -> str:
         for name, text in SAVED.findall(page):
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             Path(name).write_text(text, encoding="utf-8")
-        install_here()
         names: dict[str, object] = {"__name__": "__main__"}
 
         def run(match: re.Match[str]) -> str:
@@ -102,25 +101,6 @@ def execute(page: str) -> str:
             return match[0] + (f"\n```text\n{output.rstrip()}\n```\n" if output.strip() else "")
 
         return BLOCK.sub(run, page)
-
-
-def install_here() -> None:
-    """Install the entry points of a `pyproject.toml` in this folder, as `pip install` does."""
-    import tomllib
-
-    project = Path("pyproject.toml")
-    if not project.exists():
-        return
-    about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-    info = Path(f"{about['name'].replace('-', '_')}-{about['version']}.dist-info")
-    info.mkdir()
-    lines = f"Metadata-Version: 2.1\nName: {about['name']}\nVersion: {about['version']}\n"
-    (info / "METADATA").write_text(lines, encoding="utf-8")
-    entries = "".join(
-        f"[{group}]\n" + "".join(f"{name} = {where}\n" for name, where in points.items())
-        for group, points in about["entry-points"].items()
-    )
-    (info / "entry_points.txt").write_text(entries, encoding="utf-8")
 
 
 def _commands(block: str) -> str:

@@ -7,7 +7,6 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint
 from typing import Any, Protocol
 
 from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError, cut_message
@@ -76,18 +75,21 @@ def explain_failure(
     return failure
 
 
-def explain_import(entry: EntryPoint, error: BaseException) -> BaseException:
-    """The error to raise in place of one that the module of an entry point raised on import.
+def explain_import(name: str, error: BaseException, advice: str) -> BaseException:
+    """The error to raise in place of one that a module with policies raised on import.
 
-    It names distribution and entry point, and has the module's own lines as a note. An error that
-    has a message for users, or is not the module's own, is returned as it is.
+    Args:
+        name: Where the module comes from, as named in the message.
+        error: What it raised.
+        advice: What to do.
+
+    Returns:
+        An error that has the module's own lines as a note; the same error, if that has a message
+        for users, or is not the module's own.
     """
     if _passes(error):
         return error
-    name = f"the entry point {entry.name!r} ({entry.value}) in the group {entry.group}"
-    if entry.dist is not None:
-        name = f"{name} of the distribution {entry.dist.name} {entry.dist.version}"
-    failure = PolicyFailed(f"{name} cannot be loaded: {_describe(error)}; correct or uninstall it")
+    failure = PolicyFailed(f"{name} cannot be loaded: {_describe(error)}; {advice}")
     house = (*(file.rpartition("/")[0] for file in (__file__, importlib.__file__)), "<frozen ")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith(house)]  # fmt: skip

@@ -47,9 +47,10 @@ def load(
     settings: Sequence[str] | Mapping[str, Any] = (),
     seeds: int | Sequence[int] | None = None,
     axes: Sequence[str] = (),
+    policy_files: Sequence[str] = (),
 ) -> RunnableScenario:
     """Read and check a scenario; see `wattkeeper.scenarios.spec.loading.load`."""
-    return RunnableScenario(*loading.load(name_or_path, settings, seeds, axes))
+    return RunnableScenario(*loading.load(name_or_path, settings, seeds, axes, policy_files))
 
 
 def read(folder: str | Path) -> Any:

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tomllib
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -210,26 +209,15 @@ def save_scripts(folder: Path, lines: list[str]) -> list[str]:
     return lines
 
 
-def save_policy(folder: Path, page: str = "policy.md", name: str = "share-of-power") -> None:
-    """What a page says to save, and what installing it would add."""
-    module = name.replace("-", "_")
+def save_policy(folder: Path, page: str, name: str) -> None:
+    """The policy that a page says to save."""
     (code,) = (text for kind, text in BLOCK.findall(PAGES[page]) if kind == "python")
-    (folder / f"{module}.py").write_text(code, encoding="utf-8")
-    (block,) = (text for kind, text in BLOCK.findall(PAGES["policy.md"]) if kind == "toml")
-    block = block.replace("share-of-power", name).replace("share_of_power", module)
-    (folder / "pyproject.toml").write_text(block, encoding="utf-8")
-    project = tomllib.loads(block)["project"]
-    info = folder / f"{module}-0.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    ((group, points),) = project["entry-points"].items()
-    lines = [f"[{group}]", *(f"{name} = {module}" for name, module in points.items()), ""]
-    (info / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
+    (folder / name).write_text(code, encoding="utf-8")
 
 
 def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: Path) -> None:
     """As the page on adding one shows it."""
-    save_policy(tmp_path)
+    save_policy(tmp_path, "policy.md", "share_of_power.py")
     page = PAGES["policy.md"]
     (scenario,) = (text for kind, text in BLOCK.findall(page) if kind == "yaml")
     (tmp_path / "shares.yaml").write_text(scenario, encoding="utf-8")
@@ -245,12 +233,11 @@ def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: 
     assert simulated.groupby("variant")["energy_j"].sum()["share-60"] > 0
     limits = simulated.groupby("variant")["power_limit_w"].unique().map(list).to_dict()
     assert limits["share-60"] < limits["share-80"] < limits["full"]
-    assert "share-of-power" in command("schema").stdout
 
 
 def test_a_policy_follows_the_price_that_is_charged(command: Command, tmp_path: Path) -> None:
     """As the page on signals shows it."""
-    save_policy(tmp_path, "signals.md", "follow-price")
+    save_policy(tmp_path, "signals.md", "follow_price.py")
     blocks = BLOCK.findall(PAGES["signals.md"])
     for kind, text in blocks:
         if not kind and text.startswith("time,"):

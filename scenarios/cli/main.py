@@ -23,7 +23,7 @@ from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
 from wattkeeper.scenarios.cli.elastic import elastic
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report
-from wattkeeper.scenarios.cli.run import axes_option, run, settings_option
+from wattkeeper.scenarios.cli.run import axes_option, policies_option, run, settings_option
 from wattkeeper.scenarios.cli.study import study
 from wattkeeper.scenarios.cli.timeline import timeline
 from wattkeeper.scenarios.cli.traces import traces
@@ -118,7 +118,13 @@ def main() -> None:
 @click.argument("scenario", shell_complete=complete_scenarios)
 @settings_option
 @axes_option
-def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) -> None:
+@policies_option
+def validate(
+    scenario: str,
+    settings: tuple[str, ...],
+    axes: tuple[str, ...],
+    policy_files: tuple[str, ...],
+) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
@@ -129,7 +135,7 @@ def validate(scenario: str, settings: tuple[str, ...], axes: tuple[str, ...]) ->
     from wattkeeper.scenarios.spec.variants import run_specs
     from wattkeeper.scenarios.spec.wording import count
 
-    loaded = load(scenario, settings, axes=axes)
+    loaded = load(scenario, settings, axes=axes, policy_files=policy_files)
     if loaded.scenario.sweep is not None:
         _validate_sweep(loaded)
         return

@@ -38,6 +38,14 @@ axes_option = click.option(
     "with each. Values are YAML, with a comma between them.",
 )
 
+policies_option = click.option(
+    "--policy",
+    "policy_files",
+    multiple=True,
+    metavar="FILE.py",
+    help="A file with policies that the scenario can name; may be repeated.",
+)
+
 
 @click.command()
 @click.argument("scenario", shell_complete=complete_scenarios)
@@ -48,6 +56,7 @@ axes_option = click.option(
 @click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
 @click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
 @axes_option
+@policies_option
 @output_options("the summary")
 def run(
     scenario: str,
@@ -58,6 +67,7 @@ def run(
     live: bool,
     ray: str | None,
     axes: tuple[str, ...],
+    policy_files: tuple[str, ...],
     form: str | None,
 ) -> None:
     """Run SCENARIO, a shipped one's name or a file, and compare its variants."""
@@ -72,7 +82,8 @@ def run(
     from wattkeeper.scenarios.spec.loading import load
     from wattkeeper.sim.results.folder import check_folder, work_folder
 
-    loaded = load(scenario, settings, None if seeds is None else _parse_seeds(seeds), axes)
+    numbers = None if seeds is None else _parse_seeds(seeds)
+    loaded = load(scenario, settings, numbers, axes, policy_files)
     folder = out or Path("results") / loaded.scenario.name
     check_folder(folder, sweep=loaded.scenario.sweep is not None)
     if loaded.scenario.sweep is not None:

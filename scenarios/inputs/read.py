@@ -53,7 +53,9 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     signals = read_signals(loaded, inputs, live=in_real_time)
     followed = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()
                 if signals[name]}  # fmt: skip
-    inputs = with_prices(loaded, inputs._replace(runs=dict(inputs.runs) | followed))
+    files = loaded.document.policy_files or ()
+    inputs = inputs._replace(runs=dict(inputs.runs) | followed, policy_files=files)
+    inputs = with_prices(loaded, inputs)
     return _drop_clocks(inputs) if live else inputs
 
 

@@ -15,6 +15,7 @@ from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
+from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -135,6 +136,7 @@ class ScenarioInputs(NamedTuple):
         pipelines: The points of pipeline-parallel jobs.
         node_rates: The files of rates of elastic jobs.
         layer_profiles: The costs of layers that their pipelines are planned from.
+        policy_files: The files of policies.
     """
 
     runs: InputsByVariant
@@ -150,6 +152,7 @@ class ScenarioInputs(NamedTuple):
     pipelines: tuple[PipelinePoints, ...] = ()
     node_rates: tuple[NodeRates, ...] = ()
     layer_profiles: tuple[LayerProfile, ...] = ()
+    policy_files: tuple[PolicyFile, ...] = ()
 
     @property
     def any_run(self) -> RunInputs:

@@ -66,8 +66,8 @@ def _describe_clusters(scenario: Json) -> str:
 
 
 def describe_input(trace: TraceProvenance) -> Element:
-    """A trace, its origin and its source; of recorded jobs also the notes."""
-    synthetic = trace["origin"] != "recorded"
+    """An input, its origin and its source; of recorded jobs also the notes."""
+    synthetic = trace["origin"] not in ("recorded", "file")
     origin = ORIGINS.get(trace["origin"], trace["origin"])
     name = "" if trace["trace"] == trace["origin"] else f" {trace['trace']}"
     source = trace.get("source") if not (synthetic and name == "") else None

@@ -9,6 +9,7 @@ from typing import Final, NotRequired, TypedDict, cast
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.policy_files import list_changes
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder
 
@@ -23,11 +24,13 @@ class Mark(TypedDict):
         digest: The digest.
         done: Whether they are over.
         devices: What the runs were begun with; absent where no script trains.
+        policies: Texts of the files of policies, by name.
     """
 
     digest: str
     done: bool
     devices: NotRequired[Json]
+    policies: NotRequired[dict[str, str]]
 
 
 def read_devices(folder: Path) -> Json | None:
@@ -52,8 +55,10 @@ def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = Non
         Whether it goes on.
 
     Raises:
-        StoreError: If it holds something else, or unfinished runs of another scenario.
+        StoreError: If it holds something else, or unfinished runs of another scenario, or a file
+            of policies changed.
     """
+    files = loaded.document.policy_files or ()
     resolved = loaded.scenario.model_dump_json(exclude={"live": {"lease_s"}})
     digest = sha256(resolved.encode()).hexdigest()
     if folder.exists() and any(folder.iterdir()):
@@ -64,6 +69,11 @@ def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = Non
                 f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
             ) from None
         if mark["digest"] == digest and not mark["done"]:
+            for place in list_changes(files, mark.get("policies", {})):
+                raise StoreError(
+                    f"this line is not what it was when the unfinished run in {folder} began: "
+                    "restore the file, remove the folder, or name another one (--out)", place
+                )  # fmt: skip
             folder.chmod(0o700)
             return True
         if not mark["done"]:
@@ -77,7 +87,7 @@ def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = Non
     folder.parent.mkdir(parents=True, exist_ok=True)
     make_private_folder(folder)
     folder.chmod(0o700)  # made by the user, or by an older wattkeeper
-    mark = Mark(digest=digest, done=False)
+    mark = Mark(digest=digest, done=False, policies={file.name: file.source for file in files})
     if devices is not None:
         mark["devices"] = devices
     _write(folder, mark)

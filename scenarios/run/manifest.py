@@ -25,6 +25,7 @@ from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
+from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.sections.workload import (
@@ -181,7 +182,22 @@ def list_sources(inputs: ScenarioInputs) -> list[TraceProvenance]:
         *map(_pipeline_provenance, inputs.pipelines),
         *(_file_provenance(file, "rates by number of nodes") for file in inputs.node_rates),
         *(_file_provenance(file, "costs of layers") for file in inputs.layer_profiles),
+        *map(_policies_provenance, inputs.policy_files),
     ]
+
+
+def _policies_provenance(file: PolicyFile) -> TraceProvenance:
+    return {
+        "trace": file.name,
+        "kind": "policies",
+        "format": "python",
+        "origin": "file",
+        "source": "",
+        "licence": "",
+        "sha256": {file.name: file.sha256},
+        "parameters": {},
+        "content": file.sha256,
+    }
 
 
 def _file_provenance(file: NodeRates | LayerProfile, kind: str) -> TraceProvenance:

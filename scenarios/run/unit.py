@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
-from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.policies.parts import parts
+from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run import search_run, simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
@@ -61,6 +62,7 @@ def code_digest() -> str:
     """SHA-256 of all that results follow from besides a scenario and its inputs.
 
     That is wattkeeper's files, policies of other distributions, and the versions of libraries.
+    Files of policies are inputs.
     """
     state = sha256(repr(sorted(software_versions().items())).encode())
     for path in _sources():
@@ -73,7 +75,8 @@ def _sources() -> list[Path]:
     floors = [Path(__file__).parents[2] / floor for floor in FLOORS]
     own = [path for floor in floors for path in sorted(floor.rglob("*"))
            if path.suffix in {".py", ".json"}]  # fmt: skip
-    modules = {config.__module__ for point in POINTS for config in policies(point).values()}
+    modules = {config.__module__ for point in POINTS
+               for config in parts(point, added=False).values()}  # fmt: skip
     others = [sys.modules[name].__file__ for name in sorted(modules)
               if not name.startswith("wattkeeper.")]  # fmt: skip
     return own + [Path(file) for file in others if file is not None]

@@ -15,9 +15,12 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.parts import parts
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
+from wattkeeper.scenarios.spec.policy_files import PolicyFile, use_policy_files
 from wattkeeper.scenarios.spec.schema import Scenario
-from wattkeeper.scenarios.spec.sections.policies import OneOf
-from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read
+from wattkeeper.scenarios.spec.sections.policies import OneOf, Policies
+from wattkeeper.scenarios.spec.sections.signals import SignalSection
+from wattkeeper.scenarios.spec.sections.variant import Variant
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read, read_text
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -78,6 +81,7 @@ def load(
     settings: Sequence[str] | Mapping[str, Any] = (),
     seeds: int | Sequence[int] | None = None,
     axes: Sequence[str] = (),
+    policy_files: Sequence[str] = (),
 ) -> LoadedScenario:
     """Read and check a scenario.
 
@@ -86,10 +90,12 @@ def load(
         settings: Overrides, `path.to.key=value` each, or values by path.
         seeds: Replace the scenario's: a number of seeds, from 1 on, or a list.
         axes: Replace the axes of its sweep: `path.to.key=value,value,...` each.
+        policy_files: Files of policies that it can name besides those that it lists.
 
     Raises:
         ScenarioError: If anything is wrong; all problems at once, each with file, line and column.
         InputError: If there is no such scenario.
+        PolicyError: If a file of policies cannot be used; the message names its line.
     """
     document = read(find_scenario(name_or_path))
     if isinstance(settings, Mapping):
@@ -103,6 +109,8 @@ def load(
         document.set_value("seeds", given, "--seeds")
     if axes:
         document.set_axes(axes)
+    for name in policy_files:
+        document.append("policy_files", name, f"--policy {name}")
     return check(document)
 
 
@@ -111,9 +119,56 @@ def check(document: YamlDocument) -> LoadedScenario:
 
     Raises:
         ScenarioError: If anything is wrong; all problems at once.
+        PolicyError: If a file of policies cannot be used.
     """
+    if document.policy_files is None:
+        document.policy_files = _read_policy_files(document)
+    _use(document.policy_files)
     scenario = validate(Scenario, document, merge_clusters(document.data))
     return LoadedScenario(add_cases(scenario), document)
+
+
+def _read_policy_files(document: YamlDocument) -> tuple[PolicyFile, ...]:
+    """The files of policies that a document names, each once.
+
+    Raises:
+        ScenarioError: If some cannot be read.
+    """
+    files: dict[Path, PolicyFile] = {}
+    problems: list[Problem] = []
+    listed = document.data.get("policy_files")
+    for index, name in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(name, str):
+            continue  # the schema refuses it
+        place = ("policy_files", index)
+        path = document.folder_of(place) / name
+        try:
+            files.setdefault(path.resolve(), PolicyFile(name, str(path), read_text(path)))
+        except ScenarioError as error:
+            problems += [Problem(f"policy_files: {each}", document.where(place))
+                         for each in error.problems]  # fmt: skip
+    if problems:
+        raise ScenarioError(problems)
+    return tuple(files.values())
+
+
+_used: list[PolicyFile] = []
+"""The files whose policies the schema knows."""
+
+
+def _use(files: Sequence[PolicyFile]) -> None:
+    """Let scenarios name the policies of these files, and of no others.
+
+    Raises:
+        WattkeeperError: If one of them cannot be used; the message names its line.
+    """
+    if _used == list(files):
+        return
+    _used.clear()
+    use_policy_files(files)
+    for schema in (SignalSection, Policies, Variant, Scenario):  # the inner ones first
+        schema.model_rebuild(force=True)
+    _used[:] = files
 
 
 def validate(schema: type[M], document: YamlDocument, data: Any) -> M:

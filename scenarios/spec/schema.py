@@ -99,6 +99,8 @@ class Scenario(Section):
     """A store of trained models; none if absent. A trace must name the models that jobs train."""
     max_attempts: PositiveInt = 20
     """Number of failed attempts after which a job is given up."""
+    policy_files: tuple[str, ...] = ()
+    """Python files whose policies and forecasts can be named in this scenario."""
     policies: Policies = Policies()
     """Policies of all variants; by default first in first out, first fit, default batch size and
     highest power limit."""

@@ -13,6 +13,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
+from wattkeeper.scenarios.spec.policy_files import PolicyFile
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 100_000
@@ -47,11 +48,13 @@ class YamlDocument:
         name: Name of the file in messages.
         data: The plain values.
         folder: That of the file.
+        policy_files: The files of policies that it names; None before they are read.
     """
 
     def __init__(self, text: str, name: str, folder: Path = Path()) -> None:
         self.name = name
         self.folder = folder
+        self.policy_files: tuple[PolicyFile, ...] | None = None
         self._places: dict[ValuePath, str] = {(): f"{name}:1:1"}
         self._key_places: dict[ValuePath, str] = {}
         self._values = 0
@@ -237,6 +240,13 @@ class YamlDocument:
             inner = inner[step]
         inner[path[-1]] = value
         self._forget(path, where, where)
+
+    def append(self, key: str, value: Any, where: str) -> None:
+        """Add a value to the list under a key; messages then call its place `where`."""
+        listed = self.data.setdefault(key, [])
+        if isinstance(listed, list):
+            listed.append(value)
+            self._forget((key, len(listed) - 1), where, where)
 
     def _forget(self, path: ValuePath, where: str, where_key: str) -> None:
         for places in (self._places, self._key_places):

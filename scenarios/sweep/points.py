@@ -26,6 +26,7 @@ OF_THE_WHOLE: Final = {
     "name": "it names the results",
     "question": "it is asked of the whole sweep",
     "baseline": "points are compared by the same one",
+    "policy_files": "points have the same ones; name a policy (policies.POINT)",
     "variants": "points have the same ones; name a key of one of them (variants.NAME....)",
     "seeds": "seeds are repetitions: say `seeds`, or --seeds",
     "sweep": "a sweep has no sweep inside",

@@ -16,7 +16,7 @@ from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
-from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, prepare
+from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
 from wattkeeper.sim.results.folder import work_folder
 
 ERRORS: Final = "errors.txt"
@@ -50,6 +50,8 @@ def run_sweep(
     with lock_folder(folder):
         errors.unlink(missing_ok=True)
         works = prepare(points, folder)
+        for place in note_policy_files(points[0].loaded.document.policy_files or (), folder):
+            tell(f"{place}: changed since {folder} was begun; the runs of the sweep begin anew.")
         total = sum(len(work.units) for work in works)
         left = sum(len(work.missing) for work in works)
         if left < total:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
@@ -14,9 +14,13 @@ from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import TraceProvenance
 from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
+from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.scenarios.sweep.cache import is_stored, store
+from wattkeeper.scenarios.sweep.cache import is_stored, load, store
 from wattkeeper.scenarios.sweep.points import SweepPoint, read_point_inputs
+
+POLICIES: Final = "policies"
+"""In the folder of a sweep: texts of the files of policies."""
 
 
 class SweepUnit(NamedTuple):
@@ -70,6 +74,14 @@ def prepare(points: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
         shutil.rmtree(folder / "inputs", ignore_errors=True)
         raise
     return works
+
+
+def note_policy_files(files: Sequence[PolicyFile], folder: Path) -> list[str]:
+    """Keep the texts of files of policies; file and line of those that were others before."""
+    path = folder / POLICIES
+    before = load(path) if is_stored(path) else {}
+    store(path, {file.name: file.source for file in files})
+    return list_changes(files, before)
 
 
 def _work(

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo
 from pydantic_core import CoreSchema, core_schema
 
 from wattkeeper.policies.configure._chain import ChainConfig, chain_of
-from wattkeeper.policies.parts import parts
+from wattkeeper.policies.parts import Part, parts
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.spec.sections.section import Section
 
@@ -30,7 +30,9 @@ class OneOf:
         """A union of all configs of the group, discriminated by `kind`; or a list of them."""
         choices = {kind: handler(config) for kind, config in parts(self.group).items()}
         union = core_schema.tagged_union_schema(choices, discriminator="kind")
-        one: CoreSchema = core_schema.no_info_before_validator_function(_spell_out, union)
+        one: CoreSchema = core_schema.no_info_before_validator_function(
+            _spell_out, union, serialization=_SERIALIZATION
+        )
         if self.group in LISTED:
             one = core_schema.tagged_union_schema(
                 {"one": one, "list": _listed(one)}, discriminator=_form
@@ -50,15 +52,20 @@ class OneOf:
         return {"anyOf": [names, described]}
 
 
+def _serialize(config: Part, info: SerializationInfo) -> dict[str, Any]:
+    """A part as its own class has it: that may be of a policy file which is not loaded."""
+    return config.model_dump(mode=info.mode, exclude_none=info.exclude_none)
+
+
+_SERIALIZATION = core_schema.plain_serializer_function_ser_schema(_serialize, info_arg=True)
+
+
 def _listed(one: CoreSchema) -> CoreSchema:
     """A list of policies that follow each other."""
     return core_schema.no_info_after_validator_function(
         chain_of, core_schema.list_schema(one),
         serialization=core_schema.plain_serializer_function_ser_schema(
-            lambda config, info: [
-                part.model_dump(mode=info.mode, exclude_none=info.exclude_none)
-                for part in config.parts
-            ],
+            lambda config, info: [_serialize(part, info) for part in config.parts],
             info_arg=True,
         ),
     )  # fmt: skip
