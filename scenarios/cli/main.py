@@ -21,6 +21,7 @@ from wattkeeper.scenarios.cli.compare import compare
 from wattkeeper.scenarios.cli.completion.names import complete_scenarios
 from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
 from wattkeeper.scenarios.cli.elastic import elastic
+from wattkeeper.scenarios.cli.policy import policy
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report
 from wattkeeper.scenarios.cli.run import axes_option, policies_option, run, settings_option
@@ -237,6 +238,7 @@ def completion(shell: str) -> None:
 main.add_command(bench)
 main.add_command(compare)
 main.add_command(elastic)
+main.add_command(policy)
 main.add_command(record)
 main.add_command(report)
 main.add_command(run)

@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.parts import parts
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
-from wattkeeper.scenarios.spec.policy_files import PolicyFile, use_policy_files
+from wattkeeper.scenarios.spec.policy_files import PolicyFile, register_policy_files
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.policies import OneOf, Policies
 from wattkeeper.scenarios.spec.sections.signals import SignalSection
@@ -123,7 +123,7 @@ def check(document: YamlDocument) -> LoadedScenario:
     """
     if document.policy_files is None:
         document.policy_files = _read_policy_files(document)
-    _use(document.policy_files)
+    use_policy_files(document.policy_files)
     scenario = validate(Scenario, document, merge_clusters(document.data))
     return LoadedScenario(add_cases(scenario), document)
 
@@ -156,7 +156,7 @@ _used: list[PolicyFile] = []
 """The files whose policies the schema knows."""
 
 
-def _use(files: Sequence[PolicyFile]) -> None:
+def use_policy_files(files: Sequence[PolicyFile]) -> None:
     """Let scenarios name the policies of these files, and of no others.
 
     Raises:
@@ -165,7 +165,7 @@ def _use(files: Sequence[PolicyFile]) -> None:
     if _used == list(files):
         return
     _used.clear()
-    use_policy_files(files)
+    register_policy_files(files)
     for schema in (SignalSection, Policies, Variant, Scenario):  # the inner ones first
         schema.model_rebuild(force=True)
     _used[:] = files

@@ -65,7 +65,7 @@ def list_changes(files: Sequence[PolicyFile], before: Mapping[str, str]) -> list
     return places
 
 
-def use_policy_files(files: Sequence[PolicyFile]) -> None:
+def register_policy_files(files: Sequence[PolicyFile]) -> None:
     """Add the policies and forecasts of these files to the registry, in place of those before.
 
     Raises:

@@ -240,7 +240,7 @@ class _View:
         return self._series.begin_s(self._slot + 1)
 
     def history(self, slots: int) -> Floats:
-        return self._signal.known(self._slot, slots)
+        return self._signal.known(self._slot, slots).copy()
 
     def forecast(self, slots: int) -> Floats:
         return self._signal.predict(self._slot, slots)

@@ -1,0 +1,264 @@
+"""Checks a file of policies by the contract, in the simulator and in a rehearsed live run."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.parts import AsidePart
+from wattkeeper.policies.registry import BASES, POINTS, PolicyConfig
+from wattkeeper.scenarios.contract import suite, trials
+from wattkeeper.scenarios.contract.breach import ContractBreach
+from wattkeeper.scenarios.contract.impurities import Impurities
+from wattkeeper.scenarios.contract.lines import LineWatch
+from wattkeeper.scenarios.contract.rehearsal import Rehearsal
+from wattkeeper.scenarios.contract.scripted import example
+from wattkeeper.scenarios.spec.loading import use_policy_files
+from wattkeeper.scenarios.spec.policy_files import (
+    PolicyFile,
+    execute_policy_file,
+    kind_of,
+    load_policy_file,
+    policies_in,
+)
+from wattkeeper.scenarios.spec.yaml_document import read_text
+
+MODULE: Final = "checked_policy_file"
+MOST_VARIATIONS: Final = 6
+STEPS: Final = 120
+"""Of the stream in which every line is looked at."""
+CUTS: Final = (7, 40, 173, 350)
+"""Steps of the stream at which a policy is replaced by a restored one."""
+
+
+class PolicyFault(NamedTuple):
+    """A fault, and the line that has it."""
+
+    path: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+class CheckReport(NamedTuple):
+    """What a check found.
+
+    Attributes:
+        faults: By line.
+        checked: A line on each policy: how it was tried, and how it was not.
+    """
+
+    faults: list[PolicyFault]
+    checked: list[str]
+
+
+def check_policy_file(path: str | Path) -> CheckReport:
+    """Check the policies of a file: the contract, the simulator, a rehearsed live run.
+
+    Raises:
+        ScenarioError: If the file cannot be read.
+    """
+    file = PolicyFile(str(path), str(path), read_text(Path(path)))
+    check = _FileCheck(file)
+    if check.load():
+        with check.impurities.watched(), _own_random_state():
+            check.rehearse()
+        check.try_out()
+    return CheckReport(sorted(check.faults), check.checked)
+
+
+class _FileCheck:
+    """The check of one file.
+
+    Attributes:
+        faults: What was found so far, each once.
+        checked: A line on each policy that was tried in scenarios.
+    """
+
+    def __init__(self, file: PolicyFile) -> None:
+        self.file = file
+        self.impurities = Impurities(file.path)
+        self.faults: dict[PolicyFault, None] = {}
+        self.checked: list[str] = []
+
+    def load(self) -> bool:
+        """Whether scenarios can use the file."""
+        try:
+            use_policy_files([self.file])
+        except WattkeeperError as error:
+            self._add_error(error, "", 1)
+            return False
+        return True
+
+    def rehearse(self) -> None:
+        """Check configs and policies without a world."""
+        watch = LineWatch(self.file.path, self.impurities)
+        module, found = watch.call("import", execute_policy_file, self.file, MODULE)
+        self._add_noted(watch, "on import")
+        self._find_unregistered(module, found)
+        for (_, part), (_, copied) in zip(found, load_policy_file(self.file), strict=True):
+            if issubclass(part, PolicyConfig) and issubclass(copied, PolicyConfig):
+                self._check_class(part, copied)
+
+    def try_out(self) -> None:
+        """Simulate each policy, and rehearse it live."""
+        for room, part in load_policy_file(self.file):
+            if not issubclass(part, PolicyConfig):
+                self.checked.append(f"{room}: {kind_of(part)}: loaded")
+            elif not self.faults:
+                self._try_policy(example(part))
+
+    def _find_unregistered(self, module: ModuleType, found: Sequence[AsidePart]) -> None:
+        """Policies that no config builds, and that none of those is derived from."""
+        built = [getattr(part, "policy", None) for _, part in found]
+        for policy in policies_in(module):
+            point = next((point for point in POINTS if issubclass(policy, BASES[point])), None)
+            whole = point is not None and getattr(policy, point) is not getattr(BASES[point], point)
+            used = any(isinstance(one, type) and issubclass(one, policy) for one in built)
+            tuned = point == "tune" and any(getattr(part, "tunes", False) for _, part in found)
+            if whole and not used and not tuned and all(built):
+                self._add(inspect.getsourcelines(policy)[1], (
+                    f"no config registers {policy.__name__}: say `policy = {policy.__name__}` in a "
+                    "class derived from PolicyConfig"
+                ))  # fmt: skip
+
+    def _check_class(self, part: type[PolicyConfig], copied: type[PolicyConfig]) -> None:
+        """Check a class of configs, which is loaded once more to be copied to processes."""
+        line = inspect.getsourcelines(part)[1]
+        name = f"the config of {part.point} policy {kind_of(part)!r}: "
+        for rule in (suite.check_kind, suite.check_descriptions, suite.check_examples,
+                     lambda _: suite.check_copies(example(copied))):  # fmt: skip
+            try:
+                rule(part)
+            except ContractBreach as breach:
+                self._add(line, name + breach.message)
+                if rule is suite.check_examples:
+                    return
+        for config in islice(suite.variations(part), MOST_VARIATIONS):
+            self._check_config(config, line)
+
+    def _check_config(self, config: PolicyConfig, line: int) -> None:
+        name = f"{config.point} policy {config.kind!r}: "
+        watch = LineWatch(self.file.path, self.impurities)
+        run = partial(self._keeps, name=name, watch=watch, line=line)
+        for rule in (suite.check_frozen, suite.check_columns, suite.check_protocol):
+            if not run(partial(rule, config)):
+                return
+        stream = suite.LONG[:STEPS]
+        kept = run(lambda: Rehearsal(config, stream, watch=watch).state)
+        kept = kept and run(partial(suite.check_copied_state, config, 40, watch=watch))
+        if not kept or watch.noted:
+            return
+        watch = LineWatch(self.file.path, self.impurities, looks=False)
+        run = partial(self._keeps, name=name, watch=watch, line=line)
+        run(partial(_check_alike, config, watch))
+        restart = partial(suite.check_restart, config, watch=watch)
+        all(run(partial(restart, suite.LONG[: cut + 80], 1, cut)) for cut in CUTS)
+        run(partial(suite.check_strangers, config, watch=watch))
+
+    def _keeps(
+        self, check: Callable[[], object], name: str, watch: LineWatch, line: int
+    ) -> bool:  # fmt: skip
+        """Whether a rule is kept; what breaks it is found."""
+        try:
+            check()
+        except (ContractBreach, WattkeeperError) as error:
+            method = getattr(error, "method", "")
+            self._add_error(error, name, watch.lines.get(method, line))
+            return False
+        finally:
+            self._add_noted(watch, name)
+        return True
+
+    def _try_policy(self, config: PolicyConfig) -> None:
+        name = f"{config.point}: {config.kind}"
+        tried = ["rehearsed"]
+        why = trials.why_not_simulated(config)
+        try:
+            if why:
+                tried.append(f"not simulated: {why}")
+            else:
+                loaded = trials.load_trial(config, [self.file])
+                simulated = trials.simulate(loaded)
+                tried.append("simulated")
+                why = trials.why_not_live(config)
+                tried.append(f"not live: {why}" if why else "live")
+                if not why:
+                    self._compare(config, simulated, trials.rehearse_live(loaded))
+        except WattkeeperError as error:
+            where = "in the simulator" if len(tried) == 1 else "in a rehearsed live run"
+            self._add_error(error, f"{name} {where}: ", _line_of(config))
+        self.checked.append(f"{name}: {', '.join(tried)}")
+
+    def _compare(self, config: PolicyConfig, simulated: Any, live: Any) -> None:
+        """Refuse other decisions in the live run than in the simulated one."""
+        pairs = zip(trials.read_journal(simulated), trials.read_journal(live), strict=False)
+        for ours, theirs in pairs:
+            if ours != theirs:
+                self._add(_line_of(config), (
+                    f"{config.point} policy {config.kind!r}: decides otherwise in a rehearsed live "
+                    f"run: {theirs} instead of {ours}"
+                ))  # fmt: skip
+                return
+
+    def _add_error(self, error: ContractBreach | WattkeeperError, name: str, line: int) -> None:
+        if isinstance(error, ContractBreach):
+            method = f"{error.method} " if error.method else ""
+            self._add(error.line or line, f"{name}{method}{error.message}")
+            return
+        noted = re.findall(rf'File "{re.escape(self.file.path)}", line (\d+)', "\n".join(
+            getattr(error, "__notes__", ())))  # fmt: skip
+        for problem in error.problems:
+            place = re.fullmatch(rf"{re.escape(self.file.path)}:(\d+)", problem.where)
+            at = [place[1]] if place else noted[-1:]
+            self._add(int(at[0]) if at else line, f"{name}{problem.message}")
+
+    def _add_noted(self, watch: LineWatch, name: str) -> None:
+        for (line, what), method in watch.noted.items():
+            about = name if name == "on import" else f"{name}{method}"
+            self._add(line, f"{about} {what}")
+
+    def _add(self, line: int, message: str) -> None:
+        self.faults[PolicyFault(self.file.path, line, message)] = None
+
+
+def _check_alike(config: PolicyConfig, watch: LineWatch) -> None:
+    """It decides the same, whatever the state of the generators of the whole process."""
+    one, other = (_rehearse_seeded(config, seed, watch) for seed in (1, 2))
+    suite.require_same(one, other, "decides otherwise when the same happens again")
+
+
+def _rehearse_seeded(config: PolicyConfig, seed: int, watch: LineWatch) -> Rehearsal:
+    random.seed(seed)
+    np.random.seed(seed)
+    return Rehearsal(config, suite.LONG, watch=watch)
+
+
+def _line_of(config: PolicyConfig) -> int:
+    """Where the policy's class begins, or its config's where that is not known."""
+    policy = getattr(config, "policy", None)
+    return inspect.getsourcelines(policy or type(config))[1]
+
+
+@contextmanager
+def _own_random_state() -> Iterator[None]:
+    """Inside, the generators of the whole process may be changed; afterwards they are as before."""
+    state, numbers = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numbers)

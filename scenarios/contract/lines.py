@@ -1,0 +1,110 @@
+"""Calls of a policy of a file, with the lines of the file that they execute."""
+
+from __future__ import annotations
+
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Final
+
+import numpy as np
+
+from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.scenarios.contract.breach import ContractBreach
+from wattkeeper.scenarios.contract.impurities import Impurities
+from wattkeeper.scenarios.contract.rehearsal import CHANGED, Watch, show
+
+Probe = Callable[[], object]
+
+GLOBAL_DRAW: Final = (
+    "draws from a random generator of the whole process: draw from ctx.rng(NAME), and say "
+    "draws: ClassVar[bool] = True in the config"
+)
+
+
+class LineWatch(Watch):
+    """Calls the methods of a policy, and notes what its file does that it must not, by line.
+
+    Args:
+        path: The file, as its code names it.
+        impurities: What the file reads of clocks and entropy.
+        looks: Whether it looks after each line at what that changed, which takes its time.
+
+    Attributes:
+        lines: Line at which the last call of each method ended.
+        noted: Method, by line and message.
+    """
+
+    def __init__(self, path: str, impurities: Impurities, *, looks: bool = True) -> None:
+        self.lines: dict[str, int] = {}
+        self.noted: dict[tuple[int, str], str] = {}
+        self._path = path
+        self._impurities = impurities
+        self._looks = looks
+        self._name = ""
+        self._line = 0
+        self._probes: dict[str, Probe] = {}
+        self._before: dict[str, object] = {}
+
+    def call(self, name: str, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method.
+
+        Raises:
+            ContractBreach: If it raises.
+            WattkeeperError: Where the method raises one.
+        """
+        self._name, self._line = name, 0
+        if self._looks:
+            self._probes = {CHANGED: lambda: show(arguments), GLOBAL_DRAW: _global_draws}
+        self._before = {what: probe() for what, probe in self._probes.items()}
+        self._impurities.found.clear()
+        outer = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            return method(*arguments)
+        except (ContractBreach, WattkeeperError):
+            raise
+        except Exception as error:
+            raise ContractBreach(f"raised {_describe(error)}", name, self._line or None) from None
+        finally:
+            sys.settrace(outer)
+            self._look()
+            if self._line:
+                self.lines[name] = self._line
+            for line, what in self._impurities.found:
+                self.noted.setdefault((line, what), name)
+
+    def refuse(self, message: str, method: str = "") -> None:
+        """Note what the present line did."""
+        self.noted.setdefault((self._line, message), method or self._name)
+
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        return self._step if frame.f_code.co_filename == self._path else None
+
+    def _step(self, frame: FrameType, event: str, _argument: object) -> Any:
+        """Before a line, and where a function ends: what did the line before it change?"""
+        if event in ("line", "return"):
+            self._look()
+            self._line = frame.f_lineno
+        return self._step
+
+    def _look(self) -> None:
+        for what, probe in self._probes.items():
+            now = probe()
+            if now != self._before[what]:
+                self._before[what] = now
+                self.refuse(what)
+
+
+def _global_draws() -> object:
+    numbers: Any = np.random.get_state()
+    return random.getstate(), numbers[1].tobytes(), numbers[2:]
+
+
+def _describe(error: Exception) -> str:
+    text = traceback.format_exception_only(error)[-1].strip()
+    fixed = ("read-only", "not writable", "can't set attribute", "does not support item")
+    hint = "; what a policy is shown cannot be changed" if any(w in text for w in fixed) else ""
+    return f"{text:.300}{hint}"

@@ -1,0 +1,108 @@
+"""Small scenarios in which a policy is simulated and rehearsed live."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.scenarios.run.live_equipment import MOMENTS
+from wattkeeper.scenarios.run.run import ScenarioResult, run
+from wattkeeper.scenarios.spec.loading import LoadedScenario, check
+from wattkeeper.scenarios.spec.policy_files import PolicyFile
+from wattkeeper.scenarios.spec.yaml_document import YamlDocument
+from wattkeeper.sim.results.folder import work_folder
+
+RECURRING: Final[Json] = {
+    "name": "trial",
+    "cluster": {"gpu": "SYN-250W", "gpus": 4, "gpus_per_node": 2, "idle_power_w": 40},
+    "workload": {"kind": "recurring", "profiles": {"synthetic": {}},
+                 "workloads": ["image", "recommendation"], "recurrences": 3, "every_s": 400},
+    "live": {"speed": 1e7, "lease_s": 60},
+}  # fmt: skip
+"""Two workloads, whose jobs wait for each other now and then."""
+
+ELASTIC: Final[Json] = {
+    "name": "trial",
+    "cluster": {"gpu": "A100", "gpus": 48, "gpus_per_node": 8, "idle_power_w": 60,
+                "busy_power_w": 350,
+                "losses": {"events": {"rate": 2000, "shape": 0.7, "away_s": 3600,
+                                      "away_sigma": 0.5}, "boot_s": 60}},
+    "workload": {"kind": "elastic",
+                 "rates": {"gpt": {"4": 6.0, "5": 7.4, "6": 8.7}},
+                 "jobs": [{"name": "gpt", "model": "gpt", "batch": 64, "least_nodes": 3,
+                           "most_nodes": 6, "checkpoint_s": 60, "restart_s": 200,
+                           "reconfigure_s": 15}],
+                 "until_s": 200_000},
+}  # fmt: skip
+"""A job on 4 to 6 nodes, one of which goes down every few hours."""
+
+SIGNAL: Final[Json] = {
+    "series": {"mean": 300, "amplitude": 100, "period_s": 7200, "slots": 12},
+    "forecast": "persistence",
+}
+"""What each signal that a policy reads is like."""
+
+
+def describe_trial(config: PolicyConfig, files: Sequence[PolicyFile]) -> Json:
+    """The scenario in which a policy is tried."""
+    content = dict(ELASTIC if config.point == "replan" else RECURRING)
+    if config.point == "retain" or config.sets_parent:
+        content["workload"] = content["workload"] | {"models": "mutations"}
+        content["zoo"] = {"accuracy": 0.9, "capacity_gb": 1e-6}
+    if config.signals:
+        content["signals"] = dict.fromkeys(config.signals, SIGNAL)
+    chosen = config.model_dump(mode="json")
+    content["policy_files"] = [file.name for file in files]
+    content["variants"] = {"trial": {"policies": {config.point: chosen}}}
+    return content | {"baseline": "trial"}
+
+
+def why_not_simulated(config: PolicyConfig) -> str:
+    """Why the trial does not suit a policy; empty: it does."""
+    if config.sets_clocks != "none":
+        return "it chooses clocks, for which the trial has no jobs"
+    if config.needed_columns:
+        return f"it needs columns of a trace ({', '.join(config.needed_columns)})"
+    return ""
+
+
+def why_not_live(config: PolicyConfig) -> str:
+    """Why a policy cannot be rehearsed live in the trial; empty: it can."""
+    if config.point in ("replan", "retain") or config.sets_parent:
+        return f"a live run does not ask `{config.point}` without trainings of its own"
+    if config.needs_foresight:
+        return "it needs to know the future, which a live run does not"
+    later = [moment for moment in config.moments if moment not in MOMENTS]
+    if later:
+        return f"live runs have no moment {', '.join(later)}"
+    return ""
+
+
+def load_trial(config: PolicyConfig, files: Sequence[PolicyFile]) -> LoadedScenario:
+    """The checked scenario of a trial; the policy is that of the files."""
+    document = YamlDocument("", "trial")
+    document.data = describe_trial(config, files)
+    document.policy_files = tuple(files)
+    return check(document)
+
+
+def simulate(loaded: LoadedScenario) -> ScenarioResult:
+    """Simulate a trial."""
+    return run(loaded)
+
+
+def rehearse_live(loaded: LoadedScenario) -> ScenarioResult:
+    """Rehearse a trial in a live run: the same processes and messages as with real trainings."""
+    with tempfile.TemporaryDirectory(prefix="wattkeeper-trial-") as folder:
+        return run(loaded, live=work_folder(Path(folder) / "trial", "live"))
+
+
+def read_journal(result: ScenarioResult) -> list[tuple[Any, ...]]:
+    """What was decided, job by job, without times and bounds of costs."""
+    columns = ("seed", "job_id", "attempt", "point", "chose")
+    rows = zip(*(result.table("decisions")[name].to_pylist() for name in columns), strict=True)
+    return sorted((*keys, chose.partition(" cost_bound=")[0]) for *keys, chose in rows)
