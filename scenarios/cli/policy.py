@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import click
 
+from wattkeeper.policies.errors import Point
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import FILE
+from wattkeeper.scenarios.cli.options import FILE, PATH
 
 FAILED: Final = 1
+POINTS: Final = get_args(Point)
 
 
 @click.group()
@@ -37,3 +39,19 @@ def check(file: Path) -> None:
         terminal.write(count(len(report.faults), "fault"), err=True)
         click.get_current_context().exit(FAILED)
     terminal.write(f"{file}: keeps the contract")
+
+
+@policy.command()
+@click.argument("point", type=click.Choice(POINTS))
+@click.argument("name")
+@click.option("--out", type=PATH, default=Path(), help="Folder of the files [.].")
+def new(point: Point, name: str, out: Path) -> None:
+    """Write a file with a policy of a decision point, called NAME, and one with its test.
+
+    They are a stateful example, with comments, to change.
+    """
+    from wattkeeper.scenarios.contract.new_policy import write_policy
+
+    out.mkdir(parents=True, exist_ok=True)
+    for path in write_policy(point, name, out):
+        terminal.write(str(path))

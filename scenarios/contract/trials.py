@@ -33,7 +33,7 @@ ELASTIC: Final[Json] = {
                                       "away_sigma": 0.5}, "boot_s": 60}},
     "workload": {"kind": "elastic",
                  "rates": {"gpt": {"4": 6.0, "5": 7.4, "6": 8.7}},
-                 "jobs": [{"name": "gpt", "model": "gpt", "batch": 64, "least_nodes": 3,
+                 "jobs": [{"name": "gpt", "model": "gpt", "batch": 64, "least_nodes": 4,
                            "most_nodes": 6, "checkpoint_s": 60, "restart_s": 200,
                            "reconfigure_s": 15}],
                  "until_s": 200_000},

@@ -1,0 +1,53 @@
+"""Makes a policy file and its test from the example of a decision point."""
+
+from importlib.resources import files
+from keyword import iskeyword
+from pathlib import Path
+from typing import Final
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.parts import parts
+from wattkeeper.policies.registry import Point
+
+EXAMPLES: Final[dict[Point, str]] = {
+    "configure": "epsilon-greedy", "select": "ageing", "place": "quiet-neighbours",
+    "tune": "price-following", "replan": "patient", "retain": "fading",
+}  # fmt: skip
+"""Kind of the example of each decision point."""
+
+
+def class_name(kind: str) -> str:
+    """The name of a policy's class."""
+    return "".join(word.capitalize() for word in kind.split("-"))
+
+
+def read_example(point: Point, suffix: str = "") -> str:
+    """The text of an example, or with `_test` that of its test."""
+    path = files("wattkeeper.scenarios.policy_examples") / f"{point}{suffix}.py"
+    return path.read_text(encoding="utf-8")
+
+
+def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
+    """Write a file with a policy of this kind, and one with its test.
+
+    Raises:
+        InputError: If the kind is no name, is taken, or a file is there already.
+    """
+    stem = kind.replace("-", "_")
+    if not stem.isidentifier() or iskeyword(stem) or not kind.islower() or "_" in kind:
+        raise InputError(
+            f"found {kind!r}; a name has small letters, digits and '-', as `my-policy`"
+        )
+    if kind in parts(point):
+        raise InputError(f"there is a {point} policy {kind!r} already: choose another name")
+    written = folder / f"{stem}.py", folder / f"test_{stem}.py"
+    for path in written:
+        if path.exists():
+            raise InputError("is there already: choose another name, or another folder", path)
+    example = EXAMPLES[point]
+    for path, suffix in zip(written, ("", "_test"), strict=True):
+        text = read_example(point, suffix).replace(class_name(example), class_name(kind))
+        text = text.replace(f'"{example}"', f'"{kind}"').replace(f"`{example}`", f"`{kind}`")
+        text = text.replace(f'"{point}.py"', f'"{stem}.py"').replace("FILE`", f"{path.name}`")
+        path.write_text(text, encoding="utf-8")
+    return written

@@ -1,0 +1,70 @@
+"""What `wattkeeper policy new` writes keeps the contract, and its tests pass, at every point."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+from tests.support.messages import assert_states
+from wattkeeper.policies.registry import BASES, POINTS, policies
+from wattkeeper.scenarios.contract.new_policy import EXAMPLES, class_name, read_example
+from wattkeeper.scenarios.policy_kit import load_policy
+
+
+def test_every_decision_point_has_an_example() -> None:
+    assert set(EXAMPLES) == set(POINTS)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_file_holds_a_policy_of_that_name(point: str, inside: Command, tmp_path: Path) -> None:
+    done = inside("policy", "new", point, "mine-too", "--out", "made")
+    assert done.stdout.split() == ["made/mine_too.py", "made/test_mine_too.py"]
+    config = load_policy(tmp_path / "made/mine_too.py")
+    assert (config.point, config.__name__) == (point, "MineTooConfig")
+    policy = config().build()
+    assert isinstance(policy, BASES[config.point])
+    assert type(policy).state_dict is not BASES[config.point].state_dict, "it has no state"
+    written = "".join(path.read_text() for path in (tmp_path / "made").iterdir())
+    example = EXAMPLES[config.point]
+    assert class_name(example) not in written
+    assert f'"{example}"' not in written
+
+
+@pytest.mark.slow
+def test_the_written_tests_pass(inside: Command, tmp_path: Path) -> None:
+    for point in POINTS:
+        inside("policy", "new", point, f"my-{point}")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path, env={**os.environ, "WATTKEEPER_STATE": str(tmp_path / "state")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "12 passed" in done.stdout
+
+
+def test_the_examples_are_not_registered() -> None:
+    for point, kind in EXAMPLES.items():
+        assert read_example(point)
+        assert kind not in policies(point)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("My-Policy", "small letters"), ("a b", "small letters"), ("class", "small letters"),
+     ("max-power", "already")],
+)  # fmt: skip
+def test_names_that_cannot_be_used_are_refused(name: str, words: str, inside: Command) -> None:
+    assert_states(inside("policy", "new", "tune", name, code=2).stderr, name, words)
+
+
+def test_files_are_not_overwritten(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text("mine")
+    refused = inside("policy", "new", "tune", "mine", code=2)
+    assert_states(refused.stderr, "test_mine.py", "is there already")
+    assert not (tmp_path / "mine.py").exists()
