@@ -22,7 +22,7 @@ from shutil import copytree
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))
 
-EXECUTED = ("index.md", "python.md", "policy.md")
+EXECUTED = ("index.md", "python.md", "policy.md", "sources.md")
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTALL)
 SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python)\n(.*?)^```$",
                    re.MULTILINE | re.DOTALL)  # fmt: skip
@@ -37,20 +37,21 @@ SECTIONS = {
               "elastic-policy", "forecasts", "chase",
               "carbon-queue", "perseus", "frugal", "record"),
     "Live": ("live", "session", "live-pipeline", "live-elastic", "devices", "zoo", "zoo-bandits"),
-    "Extend": ("policy",),
-    "Reference": ("reference/scenario", "reference/policies", "reference/files",
-                  "reference/imports"),
+    "Extend": ("policy", "sources"),
+    "Reference": ("reference/scenario", "reference/policies", "reference/protocol",
+                  "reference/files", "reference/imports"),
 }  # fmt: skip
 """Pages by section; those that are not there are left out, others come under `More`."""
 
 
 def assemble_pages(source: Path) -> None:
     """Write all pages, with the output of what they show, into a folder for Sphinx."""
+    import protocol
+    import reference
     from notebooks import read, to_page
-    from reference import PAGES
 
     (source / "reference").mkdir(parents=True)
-    for name, make in PAGES.items():
+    for name, make in (reference.PAGES | protocol.PAGES).items():
         (source / "reference" / name).write_text(make(), encoding="utf-8")
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text(encoding="utf-8")

@@ -12,7 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from wattkeeper.policies.registry import POINTS, policies
+from wattkeeper.policies.elastic.replanning import ElasticView, Reshape
+from wattkeeper.policies.moments import Progress
+from wattkeeper.policies.protocols import (
+    JOB_ATTRIBUTES,
+    Configuration,
+    Job,
+    Knobs,
+    Measurement,
+    Options,
+    Outcome,
+    Running,
+    Start,
+)
+from wattkeeper.policies.registry import BASES, POINTS, policies
+from wattkeeper.policies.retaining import Retention, StoredModel
+from wattkeeper.scenarios.contract.new_policy import EXAMPLES
 from wattkeeper.scenarios.spec.json_schema import json_schema
 from wattkeeper.sim.results.metrics import METRICS
 from wattkeeper.sim.results.schemas import TABLES, VALUES
@@ -36,7 +51,9 @@ def test_every_column_and_metric_of_the_results_is_listed() -> None:
 @pytest.fixture(scope="module")
 def reference() -> dict[str, str]:
     """The pages that are made, by name."""
-    pages: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "reference.py"))["PAGES"]
+    pages: dict[str, Callable[[], str]] = {}
+    for module in ("reference", "protocol"):
+        pages |= runpy.run_path(str(DOCS / f"{module}.py"))["PAGES"]
     return {name: make() for name, make in pages.items()}
 
 
@@ -73,6 +90,24 @@ def test_the_reference_has_every_policy_format_and_column(reference: dict[str, s
         found = re.sub(r"(`) \|[^`\n]*$", r"\1 |", reference["files.md"], flags=re.MULTILINE)
         assert f"`{name}.parquet`" in found
         assert rows in found
+
+
+def test_the_protocol_has_all_that_policies_see_and_answer(reference: dict[str, str]) -> None:
+    page = reference["protocol.md"]
+    shown = (Job, Options, Start, Running, Progress, Measurement, Outcome, Configuration, Knobs,
+             ElasticView, Reshape, StoredModel, Retention)  # fmt: skip
+    for view in shown:
+        section = page.partition(f"## `{view.__name__}`\n")[2].partition("\n##")[0]
+        fields = getattr(view, "_fields", JOB_ATTRIBUTES)
+        missing = [name for name in fields if f"| `{name}` | " not in section]
+        assert not missing, f"{view.__name__}: {missing}"
+    for point, base in BASES.items():
+        section = page.partition(f"### `{point}`\n")[2].partition("\n###")[0]
+        for name in vars(base):
+            assert name.startswith("_") or f"- `{name}" in section, name
+        assert f"### `{point}: {EXAMPLES[point]}`" in page
+    for name in ("draws", "needs_foresight", "moments", "signals", "rng", "now_s", "history"):
+        assert f"`{name}" in page
 
 
 def test_every_metric_has_its_formula() -> None:

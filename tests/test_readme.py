@@ -235,6 +235,18 @@ def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: 
     assert limits["share-60"] < limits["share-80"] < limits["full"]
 
 
+def test_a_source_of_ones_own_submits_the_jobs(tmp_path: Path) -> None:
+    """As the page on sources shows it."""
+    code = "\n".join(text for kind, text in BLOCK.findall(PAGES["sources.md"]) if kind == "python")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert list(lines) == ["default", "grid-search", "zeus"]
+    assert all(line.startswith("40 trials, ") for line in lines.values())
+    assert lines["zeus"] != lines["default"]
+
+
 def test_a_policy_follows_the_price_that_is_charged(command: Command, tmp_path: Path) -> None:
     """As the page on signals shows it."""
     save_policy(tmp_path, "signals.md", "follow_price.py")

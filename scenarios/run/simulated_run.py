@@ -12,12 +12,18 @@ from wattkeeper.scenarios.run.build import (
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.replay.backend import Replay
 from wattkeeper.sim.results.tables import RunResult
 
 
-def execute(spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None) -> RunResult:
-    """Run one variant with one seed."""
+def execute(
+    spec: RunSpec,
+    inputs: RunInputs,
+    prepare: Prepare | None = None,
+    source: Source | None = None,
+) -> RunResult:
+    """Run one variant with one seed; `source` submits its jobs instead of the inputs' own."""
     env, streams = SimulationEnvironment(), streams_of(spec, inputs)
     backend = Replay(
         env,
@@ -30,7 +36,7 @@ def execute(spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None) ->
         inputs.latencies,
     )
     zoo = build_zoo(spec, inputs, streams)
-    world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)
+    world = build_world(spec, inputs, env, streams, backend, source or source_of(inputs), zoo)
     if prepare is not None:
         prepare(world)
     world.run()
