@@ -43,7 +43,7 @@ VIEWS = {
 """Names of what policies are shown, by file."""
 
 RULES = (suite.check_determinism, suite.check_restart, suite.check_copied_state,
-         suite.check_strangers, suite.check_copies)  # fmt: skip
+         suite.check_strangers, suite.check_recorded, suite.check_copies)  # fmt: skip
 
 
 def protocol() -> str:

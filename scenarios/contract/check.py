@@ -139,6 +139,9 @@ class _FileCheck:
         """Check a class of configs, which is loaded once more to be copied to processes."""
         line = inspect.getsourcelines(part)[1]
         name = f"the config of {part.point} policy {kind_of(part)!r}: "
+        if not hasattr(part, "policy") and "build" not in vars(part):
+            self._add(line, f"{name}names no policy: say `policy = ...` there")
+            return
         for rule in (suite.check_kind, suite.check_descriptions, suite.check_examples,
                      lambda _: suite.check_copies(example(copied))):  # fmt: skip
             try:
@@ -168,6 +171,7 @@ class _FileCheck:
         restart = partial(suite.check_restart, config, watch=watch)
         all(run(partial(restart, suite.LONG[: cut + 80], 1, cut)) for cut in CUTS)
         run(partial(suite.check_strangers, config, watch=watch))
+        run(partial(suite.check_recorded, config, watch=watch))
 
     def _keeps(
         self, check: Callable[[], object], name: str, watch: LineWatch, line: int

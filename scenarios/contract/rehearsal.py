@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from wattkeeper.policies.elastic.replanning import (
@@ -137,6 +138,7 @@ class Rehearsal:
         stranger: Whether outcomes of a group that never started are thrown in.
         zoo: Models to start from; None: there are none.
         watch: Calls the methods.
+        recorded: Attributes of jobs that their log recorded; multiples of this value.
 
     Raises:
         ContractBreach: If it does what it must not.
@@ -152,6 +154,7 @@ class Rehearsal:
         stranger: bool = False,
         zoo: ZooView | None = None,
         watch: Watch | None = None,
+        recorded: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self.config = config
         self.watch = watch or Watch()
@@ -172,6 +175,7 @@ class Rehearsal:
         self.calls = 0
         self.decisions: list[str] = []
         self.stranger = stranger
+        self.recorded = recorded
         self.go_on(stream[:cut])
         if cut is not None:
             self._cut(restart)
@@ -195,9 +199,9 @@ class Rehearsal:
 
     def take_state(self) -> dict[str, Any]:
         """The policy's state."""
-        taken = self.watch.call("state_dict", self.policy.state_dict)
+        taken: dict[str, Any] = self.watch.call("state_dict", self.policy.state_dict)
         require_type(taken, dict, "state_dict")
-        return dict(taken)
+        return taken
 
     @property
     def state(self) -> str:
@@ -236,7 +240,7 @@ class Rehearsal:
         if method in SILENT:
             require(answer is None, "answered {!r:.100}; it answers nothing", method, answer)
         else:
-            self.decisions.append(repr(answer))
+            self.decisions.append(_describe(answer))
         return answer
 
     def _submit(self, group: int) -> None:
@@ -245,7 +249,9 @@ class Rehearsal:
         name = f"group-{group}"
         new = job(f"{name}/{recurrence}", self.ctx.now_s, group=name, recurrence=recurrence)
         number = sum(self.submitted) - 1
-        new = new.replace(gpus=1 + (group + recurrence) % 4, number=number, user=name)
+        gpus = 1 + (group + recurrence) % 4
+        known = {name: value * (1 + number % 5) for name, value in self.recorded.items()}
+        new = new.replace(gpus=gpus, number=number, user=name, **known)
         if self.config.point == "select":
             self.waiting[number] = new, 1
             self._ask("on_submit", new)
@@ -283,8 +289,11 @@ class Rehearsal:
     def _place(self, new: Job) -> Placement:
         if self.config.point != "place":
             return ()
+        before = self.state
         placement: Placement = self._ask("place", new, self.cluster)
         check_placement(new, self.cluster, placement)
+        what = "changes the state, although it is also asked hypothetically"
+        require(self.state == before, what, "place")
         if placement:
             self.cluster.take(new, placement)
         return placement
@@ -441,6 +450,15 @@ def show(arguments: Sequence[Any]) -> str:
         elif isinstance(argument, ScriptedContext):
             inside.append((argument.now_s, argument.shown))
     return repr((arguments, inside))
+
+
+def _describe(answer: object) -> str:
+    """An answer as text; of jobs, their ids."""
+    if not isinstance(answer, Selection) or {type(answer.start), type(answer.preempt)} != {tuple}:
+        return repr(answer)
+    started, preempted = ([getattr(job, "job_id", job) for job in jobs]
+                          for jobs in (answer.start, answer.preempt))  # fmt: skip
+    return f"Selection({started!r}, {preempted!r})"
 
 
 def _allow(method: str, check: Callable[..., Any], *arguments: Any) -> None:

@@ -131,6 +131,9 @@ class ScriptedContext:
         shown: The profile, where the policy gets it and must not change it.
     """
 
+    __slots__ = ("_config", "_names", "_refuse", "_streams", "known", "now_s", "objective", "shown",
+                 "zoo")  # fmt: skip
+
     def __init__(
         self,
         known: Profile,

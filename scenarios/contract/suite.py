@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -26,6 +26,11 @@ LONG: Final[list[Step]] = [("submit", n) for n in (0, 1, 0, 2)] + [
     for action in (("end", "submit") if n % 5 else ("end", "end", "submit", "submit"))
 ]
 """A stream of 727 steps."""
+
+RECORDED: Final[Mapping[str, str]] = {
+    "duration_s": "duration_s", "estimate_s": "estimate_s", "recorded_start_s": "start_time_s",
+}  # fmt: skip
+"""Attributes of jobs that a log records, and their columns in a trace."""
 
 
 def variations(config: type[PolicyConfig]) -> Iterator[PolicyConfig]:
@@ -199,3 +204,19 @@ def check_strangers(
     disturbed = Rehearsal(config, LONG[:80], stranger=True, zoo=zoo, watch=watch)
     what = "decides otherwise after outcomes of jobs that it never decided on"
     require_same(plain, disturbed, what, "observe")
+
+
+def check_recorded(
+    config: PolicyConfig, zoo: ZooView | None = None, watch: Watch | None = None
+) -> None:
+    """What a log recorded of a job that has not run yet decides only if the config declares it."""
+    plain = Rehearsal(config, LONG[:160], zoo=zoo, watch=watch)
+    for name, column in RECORDED.items():
+        if column in config.needed_columns or config.needs_foresight:
+            continue
+        other = Rehearsal(config, LONG[:160], zoo=zoo, watch=watch, recorded={name: 3.0})
+        what = (
+            f"decides by the recorded {name} of jobs, which its config does not declare: say "
+            f"{column!r} in `needed_columns` there"
+        )
+        require(other.decisions == plain.decisions, what, config.point)

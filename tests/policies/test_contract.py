@@ -138,6 +138,11 @@ def test_outcomes_of_an_unknown_group_change_nothing(config: PolicyConfig) -> No
     suite.check_strangers(config, zoo_of(config))
 
 
+@every_config
+def test_what_a_log_recorded_decides_only_if_it_is_declared(config: PolicyConfig) -> None:
+    suite.check_recorded(config, zoo_of(config))
+
+
 # --- policies, in a world
 
 

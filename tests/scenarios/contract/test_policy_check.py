@@ -109,6 +109,16 @@ FAULTS = {
         LAST, "        best = int(ctx.rng('size').choice(sizes))\n"
         "        return Configuration(best)\n", "draws at random|draws",
     ),
+    "state on the context": (
+        LAST, "        ctx.memo = best\n        return Configuration(best)\n",
+        "AttributeError|memo",
+    ),
+    "a config without a policy": (
+        "    policy = LeastCost\n", "", "names no policy",
+    ),
+    "a config of another decision point": (
+        'Point] = "configure"', 'Point] = "select"', "no subclass of|Select",
+    ),
     "an exception": (LAST, "        raise KeyError(best)\n", "KeyError"),
 }  # fmt: skip
 
@@ -132,8 +142,70 @@ def test_a_planted_fault_is_found_with_its_line(
 ) -> None:
     old, new, words = FAULTS[fault]
     found = check(tmp_path, inside, GOOD.replace(old, new)).splitlines()
-    line = _line_of(tmp_path, new)
-    assert_states(found[0], f"mine.py:{line}: ", "configure", "'least-cost'", *words.split("|"))
+    in_config = fault.startswith("a config")
+    line = _line_of(tmp_path, "class LeastCostConfig" if in_config else new)
+    assert_states(found[0], f"mine.py:{line}: ", "'least-cost'", *words.split("|"))
+    assert len(found) == 1, found
+
+
+SCHEDULER = '''\
+"""The job that is submitted last, first."""
+
+from typing import ClassVar, Literal
+
+from wattkeeper.policies.protocols import Select, Selection
+from wattkeeper.policies.registry import Point, PolicyConfig
+
+
+class Latest(Select):
+    def __init__(self):
+        self.queue = {}
+
+    def on_submit(self, ctx, job):
+        self.queue[job.number] = job
+
+    def select(self, ctx, capacity):
+        for job in sorted(self.queue.values(), key=lambda job: -job.number):
+            if capacity.fits(job):
+                del self.queue[job.number]
+                return Selection((job,))
+        return Selection()
+
+
+class LatestConfig(PolicyConfig):
+    """The job that was submitted last."""
+
+    point: ClassVar[Point] = "select"
+    kind: Literal["latest"] = "latest"
+    policy = Latest
+'''
+
+SCHEDULER_FAULTS = {
+    "a run time that is not declared": (
+        "        for job in sorted(self.queue.values(), key=lambda job: -job.number):\n",
+        "        for job in sorted(self.queue.values(), key=lambda job: -job.duration_s):\n",
+        21, "recorded duration_s|needed_columns",
+    ),
+    "a job that is started twice": (
+        "                del self.queue[job.number]\n", "", 19, "which does not wait",
+    ),
+    "an answer of a wrong type": ("Selection((job,))", "[job]", 20, "needed: Selection"),
+    "a list in the answer": ("Selection((job,))", "Selection([job])", 20, "tuple"),
+    "jobs that wait for ever": (
+        "            if capacity.fits(job):\n",
+        "            if capacity.fits(job) and job.gpus < 3:\n", 21, "wait for ever",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", SCHEDULER_FAULTS)
+def test_a_planted_fault_in_a_scheduler_is_found(
+    fault: str, inside: Command, tmp_path: Path
+) -> None:
+    old, new, line, words = SCHEDULER_FAULTS[fault]
+    (tmp_path / "mine.py").write_text(SCHEDULER.replace(old, new))
+    found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()
+    assert_states(found[0], f"mine.py:{line}: ", "'latest'", "select", *words.split("|"))
     assert len(found) == 1, found
 
 
