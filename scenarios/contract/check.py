@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.errors import PolicyError, WattkeeperError
 from wattkeeper.policies.parts import AsidePart
 from wattkeeper.policies.registry import BASES, POINTS, PolicyConfig
 from wattkeeper.scenarios.contract import suite, trials
@@ -157,6 +157,8 @@ class _FileCheck:
         name = f"{config.point} policy {config.kind!r}: "
         watch = LineWatch(self.file.path, self.impurities)
         run = partial(self._keeps, name=name, watch=watch, line=line)
+        if not run(partial(_check_options, config, watch)):
+            return
         for rule in (suite.check_frozen, suite.check_columns, suite.check_protocol):
             if not run(partial(rule, config)):
                 return
@@ -190,22 +192,28 @@ class _FileCheck:
     def _try_policy(self, config: PolicyConfig) -> None:
         name = f"{config.point}: {config.kind}"
         tried = ["rehearsed"]
-        why = trials.why_not_simulated(config)
         try:
-            if why:
-                tried.append(f"not simulated: {why}")
-            else:
-                loaded = trials.load_trial(config, [self.file])
-                simulated = trials.simulate(loaded)
-                tried.append("simulated")
-                why = trials.why_not_live(config)
-                tried.append(f"not live: {why}" if why else "live")
-                if not why:
-                    self._compare(config, simulated, trials.rehearse_live(loaded))
+            tried += self._try_in_worlds(config)
         except WattkeeperError as error:
-            where = "in the simulator" if len(tried) == 1 else "in a rehearsed live run"
-            self._add_error(error, f"{name} {where}: ", _line_of(config))
+            self._add_error(error, f"{config.point} policy {config.kind!r}: ", _line_of(config))
         self.checked.append(f"{name}: {', '.join(tried)}")
+
+    def _try_in_worlds(self, config: PolicyConfig) -> Iterator[str]:
+        """Simulate a policy, then rehearse it live; yields what was done, and why something not."""
+        if why := trials.why_not_simulated(config):
+            yield f"not simulated: {why}"
+            return
+        loaded = trials.load_trial(config, [self.file])
+        if why := trials.why_refused(config, loaded):
+            yield f"not simulated: {why}"
+            return
+        simulated = trials.simulate(loaded)
+        yield "simulated"
+        if why := trials.why_not_live(config):
+            yield f"not live: {why}"
+            return
+        self._compare(config, simulated, trials.rehearse_live(loaded))
+        yield "live"
 
     def _compare(self, config: PolicyConfig, simulated: Any, live: Any) -> None:
         """Refuse other decisions in the live run than in the simulated one."""
@@ -237,6 +245,19 @@ class _FileCheck:
 
     def _add(self, line: int, message: str) -> None:
         self.faults[PolicyFault(self.file.path, line, message)] = None
+
+
+def _check_options(config: PolicyConfig, watch: LineWatch) -> None:
+    """The example of its settings suits what the rehearsal has to choose from."""
+    options = Rehearsal.context().options()
+    try:
+        watch.call("check", config.check, options)
+    except PolicyError as error:
+        raise ContractBreach(
+            f"{error}; here, there are batch sizes {options.batch_sizes} and power limits "
+            f"{options.limits_w[0]}: give its settings examples among these, Field(examples=[...])",
+            "check",
+        ) from None
 
 
 def _check_alike(config: PolicyConfig, watch: LineWatch) -> None:

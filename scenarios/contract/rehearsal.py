@@ -159,8 +159,7 @@ class Rehearsal:
         self.config = config
         self.watch = watch or Watch()
         self.policy = self._build()
-        known = profile(runs=SIZES, max_epochs=5)
-        self.ctx = ScriptedContext(known, seed, config=config, refuse=self.watch.refuse)
+        self.ctx = self.context(seed, config=config, refuse=self.watch.refuse)
         if zoo is not None:
             self.ctx.zoo = zoo
         self.cluster = Cluster(ClusterSpec.uniform(GPU, NODES, GPUS_PER_NODE, 20.0, 250.0))
@@ -180,6 +179,11 @@ class Rehearsal:
         if cut is not None:
             self._cut(restart)
             self.go_on(stream[cut:])
+
+    @staticmethod
+    def context(seed: int = 1, **settings: Any) -> ScriptedContext:
+        """A context of the profile that attempts have."""
+        return ScriptedContext(profile(runs=SIZES, max_epochs=5), seed, **settings)
 
     def go_on(self, stream: Sequence[Step]) -> None:
         """Put the policy through more of the stream."""

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.live_equipment import MOMENTS
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, check
 from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
+from wattkeeper.sim.replay.backend import options_of
 from wattkeeper.sim.results.folder import work_folder
 
 RECURRING: Final[Json] = {
@@ -72,8 +75,8 @@ def why_not_simulated(config: PolicyConfig) -> str:
 
 def why_not_live(config: PolicyConfig) -> str:
     """Why a policy cannot be rehearsed live in the trial; empty: it can."""
-    if config.point in ("replan", "retain") or config.sets_parent:
-        return f"a live run does not ask `{config.point}` without trainings of its own"
+    if config.point == "replan":
+        return "elastic jobs are simulated only"
     if config.needs_foresight:
         return "it needs to know the future, which a live run does not"
     later = [moment for moment in config.moments if moment not in MOMENTS]
@@ -88,6 +91,17 @@ def load_trial(config: PolicyConfig, files: Sequence[PolicyFile]) -> LoadedScena
     document.data = describe_trial(config, files)
     document.policy_files = tuple(files)
     return check(document)
+
+
+def why_refused(config: PolicyConfig, loaded: LoadedScenario) -> str:
+    """Why a config refuses the options of a trial; empty: it does not."""
+    (inputs,) = read_inputs(loaded).runs.values()
+    try:
+        for profile in inputs.profiles.values():
+            config.check(options_of(profile))
+    except PolicyError as error:
+        return f"its `check` refuses the trial: {error}"
+    return ""
 
 
 def simulate(loaded: LoadedScenario) -> ScenarioResult:

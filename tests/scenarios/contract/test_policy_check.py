@@ -239,3 +239,21 @@ def test_a_good_policy_is_simulated_and_runs_live(inside: Command, tmp_path: Pat
     (tmp_path / "mine.py").write_text(GOOD)
     done = inside("policy", "check", "mine.py")
     assert_states(done.stdout, "configure: least-cost: rehearsed, simulated, live")
+
+
+def test_a_fault_that_only_a_simulation_reaches_has_its_line(
+    inside: Command, tmp_path: Path
+) -> None:
+    new = "        assert start.job.workload == 'cnn'\n        return Configuration(best)\n"
+    found = check(tmp_path, inside, GOOD.replace(LAST, new)).splitlines()
+    assert_states(found[0], f"mine.py:{_line_of(tmp_path, new)}: ", "AssertionError", "image")
+    assert found[1:] == ["configure: least-cost: rehearsed"]
+
+
+def test_settings_that_the_check_cannot_use_need_an_example(
+    inside: Command, tmp_path: Path
+) -> None:
+    own = "\n    def check(self, options):\n        options.check_batch_size(7, 'all jobs')\n"
+    found = check(tmp_path, inside, GOOD + own)
+    line = _line_of(tmp_path, "options.check_batch_size")
+    assert_states(found, f"mine.py:{line}: ", "batch size 7", "16, 32, 64, 128", "examples")
