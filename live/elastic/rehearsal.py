@@ -18,7 +18,7 @@ STEPS: Final = 4
 """Steps that are trained in each round; the first one does not count."""
 
 
-class Rehearsal:
+class PauseRehearsal:
     """Rehearses changes of shape on each number of nodes; what is trained meanwhile is dropped.
 
     In the middle of a step the last worker leaves the group, as if it were killed, and all form a

@@ -13,7 +13,7 @@ from wattkeeper.live.elastic.costs import MeasuredCosts, StepSplit
 from wattkeeper.live.elastic.groups import GroupStore
 from wattkeeper.live.elastic.progress import TrainingProgress
 from wattkeeper.live.elastic.records import ElasticResults
-from wattkeeper.live.elastic.rehearsal import Rehearsal
+from wattkeeper.live.elastic.rehearsal import PauseRehearsal
 from wattkeeper.live.elastic.replica import MakeReplica
 from wattkeeper.live.elastic.workers import Workers
 from wattkeeper.live.session.distributed import describe_exit
@@ -119,7 +119,7 @@ def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> Elast
     from wattkeeper.live.elastic.tables import write_results  # workers need no pyarrow
 
     with GroupStore() as store:
-        Rehearsal(workers, store, costs, split, folder).run(least, most)
+        PauseRehearsal(workers, store, costs, split, folder).run(least, most)
         workers.begin(arguments.changes)
         coordinator = ElasticCoordinator(workers, store, costs, asker, split, progress, least, most)
         try:

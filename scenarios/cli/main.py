@@ -20,7 +20,7 @@ from wattkeeper.scenarios.cli.bench import bench
 from wattkeeper.scenarios.cli.compare import compare
 from wattkeeper.scenarios.cli.completion.names import complete_scenarios
 from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
-from wattkeeper.scenarios.cli.elastic import elastic
+from wattkeeper.scenarios.cli.elastic.replays import elastic
 from wattkeeper.scenarios.cli.policy import policy
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report

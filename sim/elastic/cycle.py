@@ -67,7 +67,7 @@ class Cycle(NamedTuple):
         """
         state = self.at(elapsed_s)
         if state.uncommitted and state.uncommitted == self.commit_steps:
-            return (state.writes + 1) * self._period_s
+            return (state.committed // self.commit_steps + 1) * self._period_s
         steps = state.committed + state.uncommitted + (state.part_s > ROUNDING * self.step_s)
         return max(elapsed_s, self.time_of_s(steps))
 

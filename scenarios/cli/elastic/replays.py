@@ -1,4 +1,4 @@
-"""The commands `wattkeeper elastic ...`.
+"""The group `wattkeeper elastic`, and the commands that replay what was published.
 
 Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.elastic_plan import morph, plan, reconfigure
+from wattkeeper.scenarios.cli.elastic.plans import morph, plan, reconfigure
 from wattkeeper.scenarios.cli.options import FILE, number_type
 
 _CHANCE = number_type("a chance from 0 to 1", lambda n: 0 <= n <= 1)
