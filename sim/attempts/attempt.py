@@ -396,6 +396,10 @@ class Execution:
         """Its batch size (-1: not known), and the power limit of each GPU, W (NaN: none is set)."""
         return -1, math.nan
 
+    def begun_with(self) -> Start | None:
+        """What `Configure` was asked about; None: it was not."""
+        return None
+
     @property
     def is_training(self) -> bool:
         """Whether it trains with the knobs that were chosen, so that they can be changed now."""

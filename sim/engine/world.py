@@ -781,6 +781,9 @@ class World(Listener):
         del self._running[number]
         lost_gpu_s = lost.lost_time_s * job.gpus_held
         if attempt.losses == MOST_LOSSES:
+            start = execution.begun_with()
+            if start is not None:
+                self._decisions.lose(start)
             self._give_up(job)
             return lost_gpu_s, lost.lost_energy_j
         self._tell_select(self._select.on_pause, job)

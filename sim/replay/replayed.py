@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import Measurement, Options
+from wattkeeper.policies.protocols import Measurement, Options, Start
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
@@ -360,6 +360,10 @@ class Trained(Replayed):
         decision = self.decision
         limit_w = decision.power_limit_w if isinstance(decision, Tuned) else math.nan
         return decision.batch_size, limit_w
+
+    def begun_with(self) -> Start | None:
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
+        return self.decision.start
 
     def work(self) -> None:
         """Begin, or resume where it was preempted."""

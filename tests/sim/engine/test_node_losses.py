@@ -30,7 +30,7 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import Context, Job, Knobs, Running
+from wattkeeper.policies.protocols import Configuration, Context, Job, Knobs, Running
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import (
     EXPECTED,
@@ -39,7 +39,7 @@ from wattkeeper.sim.cluster.losses import (
     NodeChange,
     RunLosses,
 )
-from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.engine.world import MOST_LOSSES, World
 from wattkeeper.sim.results.tables import recorded_columns
 
 
@@ -156,6 +156,22 @@ def test_a_job_whose_nodes_never_come_back_is_counted_and_the_others_end() -> No
         policy_set=chosen(select="fjf"),
     )  # fmt: skip
     assert [row.job_id for row in attempts(world)] == ["a", "b"]
+    assert world.recorder.unable == [0]
+
+
+@pytest.mark.slow
+def test_configure_is_told_of_a_job_that_is_given_up() -> None:
+    """Once: of no loss after which the job goes on."""
+    told: list[str] = []
+    policy = stub(
+        "configure",
+        configure=lambda ctx, start: Configuration(start.options.default_batch_size),
+        on_loss=lambda ctx, start: told.append(start.job.job_id),
+    )
+    times = [1e-3 * number for number in range(1, MOST_LOSSES + 2)]
+    changes = [each(time_s) for time_s in times for each in (down, up)]
+    world = run([job("a", 0.0)], changes, LossRules(), policy_set=chosen(configure=policy))
+    assert told == ["a"]
     assert world.recorder.unable == [0]
 
 
