@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
 
-from wattkeeper.policies.learning.epoch_belief import EpochBelief
 from wattkeeper.policies.learning.epoch_costs import SHARE, EpochCosts
+from wattkeeper.policies.learning.group import LearntGroup, UnderWay
 from wattkeeper.policies.learning.lookahead import Lookahead, Trial
 from wattkeeper.policies.moments import Moment
 from wattkeeper.policies.profile import epochs_left
@@ -29,114 +29,8 @@ from wattkeeper.policies.registry import Point, PolicyConfig
 
 HORIZON: Final = 40.0
 """So many recurrences are thought to follow at least, where nobody says how many."""
-ALLOWANCE: Final = 0.3
-LASTING_ALLOWANCE: Final = 0.03
-"""Shares of what the default would have cost that explorations may cost: of one recurrence, spread
-over all so far, and of all."""
-
-
-class _UnderWay(NamedTuple):
-    """A run under way.
-
-    Attributes:
-        key: Of its GPUs.
-        batch_size: Its batch size.
-        is_trial: Whether it runs for what it teaches, not for what it costs.
-        excess: What it costs beyond the incumbent, in expectation, J.
-        is_first: Whether it is the first run of its job.
-    """
-
-    key: str
-    batch_size: int
-    is_trial: bool
-    excess: float
-    is_first: bool
-
-
-class _OnGpus:
-    """What a group has learnt, and spent, on a number and type of GPUs.
-
-    Attributes:
-        costs: Of epochs.
-        paid: What runs cost, as expected, J.
-        default: What the default batch size would have cost, as believed, J.
-        recurrences: Number of jobs.
-    """
-
-    def __init__(self, max_power_w: float) -> None:
-        self.costs = EpochCosts(max_power_w)
-        self.paid = self.default = 0.0
-        self.recurrences = 0
-
-    @property
-    def allowed(self) -> float:
-        """What trials under way and the next one may cost beyond the incumbent, J."""
-        share = ALLOWANCE / max(1, self.recurrences) + LASTING_ALLOWANCE
-        return (1 + share) * self.default - self.paid
-
-    def state_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return self.costs.state_dict() | {
-            "paid": self.paid, "default": self.default, "recurrences": self.recurrences,
-        }  # fmt: skip
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> _OnGpus:
-        """What `state_dict` returned."""
-        learnt = cls.__new__(cls)
-        learnt.costs = EpochCosts.from_state(state)
-        learnt.paid, learnt.default = state["paid"], state["default"]
-        learnt.recurrences = state["recurrences"]
-        return learnt
-
-
-class _Group:
-    """What a group has learnt.
-
-    Attributes:
-        belief: On epochs, of all GPU types.
-        learnt: By number and type of GPUs.
-        under_way: By job.
-    """
-
-    def __init__(self, default: int) -> None:
-        self.belief = EpochBelief(default)
-        self.learnt: dict[str, _OnGpus] = {}
-        self.under_way: dict[str, _UnderWay] = {}
-
-    def on(self, options: Options) -> _OnGpus:
-        """What was learnt on the GPUs of a job."""
-        if options.key not in self.learnt:
-            self.learnt[options.key] = _OnGpus(options.max_power_w * options.gpus)
-        return self.learnt[options.key]
-
-    def look_ahead(self, options: Options, eta: float) -> Lookahead:
-        """What is believed, once the runs under way have ended."""
-        own = self.on(options).costs
-        others = [learnt.costs for key, learnt in self.learnt.items() if key != options.key]
-        posterior = self.belief.posterior(options.batch_sizes)
-        for run in self.under_way.values():
-            if run.batch_size in options.batch_sizes:
-                posterior = posterior.expect(options.batch_sizes.index(run.batch_size))
-        log_costs, variances = own.expect(options, others, eta)
-        return Lookahead(posterior, log_costs, variances, options.max_epochs)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What was learnt, as JSON values whose order survives sorted keys."""
-        return {
-            "belief": self.belief.state_dict(),
-            "learnt": [[key, learnt.state_dict()] for key, learnt in self.learnt.items()],
-            "under_way": [[job_id, *run] for job_id, run in self.under_way.items()],
-        }
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> _Group:
-        """What `state_dict` returned."""
-        group = cls(1)
-        group.belief = EpochBelief.from_state(state["belief"])
-        group.learnt = {key: _OnGpus.from_state(each) for key, each in state["learnt"]}
-        group.under_way = {job_id: _UnderWay(*run) for job_id, *run in state["under_way"]}
-        return group
+MOST_SPARE: Final = 0.4
+"""A trial may cost `SHARE` more than its epochs, for slices, but less than another epoch."""
 
 
 class Frugal(Configure):
@@ -144,12 +38,12 @@ class Frugal(Configure):
 
     def __init__(self, config: FrugalConfig) -> None:
         self._config = config
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, LearntGroup] = {}
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """The batch size that costs least, or one that is worth trying, with a bound."""
         options, job = start.options, start.job
-        group = self._groups.setdefault(job.group_id, _Group(options.default_batch_size))
+        group = self._groups.setdefault(job.group_id, LearntGroup(options.default_batch_size))
         before = group.under_way.pop(job.job_id, None)
         while len(group.under_way) > start.group_in_flight:  # left by a session for good
             del group.under_way[next(iter(group.under_way))]
@@ -162,15 +56,15 @@ class Frugal(Configure):
         else:
             choice, excess = trial.choice, plain.excess(trial)
             epochs = epochs_left(trial.epochs, start.work) + 0.5
-            bound = (1 + SHARE) * epochs * float(plain.epoch_costs[choice])
+            bound = (epochs + min(SHARE * epochs, MOST_SPARE)) * float(plain.epoch_costs[choice])
         is_first = start.attempt == 1 or (before is not None and before.is_first)
-        group.under_way[job.job_id] = _UnderWay(
+        group.under_way[job.job_id] = UnderWay(
             options.key, options.batch_sizes[choice], trial is not None, excess, is_first
         )
         return Configuration(options.batch_sizes[choice], cost_bound=bound)
 
     @staticmethod
-    def _find_cheapest(group: _Group, options: Options, ahead: Lookahead) -> int:
+    def _find_cheapest(group: LearntGroup, options: Options, ahead: Lookahead) -> int:
         """The incumbent; before there is one, the batch size that failed least often."""
         if group.belief.is_empty:
             return options.batch_sizes.index(options.default_batch_size)
@@ -180,7 +74,7 @@ class Frugal(Configure):
         return int(np.where(stops == stops.min(), ahead.costs, np.inf).argmin())
 
     def _find_trial(
-        self, group: _Group, start: Start, ahead: Lookahead, plain: Lookahead
+        self, group: LearntGroup, start: Start, ahead: Lookahead, plain: Lookahead
     ) -> Trial | None:
         """The trial that is worth most; None: nothing is worth more than a run of the incumbent.
 
@@ -224,7 +118,7 @@ class Frugal(Configure):
         """The cheapest limit, once slices have measured the limits; then other batch sizes."""
         start, eta = running.start, self._eta(ctx, running.start)
         options, size = start.options, running.configuration.batch_size
-        group = self._groups.setdefault(start.job.group_id, _Group(options.default_batch_size))
+        group = self._groups.setdefault(start.job.group_id, LearntGroup(options.default_batch_size))
         costs = group.on(options).costs
         if running.moment == "reached":
             if running.measured and running.measured[-1].batch_size != size:
@@ -294,7 +188,7 @@ class Frugal(Configure):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned."""
-        self._groups = {name: _Group.from_state(saved) for name, saved in state.items()}
+        self._groups = {name: LearntGroup.from_state(saved) for name, saved in state.items()}
 
 
 class _FrugalTune(Tune):

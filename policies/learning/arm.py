@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-NEVER: Final = 0.10
 MOST_NEVER: Final = 0.97
-"""Probability that a batch size never reaches the target, before it ran; and the largest one."""
+"""Largest probability that a batch size never reaches the target."""
 RARELY: Final = 0.005
 """Misses that count beforehand for a batch size that reached the target, in addition to those seen:
 without any, the first miss could not be told from a long run."""
@@ -24,8 +24,8 @@ class Arm:
         squares: Sum of the squares of these.
         stops: How far the last runs came that did not, epochs.
         stopped: How many earlier ones are thought to have been without hope.
-        never: Probability that it never reaches the target, before its first run that does and
-            without the runs of `stops`.
+        never: Least probability that it never reaches the target, before its first run that does
+            and without the runs of `stops`.
         before: Mean of ln(epochs) before the last change; None: it did not reach the target then.
         variance: Of that mean.
     """
@@ -33,8 +33,7 @@ class Arm:
     def __init__(self) -> None:
         self.runs = self.total = self.squares = 0.0
         self.stops: list[float] = []
-        self.stopped = 0.0
-        self.never = NEVER
+        self.stopped = self.never = 0.0
         self.before: float | None = None
         self.variance = 0.0
 
@@ -47,6 +46,11 @@ class Arm:
     def mean(self) -> float:
         """Mean of ln(epochs) of runs that reached the target."""
         return self.total / self.runs
+
+    @property
+    def rounding(self) -> float:
+        """Variance of ln(epochs) that whole epochs add."""
+        return math.exp(-2 * self.mean) / 12
 
     @property
     def scatter(self) -> float:
@@ -63,17 +67,30 @@ class Arm:
         self.total += log_epochs
         self.squares += log_epochs**2
 
+    def remove(self, log_epochs: float) -> None:
+        """Remove a run that was added."""
+        self.runs -= 1
+        self.total, self.squares = (
+            (self.total - log_epochs, self.squares - log_epochs**2) if self.runs else (0.0, 0.0)
+        )
+
     def count_stop(self, never: float) -> None:
         """Count a run that is none of `stops` any more by how probably it was without hope."""
         self.stopped += never
         self.never = max(self.never, never)
 
-    def begin_anew(self, noise: float) -> None:
-        """Take what is known as what was before a change; `noise`: variance of a run."""
+    def begin_anew(self, noise: float, never: float) -> None:
+        """Take what is known as what was before a change.
+
+        Args:
+            noise: Variance of a run, without that of whole epochs.
+            never: Probability that it never reaches the target. A change leaves it as it is.
+        """
         if self.runs:
-            self.before, self.variance = self.mean, noise / self.runs
-        self.runs = self.total = self.squares = 0.0
-        self.stops, self.stopped, self.never = [], 0.0, NEVER
+            self.before, self.variance = self.mean, (noise + self.rounding) / self.runs
+        self.runs = self.total = self.squares = self.stopped = 0.0
+        self.stops = []
+        self.never = 0.0 if self.has_reached else never
 
     def state_dict(self) -> list[Any]:
         """The runs as JSON values."""

@@ -17,31 +17,25 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.arm import STOPS, Arm, hopeless
-from wattkeeper.policies.learning.normal import hazard, mean_of_largest, survival
+from wattkeeper.policies.learning.normal import mean_of_largest, survival
+from wattkeeper.policies.learning.regression import Regressed, mix, regress
+from wattkeeper.policies.learning.watch import ChangeWatch, EndedRun
 
-LEVEL: Final = math.log(10.0)
-LEVEL_SD: Final = 2.0
-SLOPE: Final = 0.10
-SLOPE_SD: Final = 0.15
-BEND_SD: Final = 0.35
-BEND_OCTAVES: Final = 2.0
-UNEVEN_SD: Final = 0.03
-"""The prior: mean and deviation of f at b0 and of its slope an octave; deviation and length of what
-is smooth besides; deviation of each batch size from its neighbours."""
 NOISE_SD: Final = 0.10
 NOISE_RUNS: Final = 4.0
 """Deviation of ln(epochs) from run to run, and how many degrees of freedom that guess counts."""
 MOST_DEGREES: Final = 10.0
-"""Degrees of freedom that one batch size counts at most in the noise."""
-DRIFT: Final = 0.75
-ALARM: Final = 6.0
-LARGEST_Z: Final = 4.0
+MOST_BEFORE: Final = 20.0
+"""Degrees of freedom that one batch size counts at most in the noise, and all runs before a
+change."""
 SHIFT_SD: Final = 1.0
-TILT_SD: Final = 0.5
+TILT_SD: Final = 0.3
 APART_SD: Final = 0.1
-"""A change is noticed by two cumulative sums of standardised results, less `DRIFT` each, above
-`ALARM`. What was known holds then up to a shift of ln(epochs), a slope an octave, and what is
-uneven besides, of these deviations."""
+OWN_SD: Final = 1.0
+OWN: Final = 0.2
+"""A change is common to all batch sizes: a shift of ln(epochs), a slope an octave, and what is
+uneven besides, of these deviations. Or, with probability `OWN`, only the batch size at which it was
+noticed changed, by `OWN_SD`."""
 
 
 class Posterior(NamedTuple):
@@ -80,7 +74,9 @@ class EpochBelief:
     def __init__(self, default: int) -> None:
         self._default = default
         self._arms: dict[int, Arm] = {}
-        self._up = self._down = 0.0
+        self._watch = ChangeWatch()
+        self._changed: int | None = None
+        self._before = (0.0, 0.0)
 
     @property
     def is_empty(self) -> bool:
@@ -91,17 +87,41 @@ class EpochBelief:
         """Learn from a run that reached its target after so many epochs, or did not within them."""
         if not epochs:
             return
-        self._watch(batch_size, epochs, reached)
-        arm = self._arms.setdefault(batch_size, Arm())
-        if reached:
-            arm.add(math.log(epochs))
+        run = EndedRun(batch_size, epochs, reached)
+        changed = self._watch.add(run, self._deviation(run))
+        self._insert(run)
+        if changed:
+            self._begin_anew(changed)
+
+    def _insert(self, run: EndedRun) -> None:
+        arm = self._arms.setdefault(run.batch_size, Arm())
+        if run.reached:
+            arm.add(math.log(run.epochs))
             return
         if len(arm.stops) == STOPS:
             oldest, later, arm.stops = arm.stops[0], arm.stops[1:], []
-            expected = self._expect(batch_size, math.log(oldest + 0.5))
+            expected = self._expect(run.batch_size, math.log(oldest + 0.5))
             arm.count_stop(hopeless(expected.misses, survival(expected.z)))
             arm.stops = later
-        arm.stops.append(epochs)
+        arm.stops.append(run.epochs)
+
+    def _begin_anew(self, changed: Sequence[EndedRun]) -> None:
+        """Take all but the last runs as what was before a change, which the last one showed."""
+        for run in reversed(changed):
+            arm = self._arms[run.batch_size]
+            if run.reached:
+                arm.remove(math.log(run.epochs))
+            else:
+                arm.stops.pop()
+        noise, misses = self._noise(), self.posterior([*self._arms]).misses
+        scatter, degrees = self._scatter()
+        share = MOST_BEFORE / max(MOST_BEFORE, degrees)
+        for arm, never in zip(self._arms.values(), misses.tolist(), strict=True):
+            arm.begin_anew(noise, never)
+        self._changed = changed[-1].batch_size
+        self._before = share * scatter, share * degrees
+        for run in changed:
+            self._insert(run)
 
     def _expect(self, batch_size: int, log_epochs: float) -> _Expected:
         """What is expected of a run, against what it was."""
@@ -109,26 +129,18 @@ class EpochBelief:
         spread = math.sqrt(belief.covariance[0, 0] + belief.noise[0])
         return _Expected((log_epochs - float(belief.mean[0])) / spread, float(belief.misses[0]))
 
-    def _watch(self, batch_size: int, epochs: float, reached: bool) -> None:
-        """Notice a change of epochs over time (cumulative sums; Page, Biometrika 1954).
+    def _deviation(self, run: EndedRun) -> float | None:
+        """By how many deviations a run took longer than expected; None: nothing was expected.
 
         A stop as unlikely as p counts as the mean of the p largest deviations.
         """
-        arm = self._arms.get(batch_size)
-        if arm is None or arm.runs < 2:
-            return
-        if reached:
-            z = self._expect(batch_size, math.log(epochs)).z
-            self._down = max(0.0, self._down + min(-z, LARGEST_Z) - DRIFT)
-        else:
-            expected = self._expect(batch_size, math.log(epochs + 0.5))
-            z = mean_of_largest(expected.misses + (1 - expected.misses) * survival(expected.z))
-        self._up = max(0.0, self._up + min(z, LARGEST_Z) - DRIFT)
-        if max(self._up, self._down) > ALARM:
-            self._up = self._down = 0.0
-            noise = self._noise()
-            for each in self._arms.values():
-                each.begin_anew(noise)
+        arm = self._arms.get(run.batch_size)
+        if arm is None or arm.runs + (arm.before is not None) < 2:
+            return None
+        if run.reached:
+            return self._expect(run.batch_size, math.log(run.epochs)).z
+        expected = self._expect(run.batch_size, math.log(run.epochs + 0.5))
+        return mean_of_largest(expected.misses + (1 - expected.misses) * survival(expected.z))
 
     def has_reached(self, batch_size: int) -> bool:
         """Whether a run reached the target."""
@@ -149,77 +161,43 @@ class EpochBelief:
         sizes = list(dict.fromkeys((*batch_sizes, *self._arms)))
         arms = [self._arms.get(size) or Arm() for size in sizes]
         x = np.array([math.log2(size / self._default) for size in sizes])
-        mean, covariance = self._prior(x)
-        noise = self._noise()
-        seen = [index for index, arm in enumerate(arms) if arm.runs]
-        rounding = np.zeros(len(sizes))
-        if seen:
-            means = np.array([arms[index].mean for index in seen])
-            rounding[seen] = np.exp(-2 * means) / 12
-        rows, found, errors = self._regressed(arms, x, noise + rounding)
-        if rows:
-            cross = covariance[:, rows]
-            gain = np.linalg.solve(covariance[np.ix_(rows, rows)] + errors, cross.T).T
-            mean = mean + gain @ (found - mean[rows])
-            covariance = covariance - gain @ cross.T
-        unseen = [index for index, arm in enumerate(arms) if not arm.runs]
-        rounding[unseen] = np.exp(-2 * np.maximum(mean[unseen], 0.0)) / 12
-        total = noise + rounding
-        misses = np.array([
-            arm.misses(arm.stopped) if arm.has_reached else arm.never for arm in arms
-        ])  # fmt: skip
-        for index, arm in enumerate(arms):
-            if arm.stops:
-                mean, covariance, misses[index] = _fold_stops(
-                    mean, covariance, total[index], index, arm
-                )
-        count = len(batch_sizes)
+        found, count = self._regress(sizes, arms, x), len(batch_sizes)
         return Posterior(
-            x[:count], mean[:count], covariance[:count, :count], total[:count], misses[:count],
-            np.array([arm.has_reached for arm in arms[:count]]),
+            x[:count], found.mean[:count], found.covariance[:count, :count], found.noise[:count],
+            found.misses[:count], np.array([arm.has_reached for arm in arms[:count]]),
         )  # fmt: skip
 
-    @staticmethod
-    def _regressed(
-        arms: Sequence[Arm], x: Floats, noise: Floats
-    ) -> tuple[list[int], Floats, Floats]:
-        """Indices of the means that are known, the means, and the covariance of their errors.
-
-        Those from before a change come last: their errors are what it may have changed.
-        """
-        new = [index for index, arm in enumerate(arms) if arm.runs]
-        old = [index for index, arm in enumerate(arms) if arm.before is not None]
-        means = [*(arms[index].mean for index in new), *(arms[index].before for index in old)]
-        variances = [*(noise[index] / arms[index].runs for index in new),
-                     *(arms[index].variance for index in old)]  # fmt: skip
-        errors = np.diag(np.array(variances, dtype=np.float64))
-        if old:
-            change = SHIFT_SD**2 + TILT_SD**2 * np.outer(x[old], x[old])
-            change = change + APART_SD**2 * np.eye(len(old))
-            errors[len(new) :, len(new) :] += change
-        return [*new, *old], np.array(means, dtype=np.float64), errors
-
-    def _prior(self, x: Floats) -> tuple[Floats, Floats]:
-        apart = (x[:, None] - x[None, :]) / BEND_OCTAVES
-        covariance = LEVEL_SD**2 + SLOPE_SD**2 * np.outer(x, x)
-        covariance = covariance + BEND_SD**2 * np.exp(-0.5 * apart**2)
-        covariance = covariance + UNEVEN_SD**2 * np.eye(len(x))
-        return LEVEL + SLOPE * x, covariance
+    def _regress(self, sizes: Sequence[int], arms: Sequence[Arm], x: Floats) -> Regressed:
+        """The moments at all batch sizes, by what the last change may have been."""
+        noise, nothing = self._noise(), np.zeros((len(x), len(x)))
+        if self._changed is None:
+            return regress(arms, x, noise, nothing)
+        own = nothing.copy()
+        at = sizes.index(self._changed)
+        own[at, at] = OWN_SD**2
+        common = SHIFT_SD**2 + TILT_SD**2 * np.outer(x, x) + APART_SD**2 * np.eye(len(x))
+        return mix(regress(arms, x, noise, common), regress(arms, x, noise, own), OWN)
 
     def _noise(self) -> float:
         """Variance of ln(epochs) from run to run."""
-        scatter, degrees = NOISE_RUNS * NOISE_SD**2, NOISE_RUNS
+        scatter, degrees = self._scatter()
+        return (NOISE_RUNS * NOISE_SD**2 + scatter) / (NOISE_RUNS + degrees)
+
+    def _scatter(self) -> tuple[float, float]:
+        """Sum of squared deviations from means, and its degrees of freedom."""
+        scatter, degrees = self._before
         for arm in self._arms.values():
             if arm.runs > 1:
                 share = min(1.0, MOST_DEGREES / (arm.runs - 1))
                 scatter += share * arm.scatter
                 degrees += share * (arm.runs - 1)
-        return scatter / degrees
+        return scatter, degrees
 
     def state_dict(self) -> dict[str, Any]:
         """What was learnt, as JSON values."""
         return {
-            "default": self._default, "up": self._up, "down": self._down,
+            "default": self._default, "changed": self._changed, "before": [*self._before],
+            "watch": self._watch.state_dict(),
             "arms": [[size, arm.state_dict()] for size, arm in self._arms.items()],
         }  # fmt: skip
 
@@ -228,7 +206,10 @@ class EpochBelief:
         """What `state_dict` returned."""
         belief = cls(state["default"])
         belief._arms = {size: Arm.from_state(arm) for size, arm in state["arms"]}
-        belief._up, belief._down = state["up"], state["down"]
+        belief._watch = ChangeWatch.from_state(state["watch"])
+        belief._changed = state["changed"]
+        scatter, degrees = state["before"]
+        belief._before = scatter, degrees
         return belief
 
 
@@ -242,25 +223,3 @@ class _Expected(NamedTuple):
 
     z: float
     misses: float
-
-
-def _fold_stops(
-    mean: Floats, covariance: Floats, noise: float, index: int, arm: Arm
-) -> tuple[Floats, Floats, float]:
-    """The moments, and how probably runs miss, once an arm's runs of `stops` did.
-
-    Each takes longer than it was stopped, unless it was without hope.
-    """
-    stopped, never = arm.stopped, arm.never
-    for epochs in arm.stops:
-        variance = float(covariance[index, index]) + noise
-        s = math.sqrt(variance)
-        z = (math.log(epochs + 0.5) - float(mean[index])) / s
-        never = hopeless(arm.misses(stopped) if arm.has_reached else never, survival(z))
-        stopped += never
-        rate, share = hazard(z), 1 - never
-        gain = covariance[:, index] / variance
-        shrunk = share * variance * rate * (rate - z)
-        mean = mean + share * s * rate * gain
-        covariance = covariance - shrunk * np.outer(gain, gain)
-    return mean, covariance, arm.misses(stopped) if arm.has_reached else never

@@ -121,7 +121,8 @@ class Lookahead:
         after = self._base + belief.mean + (np.diag(joint) - share * column) / 2
         moved = share[:, None] * (np.log(self._ends) - belief.mean[index])[None, :]
         misses = belief.misses.copy()
-        misses[index] = 0.0
+        if not belief.reached[index]:
+            misses[index] = 0.0
         costs = np.exp(after[:, None] + moved) / (1 - misses)[:, None]
         now = int(np.argmin(self.costs))
         return np.cumsum(parts * (costs[now] - costs.min(axis=0)))

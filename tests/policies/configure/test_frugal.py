@@ -150,6 +150,21 @@ def test_a_batch_size_that_reaches_its_target_no_more_is_left() -> None:
     assert size != usual
 
 
+def test_a_trial_may_pay_slices_but_no_further_epoch() -> None:
+    """Also a long one, of which 3 % are more than half an epoch."""
+    group = Group()
+    bounds = []
+    for number in range(12):
+        decided = group.start(f"job{number}")
+        group.end(f"job{number}", 45)
+        (state,) = group.policy.state_dict().values()
+        ((_, own),) = state["learnt"]
+        if math.isfinite(decided.cost_bound) and decided.batch_size in dict(own["points"]):
+            bounds.append(decided.cost_bound / group.costs[decided.batch_size])
+    assert max(bounds) > 17
+    assert all(0.5 <= bound % 1 < 0.95 for bound in bounds)
+
+
 def own_account(group: Group) -> dict[str, float]:
     (state,) = group.policy.state_dict().values()
     ((_, own),) = state["learnt"]

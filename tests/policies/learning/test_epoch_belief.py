@@ -151,30 +151,72 @@ def test_what_was_known_before_a_change_shifts_with_it() -> None:
     variances = np.diag(after.covariance)
     assert variances[0] > 4 * variances[1]
     assert variances[2] > 4 * variances[1]
-    assert (variances > np.diag(before.covariance)).all()
+    assert (variances[[0, 2]] > np.diag(before.covariance)[[0, 2]]).all()
 
 
-def test_errors_of_what_was_known_are_those_of_the_change() -> None:
-    """Regression with a shift, a slope and what is uneven, common to what was known before."""
-    belief = learn([(64, 20, True)] * 12 + [(128, 22, True)] * 12)
-    old = {size: (arm.mean, arm.runs) for size, arm in belief._arms.items()}
-    noise = belief._noise()
-    for arm in belief._arms.values():
-        arm.begin_anew(noise)
-    belief.add(64, 30, True)
-    found = belief.posterior((64, 128))
-    mean, covariance = prior((64, 64, 128))
-    x = np.array([0.0, 0.0, 1.0])
-    same = np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
-    covariance += 0.03**2 * same
-    errors = np.diag([0.01 + 1 / 12 / 30**2, *(noise / runs for _, runs in old.values())])
-    errors[1:, 1:] += 1.0 + 0.5**2 * np.outer(x[1:], x[1:]) + 0.1**2 * np.eye(2)
-    values = np.array([math.log(30), *(each for each, _ in old.values())])
-    gain = covariance @ np.linalg.inv(covariance + errors)
-    expected = mean + gain @ (values - mean)
-    np.testing.assert_allclose(found.mean, expected[[0, 2]], rtol=1e-6)
-    left = covariance - gain @ covariance
-    np.testing.assert_allclose(found.covariance, left[np.ix_([0, 2], [0, 2])], rtol=1e-6)
+def test_a_change_of_one_batch_size_leaves_the_others() -> None:
+    """As soon as one of them shows that it takes as many epochs as before."""
+    known: list[Run] = [(size, epochs, True) for size, epochs in ((32, 20), (64, 24), (128, 32))]
+    changed: list[Run] = [*known * 5, *[(64, 48, True)] * 6]
+    found = learn([*changed, (128, 32, True)]).posterior((32, 64, 128))
+    np.testing.assert_allclose(np.exp(found.mean), [20, 48, 32], rtol=0.1)
+    common = learn([*changed, (128, 64, True)]).posterior((32, 64, 128))
+    np.testing.assert_allclose(np.exp(common.mean), [40, 48, 64], rtol=0.1)
+
+
+def test_runs_after_a_change_are_none_of_those_before() -> None:
+    """A change is noticed with its second run; the first belongs to it, too."""
+    belief = learn([(64, 24, True)] * 12 + [(64, 48, True)] * 2)
+    ((_, arm),) = belief.state_dict()["arms"]
+    runs, total, *_, before, _ = arm
+    assert (runs, total) == (2, pytest.approx(2 * math.log(48)))
+    assert before == pytest.approx(math.log(24))
+
+
+def test_a_batch_size_beyond_one_that_never_reaches_is_as_hopeless() -> None:
+    """Also after a change; one on the other side is not."""
+    failed: list[Run] = [(64, 20, True)] * 4 + [(128, 90, False)] * 3
+    for results in (failed, [*failed, *[(64, 40, True)] * 4]):
+        misses = learn(results).posterior((32, 64, 128, 256)).misses
+        assert misses[2] > 0.9
+        assert misses[3] >= misses[2]
+        assert misses[0] == pytest.approx(0.1)
+
+
+def test_a_change_is_common_to_all_or_that_of_one() -> None:
+    """Both are regressed with the change as a variable of its own, and weighed by densities."""
+    steady: list[Run] = [(64, 20, True)] * 12 + [(128, 22, True)] * 12
+    found = learn([*steady, *[(64, 30, True)] * 3]).posterior((64, 128))
+    noise = 4 * 0.1**2 / (4 + 20)
+    rounding = {20: 1 / 12 / 20**2, 22: 1 / 12 / 22**2, 30: 1 / 12 / 30**2}
+    mean, covariance = prior((64, 128))
+    x = np.array([0.0, 1.0])
+    common = 1.0 + 0.3**2 * np.outer(x, x) + 0.1**2 * np.eye(2)
+    seen = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0]])  # of f before and of the change
+    now = np.hstack([np.eye(2), np.eye(2)])
+    errors = np.diag([(noise + rounding[20]) / 12, (noise + rounding[22]) / 12, found.noise[0] / 3])
+    values = np.log([20.0, 22.0, 30.0])
+    moments = []
+    for share, change in ((0.8, common), (0.2, np.diag([1.0, 0.0]))):
+        joint = np.block([[covariance, np.zeros((2, 2))], [np.zeros((2, 2)), change]])
+        inner = seen @ joint @ seen.T + errors
+        left = values - seen[:, :2] @ mean
+        gain = now @ joint @ seen.T @ np.linalg.inv(inner)
+        density = math.exp(-0.5 * left @ np.linalg.inv(inner) @ left) / math.sqrt(
+            np.linalg.det(inner)
+        )
+        spread = now @ joint @ now.T - gain @ seen @ joint @ now.T
+        moments.append((share * density, mean + gain @ left, spread))
+    weights = np.array([weight for weight, _, _ in moments])
+    weights /= weights.sum()
+    expected = weights[0] * moments[0][1] + weights[1] * moments[1][1]
+    assert found.noise[0] == pytest.approx(noise + rounding[30], rel=0.1)
+    np.testing.assert_allclose(found.mean, expected, rtol=1e-6)
+    spread = sum(
+        weight * (each + np.outer(at - expected, at - expected))
+        for weight, (_, at, each) in zip(weights, moments, strict=True)
+    )
+    np.testing.assert_allclose(found.covariance, spread, rtol=1e-5, atol=1e-9)
 
 
 def test_a_batch_size_that_often_misses_is_no_change() -> None:

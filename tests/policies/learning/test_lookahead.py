@@ -77,7 +77,8 @@ def gain(found: Posterior, variances: Floats, logs: Floats, index: int, most: in
             mean = found.mean[c] + share * (math.log(epochs) - found.mean[index])
             variance = joint[c, c] - share * joint[c, index] + found.noise[c]
             cost = math.exp(logs[c] + mean + variance / 2)
-            costs.append(cost if c == index else cost / (1 - never[c]))
+            teaches = c == index and not found.reached[c]
+            costs.append(cost if teaches else cost / (1 - never[c]))
         total += (reached - before) * (costs[best] - min(costs))
         before = reached
     return total

@@ -1,0 +1,140 @@
+"""Regression of ln(epochs) over batch sizes, for one notion of what a change did to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.learning.arm import Arm, hopeless
+from wattkeeper.policies.learning.normal import hazard, survival
+
+LEVEL: Final = math.log(10.0)
+LEVEL_SD: Final = 2.0
+SLOPE: Final = 0.10
+SLOPE_SD: Final = 0.15
+BEND_SD: Final = 0.35
+BEND_OCTAVES: Final = 2.0
+UNEVEN_SD: Final = 0.03
+"""The prior: mean and deviation of f at b0 and of its slope an octave; deviation and length of what
+is smooth besides; deviation of each batch size from its neighbours."""
+NEVER_BETWEEN: Final = 0.02
+NEVER_OCTAVE: Final = 0.10
+"""Probability that a batch size never reaches the target: between those that did, and an octave
+beyond them."""
+
+
+class Regressed(NamedTuple):
+    """What is believed of ln(epochs) by batch size.
+
+    Attributes:
+        mean: Of f.
+        covariance: Of f.
+        noise: Variance of a run.
+        misses: Probability that a run never reaches the target.
+        evidence: ln(density) of what was seen, but for a constant.
+    """
+
+    mean: Floats
+    covariance: Floats
+    noise: Floats
+    misses: Floats
+    evidence: float
+
+
+def regress(arms: Sequence[Arm], x: Floats, noise: float, change: Floats) -> Regressed:
+    """Regress on the mean of each batch size, and on that from before the last change.
+
+    Args:
+        arms: The runs by batch size.
+        x: Octaves above the default batch size.
+        noise: Variance of a run, without that of whole epochs.
+        change: Covariance of what the last change did to f; zeros if there was none.
+    """
+    mean, before = _prior(x)
+    covariance, evidence, rounding = before + change, 0.0, np.zeros(len(x))
+    new = [index for index, arm in enumerate(arms) if arm.runs]
+    old = [index for index, arm in enumerate(arms) if arm.before is not None]
+    rounding[new] = [arms[index].rounding for index in new]
+    if new or old:
+        found = [
+            *(arms[index].mean for index in new),
+            *(arms[index].before or 0.0 for index in old),
+        ]
+        errors = [*((noise + rounding[index]) / arms[index].runs for index in new),
+                  *(arms[index].variance for index in old)]  # fmt: skip
+        cross = np.hstack([covariance[:, new], before[:, old]])
+        joint = np.vstack([cross[new], before[np.ix_(old, [*new, *old])]]) + np.diag(errors)
+        left = np.array(found) - mean[[*new, *old]]
+        gain = np.linalg.solve(joint, cross.T).T
+        evidence = -float(left @ np.linalg.solve(joint, left) + np.linalg.slogdet(joint)[1]) / 2
+        mean, covariance = mean + gain @ left, covariance - gain @ cross.T
+    unseen = [index for index, arm in enumerate(arms) if not arm.runs]
+    rounding[unseen] = np.exp(-2 * np.maximum(mean[unseen], 0.0)) / 12
+    without = Regressed(mean, covariance, noise + rounding, np.zeros(len(x)), evidence)
+    return _add_stops(without, arms, x)
+
+
+def mix(first: Regressed, second: Regressed, share: float) -> Regressed:
+    """The moments of two notions of which either may hold; `share`: of the second, beforehand."""
+    odds = math.log(share / (1 - share)) + second.evidence - first.evidence
+    share = 1 / (1 + math.exp(min(700.0, max(-700.0, -odds))))
+    apart = second.mean - first.mean
+    within = (1 - share) * first.covariance + share * second.covariance
+    return first._replace(
+        mean=first.mean + share * apart,
+        covariance=within + share * (1 - share) * np.outer(apart, apart),
+        misses=(1 - share) * first.misses + share * second.misses,
+    )
+
+
+def _prior(x: Floats) -> tuple[Floats, Floats]:
+    apart = (x[:, None] - x[None, :]) / BEND_OCTAVES
+    covariance = LEVEL_SD**2 + SLOPE_SD**2 * np.outer(x, x)
+    covariance = covariance + BEND_SD**2 * np.exp(-0.5 * apart**2)
+    return LEVEL + SLOPE * x, covariance + UNEVEN_SD**2 * np.eye(len(x))
+
+
+def _add_stops(without: Regressed, arms: Sequence[Arm], x: Floats) -> Regressed:
+    """The moments with runs that did not reach the target, and how probably runs do not.
+
+    Outwards: beyond a batch size that never reaches the target, none does.
+    """
+    found = without
+    reached = [each for each, arm in zip(x.tolist(), arms, strict=True) if arm.has_reached] or [0.0]
+    beyond = (x - np.clip(x, min(reached), max(reached))).tolist()
+    nearest = {True: (0.0, 0.0), False: (0.0, 0.0)}
+    for index in sorted(range(len(x)), key=lambda index: abs(beyond[index])):
+        arm, octaves = arms[index], abs(beyond[index])
+        never = max(arm.never, NEVER_BETWEEN)
+        if octaves:
+            last, missing = nearest[beyond[index] > 0]
+            never = max(never, 1 - (1 - missing) * (1 - NEVER_OCTAVE) ** (octaves - last))
+        found = _fold_stops(found, index, arm, never)
+        if octaves:
+            nearest[beyond[index] > 0] = octaves, float(found.misses[index])
+    return found
+
+
+def _fold_stops(found: Regressed, index: int, arm: Arm, never: float) -> Regressed:
+    """The moments, and how probably runs miss, once an arm's runs of `stops` did.
+
+    Each takes longer than it was stopped, unless it was without hope.
+    """
+    mean, covariance, noise, stopped = found.mean, found.covariance, found.noise[index], arm.stopped
+    for epochs in arm.stops:
+        variance = float(covariance[index, index] + noise)
+        s = math.sqrt(variance)
+        z = (math.log(epochs + 0.5) - float(mean[index])) / s
+        never = hopeless(arm.misses(stopped) if arm.has_reached else never, survival(z))
+        stopped += never
+        rate, share = hazard(z), 1 - never
+        gain = covariance[:, index] / variance
+        mean = mean + share * s * rate * gain
+        covariance = covariance - share * variance * rate * (rate - z) * np.outer(gain, gain)
+    misses = found.misses.copy()
+    misses[index] = arm.misses(stopped) if arm.has_reached else never
+    return found._replace(mean=mean, covariance=covariance, misses=misses)
