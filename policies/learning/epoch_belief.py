@@ -169,10 +169,10 @@ class EpochBelief:
 
     def _regress(self, sizes: Sequence[int], arms: Sequence[Arm], x: Floats) -> Regressed:
         """The moments at all batch sizes, by what the last change may have been."""
-        noise, nothing = self._noise(), np.zeros((len(x), len(x)))
+        noise = self._noise()
         if self._changed is None:
-            return regress(arms, x, noise, nothing)
-        own = nothing.copy()
+            return regress(arms, x, noise, None)
+        own = np.zeros((len(x), len(x)))
         at = sizes.index(self._changed)
         own[at, at] = OWN_SD**2
         common = SHIFT_SD**2 + TILT_SD**2 * np.outer(x, x) + APART_SD**2 * np.eye(len(x))

@@ -45,17 +45,18 @@ class Regressed(NamedTuple):
     evidence: float
 
 
-def regress(arms: Sequence[Arm], x: Floats, noise: float, change: Floats) -> Regressed:
+def regress(arms: Sequence[Arm], x: Floats, noise: float, change: Floats | None) -> Regressed:
     """Regress on the mean of each batch size, and on that from before the last change.
 
     Args:
         arms: The runs by batch size.
         x: Octaves above the default batch size.
         noise: Variance of a run, without that of whole epochs.
-        change: Covariance of what the last change did to f; zeros if there was none.
+        change: Covariance of what the last change did to f; None if there was none.
     """
     mean, before = _prior(x)
-    covariance, evidence, rounding = before + change, 0.0, np.zeros(len(x))
+    covariance = before if change is None else before + change
+    evidence, rounding = 0.0, np.zeros(len(x))
     new = [index for index, arm in enumerate(arms) if arm.runs]
     old = [index for index, arm in enumerate(arms) if arm.before is not None]
     rounding[new] = [arms[index].rounding for index in new]
@@ -66,16 +67,20 @@ def regress(arms: Sequence[Arm], x: Floats, noise: float, change: Floats) -> Reg
         ]
         errors = [*((noise + rounding[index]) / arms[index].runs for index in new),
                   *(arms[index].variance for index in old)]  # fmt: skip
-        cross = np.hstack([covariance[:, new], before[:, old]])
-        joint = np.vstack([cross[new], before[np.ix_(old, [*new, *old])]]) + np.diag(errors)
+        cross, joint = covariance[:, new], covariance[np.ix_(new, new)]
+        if old:
+            cross = np.hstack([cross, before[:, old]])
+            joint = np.vstack([cross[new], before[np.ix_(old, [*new, *old])]])
+        joint = joint + np.diag(errors)
         left = np.array(found) - mean[[*new, *old]]
         gain = np.linalg.solve(joint, cross.T).T
-        evidence = -float(left @ np.linalg.solve(joint, left) + np.linalg.slogdet(joint)[1]) / 2
+        if change is not None:
+            evidence = -float(left @ np.linalg.solve(joint, left) + np.linalg.slogdet(joint)[1]) / 2
         mean, covariance = mean + gain @ left, covariance - gain @ cross.T
     unseen = [index for index, arm in enumerate(arms) if not arm.runs]
     rounding[unseen] = np.exp(-2 * np.maximum(mean[unseen], 0.0)) / 12
-    without = Regressed(mean, covariance, noise + rounding, np.zeros(len(x)), evidence)
-    return _add_stops(without, arms, x)
+    total = noise + rounding
+    return Regressed(*_add_stops(mean, covariance, total, arms, x), evidence)
 
 
 def mix(first: Regressed, second: Regressed, share: float) -> Regressed:
@@ -98,35 +103,44 @@ def _prior(x: Floats) -> tuple[Floats, Floats]:
     return LEVEL + SLOPE * x, covariance + UNEVEN_SD**2 * np.eye(len(x))
 
 
-def _add_stops(without: Regressed, arms: Sequence[Arm], x: Floats) -> Regressed:
-    """The moments with runs that did not reach the target, and how probably runs do not.
+def _add_stops(
+    mean: Floats, covariance: Floats, noise: Floats, arms: Sequence[Arm], x: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """The moments with runs that did not reach the target, the noise, and how probably runs do not.
 
     Outwards: beyond a batch size that never reaches the target, none does.
     """
-    found = without
-    reached = [each for each, arm in zip(x.tolist(), arms, strict=True) if arm.has_reached] or [0.0]
-    beyond = (x - np.clip(x, min(reached), max(reached))).tolist()
+    misses, octaves = np.zeros(len(x)), x.tolist()
+    reached = [at for at, arm in zip(octaves, arms, strict=True) if arm.has_reached] or [0.0]
+    least, most = min(reached), max(reached)
+    beyond = [max(at - most, 0.0) + min(at - least, 0.0) for at in octaves]
     nearest = {True: (0.0, 0.0), False: (0.0, 0.0)}
-    for index in sorted(range(len(x)), key=lambda index: abs(beyond[index])):
-        arm, octaves = arms[index], abs(beyond[index])
+    for index in sorted(range(len(arms)), key=lambda index: abs(beyond[index])):
+        arm, apart, side = arms[index], abs(beyond[index]), beyond[index] > 0
         never = max(arm.never, NEVER_BETWEEN)
-        if octaves:
-            last, missing = nearest[beyond[index] > 0]
-            never = max(never, 1 - (1 - missing) * (1 - NEVER_OCTAVE) ** (octaves - last))
-        found = _fold_stops(found, index, arm, never)
-        if octaves:
-            nearest[beyond[index] > 0] = octaves, float(found.misses[index])
-    return found
+        if apart:
+            last, missing = nearest[side]
+            never = max(never, 1 - (1 - missing) * (1 - NEVER_OCTAVE) ** (apart - last))
+        misses[index] = arm.misses(arm.stopped) if arm.has_reached else never
+        if arm.stops:
+            mean, covariance, misses[index] = _fold_stops(
+                mean, covariance, float(noise[index]), index, arm, never
+            )
+        if apart:
+            nearest[side] = apart, float(misses[index])
+    return mean, covariance, noise, misses
 
 
-def _fold_stops(found: Regressed, index: int, arm: Arm, never: float) -> Regressed:
+def _fold_stops(
+    mean: Floats, covariance: Floats, noise: float, index: int, arm: Arm, never: float
+) -> tuple[Floats, Floats, float]:
     """The moments, and how probably runs miss, once an arm's runs of `stops` did.
 
     Each takes longer than it was stopped, unless it was without hope.
     """
-    mean, covariance, noise, stopped = found.mean, found.covariance, found.noise[index], arm.stopped
+    stopped = arm.stopped
     for epochs in arm.stops:
-        variance = float(covariance[index, index] + noise)
+        variance = float(covariance[index, index]) + noise
         s = math.sqrt(variance)
         z = (math.log(epochs + 0.5) - float(mean[index])) / s
         never = hopeless(arm.misses(stopped) if arm.has_reached else never, survival(z))
@@ -135,6 +149,4 @@ def _fold_stops(found: Regressed, index: int, arm: Arm, never: float) -> Regress
         gain = covariance[:, index] / variance
         mean = mean + share * s * rate * gain
         covariance = covariance - share * variance * rate * (rate - z) * np.outer(gain, gain)
-    misses = found.misses.copy()
-    misses[index] = arm.misses(stopped) if arm.has_reached else never
-    return found._replace(mean=mean, covariance=covariance, misses=misses)
+    return mean, covariance, arm.misses(stopped) if arm.has_reached else never
