@@ -22,7 +22,7 @@ from unittest.mock import patch
 from benchmarks.league_variants import choose_variants
 from wattkeeper import scenarios
 from wattkeeper.policies.configure import frugal
-from wattkeeper.policies.learning import epoch_belief
+from wattkeeper.policies.learning import group, regression, watch
 from wattkeeper.policies.protocols import Configuration, Context, Start
 from wattkeeper.scenarios.analysis.learning.league import League, Pair, rank_variants
 from wattkeeper.traces.library import store
@@ -90,7 +90,7 @@ def _fitted(seeds: list[int]) -> list[Pair]:
     """The pairs, each with the prior that is fitted to the other workloads."""
     pairs: list[Pair] = []
     for name in sorted({pair["workload"] for pair in run(seeds[:1])}):
-        with _constants(epoch_belief, **_priors(name)):
+        with _constants(regression, **_priors(name)):
             pairs += [pair for pair in run(seeds) if pair["workload"] == name]
     return pairs
 
@@ -111,13 +111,13 @@ def main() -> None:
     report("slices of other batch sizes", run(seeds, "{kind: frugal, measure: own}"))
     with _without_stops():
         report("stopping trials", run(seeds))
-    with _constants(frugal, ALLOWANCE=1e9, LASTING_ALLOWANCE=1e9):
+    with _constants(group, ALLOWANCE=1e9, LASTING_ALLOWANCE=1e9):
         report("the spending cap", run(seeds))
-    with _constants(epoch_belief, **ON_ITS_OWN):
+    with _constants(regression, **ON_ITS_OWN):
         report("smoothness over batch sizes", run(seeds))
     report("nothing, epochs drift", [pair for drift in DRIFTS for pair in run(seeds, drift=drift)])
     report("nothing, the prior is fitted", _fitted(seeds))
-    with _constants(epoch_belief, ALARM=1e9):
+    with _constants(watch, ALARM=1e9):
         changed = [pair for drift in DRIFTS for pair in run(seeds, drift=drift)]
         report("the watch for changes, epochs drift", changed)
 
