@@ -9,7 +9,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.contract.check import check_policy_file
 from wattkeeper.scenarios.contract.rehearsal import Rehearsal
 from wattkeeper.scenarios.contract.scripted import GPU, ScriptedContext, job, profile
-from wattkeeper.scenarios.contract.suite import LONG
+from wattkeeper.scenarios.contract.steps import LONG
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, kind_of, load_policy_file
 from wattkeeper.scenarios.spec.yaml_document import read_text
 from wattkeeper.sim.cluster.cluster import Cluster

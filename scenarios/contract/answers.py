@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Profile
 from wattkeeper.policies.protocols import (
     NEW,
@@ -17,7 +19,12 @@ from wattkeeper.policies.protocols import (
     Selection,
     Slice,
 )
-from wattkeeper.scenarios.contract.breach import require
+from wattkeeper.scenarios.contract.breach import ContractBreach, require
+from wattkeeper.sim.attempts.validation import (
+    check_types_of_configuration,
+    check_types_of_knobs,
+    check_types_of_selection,
+)
 from wattkeeper.sim.cluster.cluster import Cluster
 
 
@@ -37,9 +44,22 @@ def require_type(answer: object, expected: type, method: str) -> None:
     require(kept, what, method, answer, type(answer).__name__, expected.__name__)
 
 
+def require_allowed(method: str, check: Callable[..., object], *arguments: Any) -> None:
+    """Check an answer as the world does.
+
+    Raises:
+        ContractBreach: If that refuses it.
+    """
+    try:
+        check(*arguments)
+    except (PolicyError, TypeError) as error:
+        raise ContractBreach(f"answered what is not allowed: {error}", method) from None
+
+
 def check_configuration(options: Options, decision: Configuration) -> None:
     """Check the answer of `configure`."""
     require_type(decision, Configuration, "configure")
+    require_allowed("configure", check_types_of_configuration, decision)
     size, limit_w, bound = decision.batch_size, decision.power_limit_w, decision.cost_bound
     what = "chose the batch size {!r}; allowed: one of {}, as an int"
     known = type(size) is int and size in options.batch_sizes
@@ -53,6 +73,7 @@ def check_configuration(options: Options, decision: Configuration) -> None:
 def check_knobs(limits: tuple[float, ...], decision: Knobs, *, reported: bool) -> None:
     """Check the answer of `tune` before an attempt runs; `reported`: with measurements."""
     require_type(decision, Knobs, "tune")
+    require_allowed("tune", check_types_of_knobs, decision)
     piece = decision.slice
     given = (decision.power_limit_w is not None) + bool(decision.profile_w) + (piece is not None)
     what = "answered {!r}; at the start it is one of power_limit_w, profile_w and slice"
@@ -73,13 +94,12 @@ def check_selection(
 ) -> None:
     """Check the answer of `select`, given the numbers of jobs."""
     require_type(decision, Selection, "select")
+    require_allowed("select", check_types_of_selection, decision)
     _check_jobs(decision.start, waiting, "starts {}, which does not wait")
     _check_jobs(decision.preempt, running, "preempts {}, which does not run")
 
 
 def _check_jobs(jobs: tuple[Job, ...], allowed: Collection[int], what: str) -> None:
-    plain = type(jobs) is tuple and all(isinstance(job, Job) for job in jobs)
-    require(plain, "answered {!r:.100}; needed: a tuple of jobs", "select", jobs)
     for job in jobs:
         require(job.number in allowed, what, "select", job.job_id)
     twice = len({job.number for job in jobs}) < len(jobs)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import inspect
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from wattkeeper.policies.errors import PolicyError, WattkeeperError
-from wattkeeper.policies.parts import AsidePart
 from wattkeeper.policies.registry import BASES, POINTS, PolicyConfig
 from wattkeeper.scenarios.contract import suite, trials
 from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
 from wattkeeper.scenarios.contract.lines import LineWatch
-from wattkeeper.scenarios.contract.rehearsal import Rehearsal
+from wattkeeper.scenarios.contract.other_process import rehearse_elsewhere
+from wattkeeper.scenarios.contract.rehearsal import Record, Rehearsal
 from wattkeeper.scenarios.contract.scripted import example
+from wattkeeper.scenarios.contract.steps import LONG
+from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import use_policy_files
 from wattkeeper.scenarios.spec.policy_files import (
     PolicyFile,
@@ -34,10 +35,16 @@ from wattkeeper.scenarios.spec.policy_files import (
 )
 from wattkeeper.scenarios.spec.yaml_document import read_text
 
-MODULE: Final = "checked_policy_file"
+OTHER_HASHES: Final = (
+    "decides otherwise in another process: by hash(), id() or the order of a set of text, which "
+    "differ there; sort what is in a set"
+)
+MODULE: Final = "policy_file"
 MOST_VARIATIONS: Final = 6
 STEPS: Final = 120
 """Of the stream in which every line is looked at."""
+RESTORED: Final = 40
+"""The step of it at which the policy is replaced by a restored one."""
 CUTS: Final = (7, 40, 173, 350)
 """Steps of the stream at which a policy is replaced by a restored one."""
 
@@ -73,8 +80,10 @@ def check_policy_file(path: str | Path) -> CheckReport:
     """
     file = PolicyFile(str(path), str(path), read_text(Path(path)))
     check = _FileCheck(file)
-    if check.load():
-        with check.impurities.watched(), _own_random_state():
+    with _own_random_state():
+        is_executed = check.execute()
+    if is_executed and check.load():
+        with _own_random_state():
             check.rehearse()
         check.try_out()
     return CheckReport(sorted(check.faults), check.checked)
@@ -93,6 +102,18 @@ class _FileCheck:
         self.impurities = Impurities(file.path)
         self.faults: dict[PolicyFault, None] = {}
         self.checked: list[str] = []
+        self._alike: list[tuple[PolicyConfig, Record, int]] = []
+
+    def execute(self) -> bool:
+        """Whether the file can be executed."""
+        watch = LineWatch(self.file.path, self.impurities)
+        try:
+            self.module, self.found = watch.call("import", execute_policy_file, self.file, MODULE)
+        except (ContractBreach, WattkeeperError) as error:
+            self._add_error(error, "", 1)
+            return False
+        self._add_noted(watch, "on import")
+        return True
 
     def load(self) -> bool:
         """Whether scenarios can use the file."""
@@ -105,13 +126,13 @@ class _FileCheck:
 
     def rehearse(self) -> None:
         """Check configs and policies without a world."""
-        watch = LineWatch(self.file.path, self.impurities)
-        module, found = watch.call("import", execute_policy_file, self.file, MODULE)
-        self._add_noted(watch, "on import")
-        self._find_unregistered(module, found)
-        for (_, part), (_, copied) in zip(found, load_policy_file(self.file), strict=True):
+        self._find_unregistered()
+        loaded = load_policy_file(self.file)
+        for (_, part), (_, copied) in zip(self.found, loaded, strict=True):
             if issubclass(part, PolicyConfig) and issubclass(copied, PolicyConfig):
                 self._check_class(part, copied)
+        if self._alike and not self.faults:
+            self._compare_elsewhere()
 
     def try_out(self) -> None:
         """Simulate each policy, and rehearse it live."""
@@ -121,10 +142,27 @@ class _FileCheck:
             elif not self.faults:
                 self._try_policy(example(part))
 
-    def _find_unregistered(self, module: ModuleType, found: Sequence[AsidePart]) -> None:
+    def _compare_elsewhere(self) -> None:
+        """Compare decisions with those in a process that hashes text otherwise."""
+        parts = {(room, kind_of(part)): part for room, part in load_policy_file(self.file)}
+        configs = [parts[config.point, config.kind].model_validate(config.model_dump())
+                   for config, _, _ in self._alike]  # fmt: skip
+        try:
+            records = rehearse_elsewhere(configs)
+        except ContractBreach as breach:
+            self._add_error(breach, "", 1)
+            return
+        for (config, here, line), there in zip(self._alike, records, strict=True):
+            try:
+                suite.require_same(here, there, OTHER_HASHES)
+            except ContractBreach as breach:
+                self._add_error(breach, f"{config.point} policy {config.kind!r}: ", line)
+
+    def _find_unregistered(self) -> None:
         """Policies that no config builds, and that none of those is derived from."""
+        found = self.found
         built = [getattr(part, "policy", None) for _, part in found]
-        for policy in policies_in(module):
+        for policy in policies_in(self.module):
             point = next((point for point in POINTS if issubclass(policy, BASES[point])), None)
             whole = point is not None and getattr(policy, point) is not getattr(BASES[point], point)
             used = any(isinstance(one, type) and issubclass(one, policy) for one in built)
@@ -162,18 +200,24 @@ class _FileCheck:
         for rule in (suite.check_frozen, suite.check_columns, suite.check_protocol):
             if not run(partial(rule, config)):
                 return
-        stream = suite.LONG[:STEPS]
-        kept = run(lambda: Rehearsal(config, stream, watch=watch).state)
-        kept = kept and run(partial(suite.check_copied_state, config, 40, watch=watch))
+        kept = run(lambda: Rehearsal(config, LONG[:STEPS], 1, RESTORED, True, watch=watch).state)
         if not kept or watch.noted:
             return
         watch = LineWatch(self.file.path, self.impurities, looks=False)
         run = partial(self._keeps, name=name, watch=watch, line=line)
-        run(partial(_check_alike, config, watch))
+        run(partial(suite.check_copied_state, config, RESTORED, watch=watch))
+        if not run(lambda: self._check_alike(config, watch)):
+            return
         restart = partial(suite.check_restart, config, watch=watch)
-        all(run(partial(restart, suite.LONG[: cut + 80], 1, cut)) for cut in CUTS)
+        all(run(partial(restart, LONG[: cut + 80], 1, cut)) for cut in CUTS)
         run(partial(suite.check_strangers, config, watch=watch))
         run(partial(suite.check_recorded, config, watch=watch))
+
+    def _check_alike(self, config: PolicyConfig, watch: LineWatch) -> None:
+        """It decides the same, whatever the state of the generators of the whole process."""
+        one, other = (_rehearse_seeded(config, seed, watch) for seed in (1, 2))
+        suite.require_same(one, other, "decides otherwise when the same happens again")
+        self._alike.append((config, one, watch.lines[config.point]))
 
     def _keeps(
         self, check: Callable[[], object], name: str, watch: LineWatch, line: int
@@ -207,7 +251,7 @@ class _FileCheck:
         if why := trials.why_refused(config, loaded):
             yield f"not simulated: {why}"
             return
-        simulated = trials.simulate(loaded)
+        simulated = run(loaded)
         yield "simulated"
         if why := trials.why_not_live(config):
             yield f"not live: {why}"
@@ -260,16 +304,10 @@ def _check_options(config: PolicyConfig, watch: LineWatch) -> None:
         ) from None
 
 
-def _check_alike(config: PolicyConfig, watch: LineWatch) -> None:
-    """It decides the same, whatever the state of the generators of the whole process."""
-    one, other = (_rehearse_seeded(config, seed, watch) for seed in (1, 2))
-    suite.require_same(one, other, "decides otherwise when the same happens again")
-
-
-def _rehearse_seeded(config: PolicyConfig, seed: int, watch: LineWatch) -> Rehearsal:
+def _rehearse_seeded(config: PolicyConfig, seed: int, watch: LineWatch) -> Record:
     random.seed(seed)
     np.random.seed(seed)
-    return Rehearsal(config, suite.LONG, watch=watch)
+    return Rehearsal(config, LONG, watch=watch).record()
 
 
 def _line_of(config: PolicyConfig) -> int:

@@ -5,26 +5,40 @@ from __future__ import annotations
 import datetime
 import os
 import random
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import uuid
+from collections.abc import Mapping
+from types import FrameType
 from typing import Any, Final
-from unittest import mock
-
-CLOCKS: Final = (
-    "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns",
-    "process_time", "process_time_ns", "localtime", "gmtime", "ctime", "strftime", "sleep",
-)  # fmt: skip
-"""Functions of the module `time`."""
 
 CLOCK: Final = "reads a clock ({}): the time of the run is ctx.now_s"
 
 ENTROPY: Final = "draws what nobody can draw again ({}): draw from ctx.rng(NAME)"
 
+UNSEEDED: Final = "a generator without a seed"
+
+CLOCKS: Final = (
+    "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns",
+    "process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime",
+    "clock_gettime_ns", "localtime", "gmtime", "asctime", "ctime", "strftime", "sleep",
+)  # fmt: skip
+"""Functions of the module `time`."""
+
+READINGS: Final[Mapping[object, str]] = {
+    **{getattr(time, name): CLOCK.format(f"time.{name}") for name in CLOCKS},
+    os.times: CLOCK.format("os.times"),
+    os.urandom: ENTROPY.format("os.urandom"),
+    os.getrandom: ENTROPY.format("os.getrandom"),
+    getattr(uuid, "_generate_time_safe", None): ENTROPY.format("uuid.uuid1"),
+}
+"""Functions of C, and what it means to call them."""
+
+DATES: Final = ("now", "utcnow", "today")
+"""Methods of dates that read the clock."""
+
 
 class Impurities:
-    """What a file read, while `watched`.
+    """What a file read, while `profile` is the profile function of the interpreter.
 
     Args:
         path: The file, as its code names it.
@@ -37,57 +51,38 @@ class Impurities:
         self.found: list[tuple[int, str]] = []
         self._path = path
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Inside, readings are noted. The file is executed inside, too: it may import them."""
-        patches: list[Any] = [
-            mock.patch.object(time, name, self._noting(getattr(time, name), CLOCK, f"time.{name}"))
-            for name in CLOCKS
-        ]
-        patches += [
-            mock.patch.object(datetime, "datetime", self._dated(datetime.datetime)),
-            mock.patch.object(datetime, "date", self._dated(datetime.date)),
-            mock.patch.object(os, "urandom", self._noting(os.urandom, ENTROPY, "os.urandom")),
-            mock.patch.object(
-                random, "_urandom", self._noting(os.urandom, ENTROPY, "a generator without a seed")
-            ),
-        ]
-        for patch in patches:
-            patch.start()
-        try:
-            yield
-        finally:
-            for patch in reversed(patches):
-                patch.stop()
+    def profile(self, frame: FrameType, event: str, function: object) -> None:
+        """See `sys.setprofile`; notes a call that reads, if a line of the file caused it."""
+        message = None
+        if event == "c_call":
+            message = _explain_call(function, frame)
+        elif event == "call" and frame.f_code is random.Random.__init__.__code__:
+            is_seeded = frame.f_locals["x"] is not None
+            is_system = isinstance(frame.f_locals["self"], random.SystemRandom)
+            message = None if is_seeded or is_system else ENTROPY.format(UNSEEDED)
+        if message is not None:
+            line = self._line_of(frame)
+            if line is not None:
+                self.found.append((line, message))
 
-    def _note(self, message: str, name: str) -> None:
-        """Note a reading, if a line of the file caused it."""
-        frame = sys._getframe(2)
+    def _line_of(self, frame: FrameType | None) -> int | None:
+        """The line of the file that led to a frame; None: none, an import, or a log's time."""
         while frame is not None and frame.f_code.co_filename != self._path:
-            if frame.f_globals.get("__name__") == "logging":
-                return
-            frame = frame.f_back  # type: ignore[assignment]
-        if frame is not None:
-            self.found.append((frame.f_lineno, message.format(name)))
+            is_import = frame.f_code.co_filename.startswith("<frozen importlib")
+            if is_import or frame.f_globals.get("__name__") == "logging":
+                return None
+            frame = frame.f_back
+        return None if frame is None else frame.f_lineno
 
-    def _noting(self, function: Callable[..., Any], message: str, name: str) -> Any:
-        def call(*arguments: Any, **named: Any) -> Any:
-            self._note(message, name)
-            return function(*arguments, **named)
 
-        return call
-
-    def _dated(self, kind: type[Any]) -> type[Any]:
-        """The same class of dates, whose methods that read the clock note it."""
-        methods = {
-            name: classmethod(self._noting_method(name, kind))
-            for name in ("now", "utcnow", "today") if hasattr(kind, name)
-        }  # fmt: skip
-        return type(kind.__name__, (kind,), methods)
-
-    def _noting_method(self, name: str, kind: type[Any]) -> Callable[..., Any]:
-        def call(_: type[Any], *arguments: Any, **named: Any) -> Any:
-            self._note(CLOCK, f"{kind.__name__}.{name}")
-            return getattr(kind, name)(*arguments, **named)
-
-        return call
+def _explain_call(function: Any, frame: FrameType) -> str | None:
+    """What it means that a frame calls a function of C; None: nothing is read."""
+    kind = getattr(function, "__self__", None)
+    if isinstance(kind, type) and issubclass(kind, datetime.date) and function.__name__ in DATES:
+        return CLOCK.format(f"{kind.__name__}.{function.__name__}")
+    if function is os.urandom and frame.f_globals.get("__name__") == random.__name__:
+        return ENTROPY.format(UNSEEDED)
+    try:
+        return READINGS.get(function)
+    except TypeError:  # a method of a value without a hash
+        return None

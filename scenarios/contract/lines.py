@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.errors import WattkeeperError, cut_message
 from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
-from wattkeeper.scenarios.contract.rehearsal import CHANGED, Watch, show
+from wattkeeper.scenarios.contract.watch import CHANGED, Watch, show
 
 Probe = Callable[[], object]
 
@@ -22,6 +22,22 @@ GLOBAL_DRAW: Final = (
     "draws from a random generator of the whole process: draw from ctx.rng(NAME), and say "
     "draws: ClassVar[bool] = True in the config"
 )
+
+
+MOST_CHARACTERS: Final = 300
+"""Of what an exception says."""
+
+MOST_LINES: Final = 1_000_000
+"""Of one call."""
+
+MOST_LOOKS: Final = 20_000
+"""Lines of one call after which it is looked at what changed; then only at the end."""
+
+ENDLESS: Final = f"runs for more than {MOST_LINES:,} lines of the file: does it ever end?"
+
+
+class _Endless(BaseException):
+    """Ends a call that runs for too long; policies do not catch it."""
 
 
 class LineWatch(Watch):
@@ -45,6 +61,7 @@ class LineWatch(Watch):
         self._looks = looks
         self._name = ""
         self._line = 0
+        self._count = 0
         self._probes: dict[str, Probe] = {}
         self._before: dict[str, object] = {}
 
@@ -55,21 +72,27 @@ class LineWatch(Watch):
             ContractBreach: If it raises.
             WattkeeperError: Where the method raises one.
         """
-        self._name, self._line = name, 0
+        self._name, self._line, self._count = name, 0, 0
         if self._looks:
             self._probes = {CHANGED: lambda: show(arguments), GLOBAL_DRAW: _global_draws}
         self._before = {what: probe() for what, probe in self._probes.items()}
         self._impurities.found.clear()
-        outer = sys.gettrace()
+        outer = sys.gettrace(), sys.getprofile()
         sys.settrace(self._enter)
+        sys.setprofile(self._impurities.profile)
         try:
             return method(*arguments)
         except (ContractBreach, WattkeeperError):
             raise
-        except Exception as error:
+        except _Endless:
+            raise ContractBreach(ENDLESS, name, self._line) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise ContractBreach(f"raised {_describe(error)}", name, self._line or None) from None
         finally:
-            sys.settrace(outer)
+            sys.settrace(outer[0])
+            sys.setprofile(outer[1])
             self._look()
             if self._line:
                 self.lines[name] = self._line
@@ -84,10 +107,18 @@ class LineWatch(Watch):
         return self._step if frame.f_code.co_filename == self._path else None
 
     def _step(self, frame: FrameType, event: str, _argument: object) -> Any:
-        """Before a line, and where a function ends: what did the line before it change?"""
+        """Before a line, and where a function ends: what did the line before it change?
+
+        Raises:
+            _Endless: If there were too many.
+        """
         if event in ("line", "return"):
-            self._look()
+            self._count += 1
+            if self._count <= MOST_LOOKS:
+                self._look()
             self._line = frame.f_lineno
+            if self._count > MOST_LINES:
+                raise _Endless
         return self._step
 
     def _look(self) -> None:
@@ -103,8 +134,11 @@ def _global_draws() -> object:
     return random.getstate(), numbers[1].tobytes(), numbers[2:]
 
 
-def _describe(error: Exception) -> str:
-    text = traceback.format_exception_only(error)[-1].strip()
-    fixed = ("read-only", "not writable", "can't set attribute", "does not support item")
+def _describe(error: BaseException) -> str:
+    text = cut_message(
+        " ".join(traceback.format_exception_only(error)[-1].split()), MOST_CHARACTERS
+    )
+    fixed = ("read-only", "not writable", "can't set attribute", "does not support item", "setter",
+             "is frozen")  # fmt: skip
     hint = "; what a policy is shown cannot be changed" if any(w in text for w in fixed) else ""
-    return f"{text:.300}{hint}"
+    return f"{text}{hint}"

@@ -16,16 +16,12 @@ from pydantic import ValidationError
 from wattkeeper.policies.protocols import ZooView
 from wattkeeper.policies.registry import BASES, PolicyConfig, build_policy
 from wattkeeper.scenarios.contract.breach import ContractBreach, require
-from wattkeeper.scenarios.contract.rehearsal import Rehearsal, Step, Watch, find_unsuitable
+from wattkeeper.scenarios.contract.json_state import find_unsuitable
+from wattkeeper.scenarios.contract.rehearsal import Record, Rehearsal
 from wattkeeper.scenarios.contract.scripted import example
+from wattkeeper.scenarios.contract.steps import LONG, Step
+from wattkeeper.scenarios.contract.watch import Watch
 from wattkeeper.traces.schema import JOBS
-
-LONG: Final[list[Step]] = [("submit", n) for n in (0, 1, 0, 2)] + [
-    (action, n % 7)
-    for n in range(300)
-    for action in (("end", "submit") if n % 5 else ("end", "end", "submit", "submit"))
-]
-"""A stream of 727 steps."""
 
 RECORDED: Final[Mapping[str, str]] = {
     "duration_s": "duration_s", "estimate_s": "estimate_s", "recorded_start_s": "start_time_s",
@@ -144,7 +140,7 @@ def check_determinism(
     zoo: ZooView | None = None,
 ) -> None:
     """What it decides is allowed, and the same whenever the same happens."""
-    one, other = (Rehearsal(config, stream, seed, zoo=zoo) for _ in range(2))
+    one, other = (Rehearsal(config, stream, seed, zoo=zoo).record() for _ in range(2))
     require_same(one, other, "decides otherwise when the same happens again")
 
 
@@ -162,11 +158,11 @@ def check_restart(
     key = find_unsuitable(whole.take_state())
     because = f" ({key})" if key else ""
     what = f"lacks a part of what decides: a policy that is restored decides otherwise{because}"
-    require_same(whole, resumed, what, "state_dict")
+    require_same(whole.record(), resumed.record(), what, "state_dict")
 
 
-def require_same(one: Rehearsal, other: Rehearsal, what: str, method: str = "") -> None:
-    """Check that two rehearsals decided alike and left the same state.
+def require_same(one: Record, other: Record, what: str, method: str = "") -> None:
+    """Check that a policy decided alike in two rehearsals, and ended in the same state.
 
     Raises:
         ContractBreach: If not; `what` says what that means.
@@ -174,7 +170,7 @@ def require_same(one: Rehearsal, other: Rehearsal, what: str, method: str = "") 
     for number, (first, second) in enumerate(zip(one.decisions, other.decisions, strict=False)):
         if first != second:
             shown = f"{what}: at its decision {number + 1} {first:.120}, then {second:.120}"
-            raise ContractBreach(shown, method or one.config.point)
+            raise ContractBreach(shown, method or one.point)
     same = len(one.decisions) == len(other.decisions) and one.state == other.state
     require(same, f"{what}: its states differ", method or "state_dict")
 
@@ -184,16 +180,24 @@ def check_copied_state(
 ) -> None:
     """What was taken does not change with the policy; what was loaded is not changed by it."""
     giver = Rehearsal(config, LONG[:begun], zoo=zoo, watch=watch)
-    taker = Rehearsal(config, [], zoo=zoo, watch=watch)
-    taken = giver.take_state()
-    kept = json.dumps(taken)
-    giver.go_on(LONG[begun : begun + 80])
     what = "gives away values that it changes later: answer with copies"
-    require(json.dumps(taken) == kept, what, "state_dict")
-    taker.load_state(taken)
-    taker.go_on(LONG[:80])
-    what = "keeps values of others and changes them later: keep copies"
-    require(json.dumps(taken) == kept, what, "load_state_dict")
+    _require_kept(giver.take_state(), giver, LONG[begun : begun + 80], what, "state_dict")
+    for first in (("submit", 0), ("end", 0)):
+        taker = Rehearsal(config, LONG[:begun], cut=begun, zoo=zoo, watch=watch)
+        state = taker.take_state()
+        taker.replace_policy(state)
+        what = "keeps values of others and changes them later: keep copies"
+        _require_kept(state, taker, [first, *LONG[:40]], what, "load_state_dict")
+
+
+def _require_kept(
+    state: dict[str, Any], rehearsal: Rehearsal, stream: Sequence[Step], what: str, method: str
+) -> None:
+    """Check that no step of a stream changes a state, which is no longer the policy's own."""
+    kept = json.dumps(state)
+    for step in stream:
+        rehearsal.go_on([step])
+        require(json.dumps(state) == kept, what, method)
 
 
 def check_strangers(
@@ -203,7 +207,7 @@ def check_strangers(
     plain = Rehearsal(config, LONG[:80], zoo=zoo, watch=watch)
     disturbed = Rehearsal(config, LONG[:80], stranger=True, zoo=zoo, watch=watch)
     what = "decides otherwise after outcomes of jobs that it never decided on"
-    require_same(plain, disturbed, what, "observe")
+    require_same(plain.record(), disturbed.record(), what, "observe")
 
 
 def check_recorded(

@@ -104,11 +104,6 @@ def why_refused(config: PolicyConfig, loaded: LoadedScenario) -> str:
     return ""
 
 
-def simulate(loaded: LoadedScenario) -> ScenarioResult:
-    """Simulate a trial."""
-    return run(loaded)
-
-
 def rehearse_live(loaded: LoadedScenario) -> ScenarioResult:
     """Rehearse a trial in a live run: the same processes and messages as with real trainings."""
     with tempfile.TemporaryDirectory(prefix="wattkeeper-trial-") as folder:

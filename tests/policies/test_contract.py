@@ -29,7 +29,9 @@ from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.protocols import ZooView
 from wattkeeper.policies.registry import BASES, POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.contract import suite
-from wattkeeper.scenarios.contract.rehearsal import MAX_ATTEMPTS, SIZES, Rehearsal, Step
+from wattkeeper.scenarios.contract.rehearsal import SIZES, Rehearsal
+from wattkeeper.scenarios.contract.scripted_jobs import MAX_ATTEMPTS
+from wattkeeper.scenarios.contract.steps import LONG, Step
 
 KINDS = [(point, kind) for point in POINTS for kind in policies(point)]
 CHAINS = [
@@ -118,12 +120,12 @@ def test_a_restored_policy_decides_like_the_original(
 @every_config
 def test_a_restart_at_any_point_does_not_change_decisions(config: PolicyConfig) -> None:
     zoo = zoo_of(config)
-    whole = Rehearsal(config, suite.LONG, zoo=zoo)
+    whole = Rehearsal(config, LONG, zoo=zoo)
     assert whole.calls > 300
-    for cut in range(0, len(suite.LONG), 173):
+    for cut in range(0, len(LONG), 173):
         if config.point == "select":
-            whole = Rehearsal(config, suite.LONG, 1, cut)
-        resumed = Rehearsal(config, suite.LONG, 1, cut, restart=True, zoo=zoo)
+            whole = Rehearsal(config, LONG, 1, cut)
+        resumed = Rehearsal(config, LONG, 1, cut, restart=True, zoo=zoo)
         assert resumed.decisions == whole.decisions, cut
 
 

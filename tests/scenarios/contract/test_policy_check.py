@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
+from wattkeeper.policies.registry import Point
+from wattkeeper.scenarios.contract.new_policy import read_example
 
 GOOD = '''\
 """The batch size with the least mean cost, after one try of each."""
@@ -92,7 +97,7 @@ FAULTS = {
     ),
     "a wrong type": (LAST, "        return best\n", "needed: Configuration|int"),
     "a type of numpy": (
-        LAST, "        return Configuration(np.int64(best))\n", "as an int|batch size",
+        LAST, "        return Configuration(np.int64(best))\n", "batch_size must be int|int64",
     ),
     "state that JSON cannot hold": (
         STATE, "        return {'keys': set(self.costs)}\n", "'keys'|a set",
@@ -120,6 +125,11 @@ FAULTS = {
         'Point] = "configure"', 'Point] = "select"', "no subclass of|Select",
     ),
     "an exception": (LAST, "        raise KeyError(best)\n", "KeyError"),
+    "an end of the process": (LAST, "        raise SystemExit(0)\n", "SystemExit"),
+    "a context that has no zoo": (
+        LAST, "        ctx.zoo = None\n        return Configuration(best)\n",
+        "changes what it is shown",
+    ),
 }  # fmt: skip
 
 
@@ -209,6 +219,92 @@ def test_a_planted_fault_in_a_scheduler_is_found(
     assert len(found) == 1, found
 
 
+EXAMPLE_FAULTS = {
+    "a loaded state that is kept": (
+        "retain", "        self.uses = dict(state)\n", "        self.uses = state\n",
+        "load_state_dict keeps values of others",
+    ),
+    "a loaded state that is kept in part": (
+        "place", "        self.known = copy.deepcopy(state)\n",
+        "        self.known = dict(state)\n", "load_state_dict keeps values of others",
+    ),
+    "a state that comes to be what it was": (
+        "replan", "        return copy.deepcopy(self.offers)\n", "        return self.offers\n",
+        "state_dict gives away",
+    ),
+    "a state that holds itself": (
+        "tune", "        return {\"average\": self.average, \"since_s\": self.since_s}\n",
+        "        self.me = {'a': []}; self.me['a'].append(self.me); return self.me\n",
+        "['a'][0] holds itself",
+    ),
+    "a generator without a seed": (
+        "select", "                del self.queue[job.number]\n",
+        "                __import__('random').Random().random()\n"
+        "                del self.queue[job.number]\n", "a generator without a seed|ctx.rng",
+    ),
+    "a clock of the system": (
+        "replan", "        shape = Shape(nodes, task.rates[nodes])\n",
+        "        __import__('time').clock_gettime(0)\n"
+        "        shape = Shape(nodes, task.rates[nodes])\n", "time.clock_gettime|ctx.now_s",
+    ),
+    "a part of another type": (
+        "replan", "        return Reshape(shape, task.restart_s[nodes])\n",
+        "        return Reshape(None, task.restart_s[nodes])\n", "needed: Shape|None",
+    ),
+    "names of another type": (
+        "retain", "        return evict_in_order(\n",
+        "        return Retention(True, ({},)) or evict_in_order(\n", "a tuple of ids",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", EXAMPLE_FAULTS)
+def test_a_planted_fault_in_an_example_is_found(
+    fault: str, inside: Command, tmp_path: Path
+) -> None:
+    point, old, new, words = EXAMPLE_FAULTS[fault]
+    source = read_example(cast("Point", point))
+    assert old in source
+    (tmp_path / "mine.py").write_text(source.replace(old, new))
+    found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()
+    assert_states(found[0], f"mine.py:{_line_of(tmp_path, new)}: ", point, *words.split("|"))
+    assert len(found) == 1, found
+
+
+SET_ORDER = SCHEDULER.replace(
+    "sorted(self.queue.values(), key=lambda job: -job.number)",
+    "[self.queue[int(name)] for name in {str(number) for number in self.queue}]",
+)
+
+
+def test_a_file_that_imports_pandas_can_be_checked(tmp_path: Path) -> None:
+    """In a process of its own, in which pandas is not loaded yet."""
+    source = SCHEDULER.replace("from typing", "import pandas as pd\nfrom typing", 1)
+    source = source.replace("def __init__(self):\n", "def __init__(self):\n        pd.NaT\n")
+    (tmp_path / "mine.py").write_text(source)
+    command = [sys.executable, "-m", "wattkeeper.scenarios", "policy", "check", "mine.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def test_an_order_of_text_in_a_set_is_found(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SET_ORDER)
+    found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()
+    assert_states(found[0], "mine.py:", "'latest'", "another process", "set")
+    assert len(found) == 1, found
+
+
+def test_jobs_that_start_and_stop_without_an_end_are_found(inside: Command, tmp_path: Path) -> None:
+    source = SCHEDULER.replace(
+        "                del self.queue[job.number]\n",
+        "                self.swaps = not self.swaps\n"
+        "                if not self.swaps: return Selection((), (job,))\n",
+    ).replace("        self.queue = {}\n", "        self.queue, self.swaps = {}, False\n")
+    (tmp_path / "mine.py").write_text(source)
+    found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()
+    assert_states(found[0], "mine.py:", "'latest'", "1,000 times at one time")
+
+
 def test_a_forgotten_registration_is_found(inside: Command, tmp_path: Path) -> None:
     found = check(tmp_path, inside, GOOD.partition("class LeastCostConfig")[0])
     assert_states(
@@ -221,6 +317,21 @@ def test_a_forgotten_registration_is_found(inside: Command, tmp_path: Path) -> N
     other = GOOD + "\n\nclass Forgotten(LeastCost):\n    pass\n"
     found = check(tmp_path, inside, other)
     assert_states(found, f"mine.py:{_line_of(tmp_path, 'class Forgotten')}: ", "PolicyConfig")
+
+
+def test_a_call_that_does_not_end_is_found(inside: Command, tmp_path: Path) -> None:
+    loop = "        while True:\n            capacity.fits\n"
+    line = "        for job in sorted("
+    (tmp_path / "mine.py").write_text(SCHEDULER.replace(line, loop + line))
+    found = inside("policy", "check", "mine.py", code=1).stdout
+    assert_states(found, "'latest'", "select", "1,000,000 lines", "ever end")
+    assert found.startswith(("mine.py:17: ", "mine.py:18: "))
+
+
+def test_an_import_that_does_not_end_is_found(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("x = 1\nwhile x:\n    x += 1\n")
+    found = inside("policy", "check", "mine.py", code=1).stdout
+    assert_states(found, "mine.py:", "import", "1,000,000 lines")
 
 
 def test_clocks_are_found_on_import(inside: Command, tmp_path: Path) -> None:
