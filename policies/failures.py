@@ -119,8 +119,8 @@ def _passes(error: BaseException, folders: tuple[str, ...] = ()) -> bool:
 
 
 def _describe(error: BaseException) -> str:
-    text = traceback.format_exception_only(error)[-1].strip()
-    return cut_message(text, MOST_CHARACTERS)
+    words = traceback.format_exception_only(error)[-1].split()
+    return cut_message(" ".join(words), MOST_CHARACTERS)
 
 
 @contextmanager

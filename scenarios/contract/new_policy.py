@@ -1,5 +1,7 @@
 """Makes a policy file and its test from the example of a decision point."""
 
+import re
+import sys
 from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Final
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.registry import Point
+
+NAME: Final = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 EXAMPLES: Final[dict[Point, str]] = {
     "configure": "epsilon-greedy", "select": "ageing", "place": "quiet-neighbours",
@@ -33,20 +37,26 @@ def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
     Raises:
         InputError: If the kind is no name, is taken, or a file is there already.
     """
-    stem = kind.replace("-", "_")
-    if not stem.isidentifier() or iskeyword(stem) or not kind.islower() or "_" in kind:
+    if not NAME.fullmatch(kind):
         raise InputError(
-            f"found {kind!r}; a name has small letters, digits and '-', as `my-policy`"
+            f"found {kind!r}; a name has small letters and digits, and '-' between them, as "
+            "`my-policy`"
         )
     if kind in parts(point):
         raise InputError(f"there is a {point} policy {kind!r} already: choose another name")
+    stem = kind.replace("-", "_")
+    if iskeyword(stem) or stem in sys.stdlib_module_names:
+        raise InputError(f"{kind!r} means something in Python: choose another name")
+    example, name = EXAMPLES[point], class_name(kind)
+    if kind != example and re.search(rf"\b{name}(Config)?\b", read_example(point)):
+        raise InputError(f"{kind!r} makes a class {name!r}, which the file has already: choose "
+                         "another name")  # fmt: skip
     written = folder / f"{stem}.py", folder / f"test_{stem}.py"
     for path in written:
-        if path.exists():
+        if path.exists() or path.is_symlink():
             raise InputError("is there already: choose another name, or another folder", path)
-    example = EXAMPLES[point]
     for path, suffix in zip(written, ("", "_test"), strict=True):
-        text = read_example(point, suffix).replace(class_name(example), class_name(kind))
+        text = read_example(point, suffix).replace(class_name(example), name)
         text = text.replace(f'"{example}"', f'"{kind}"').replace(f"`{example}`", f"`{kind}`")
         text = text.replace(f'"{point}.py"', f'"{stem}.py"').replace("FILE`", f"{path.name}`")
         path.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.notebook.colours import variant_colours
 from wattkeeper.scenarios.report.charts.chart import Axis, Chart, Dot, Line, Panel
+from wattkeeper.scenarios.report.charts.pareto import find_front
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,9 +89,8 @@ def _draw_line(
 def _draw_dots(axes: Axes, panel: Panel, variants: Sequence[str]) -> None:
     """Draw a marker a dot with its intervals, the front of the reachable ones, and paths."""
     dots = panel["dots"]
-    front = _find_front(
-        [_position(dot) for dot in dots if not dot.get("bound")], panel["x"].get("more", False)
-    )
+    reachable = [_position(dot) for dot in dots if not dot.get("bound")]
+    front = [reachable[index] for index in find_front(reachable, panel["x"].get("more", False))]
     axes.plot(*zip(*front, strict=True), linestyle="--", color="0.5", zorder=1)
     for index in dict.fromkeys(dot["v"] for dot in dots):
         own = [dot for dot in dots if dot["v"] == index]
@@ -132,15 +132,6 @@ def _reach(dot: Dot, value: float, interval: str) -> list[list[float]] | None:
 def _position(dot: Dot) -> tuple[float, float]:
     x, y = _floats(dot["at"])
     return x, y
-
-
-def _find_front(positions: Iterable[tuple[float, float]], more: bool) -> list[tuple[float, float]]:
-    """The positions that no other one beats, the best x first; `more`: a larger x is better."""
-    front: list[tuple[float, float]] = []
-    for position in sorted(positions, key=lambda at: (-at[0] if more else at[0], at[1])):
-        if not front or position[1] < front[-1][1]:
-            front.append(position)
-    return front
 
 
 def _set_axis(axes: Axes, which: str, axis: Axis, values: Iterable[float | None]) -> None:

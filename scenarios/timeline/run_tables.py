@@ -21,8 +21,9 @@ def select_run(study: Study, variant: str | None, seed: int | None) -> tuple[str
     for run in product(variants, seeds):
         if variant in (None, run[0]) and seed in (None, run[1]):
             return run
+    asked = ["any" if value is None else value for value in (variant, seed)]
     raise InputError(
-        f"{study.origin} has no run of variant {variant or 'any'} with seed {seed or 'any'}; "
+        f"{study.origin} has no run of variant {asked[0]} with seed {asked[1]}; "
         f"variants: {', '.join(variants)}; seeds: {', '.join(map(str, seeds))}"
     )
 

@@ -111,7 +111,8 @@ def limit_points(points: Sequence[EnergyTime], more: bool = False) -> tuple[list
     drawn: list[int] = []
     complete = True
     for own in by_variant.values():
-        front = _pareto_optimal(points, own, more)
+        means = [(points[index].time["mean"], points[index].energy["mean"]) for index in own]
+        front = [own[place] for place in find_front(means, more)]
         others = sorted(set(own) - set(front))
         complete &= len(front) <= share
         drawn += [front[i] for i in spaced_indices(len(front), share)]
@@ -125,20 +126,19 @@ def limit_points(points: Sequence[EnergyTime], more: bool = False) -> tuple[list
     return [points[index] for index in sorted(drawn)], caption
 
 
-def _pareto_optimal(
-    points: Sequence[EnergyTime], indices: Sequence[int], more: bool = False
-) -> list[int]:
-    """The indices of points that none of the others beats in both, by time, the best first."""
+def find_front(positions: Sequence[tuple[float, float]], more: bool = False) -> list[int]:
+    """The indices of (x, y) that none of the others beats in both, by x, the best first.
 
-    def means(index: int) -> tuple[float, float]:
-        time: float = points[index].time["mean"]
-        return -time if more else time, points[index].energy["mean"]
+    A smaller y is better; so is a smaller x, or a larger one with `more`.
+    """
+
+    def rank(index: int) -> tuple[float, float]:
+        x, y = positions[index]
+        return -x if more else x, y
 
     front: list[int] = []
-    least = math.inf
-    for index in sorted(indices, key=means):
-        if points[index].energy["mean"] < least:
-            least = points[index].energy["mean"]
+    for index in sorted(range(len(positions)), key=rank):
+        if not front or positions[index][1] < positions[front[-1]][1]:
             front.append(index)
     return front
 

@@ -120,6 +120,8 @@ def test_what_cannot_be_plotted_is_said(
 ) -> None:
     with pytest.raises(InputError, match=r"variant none with seed any; variants: default, .*1, 2"):
         done.plot.gantt("none")
+    with pytest.raises(InputError, match=r"variant any with seed 0; "):
+        done.plot.gantt(seed=0)
     with pytest.raises(InputError, match=r"ax: found ndarray; must be one matplotlib Axes"):
         done.plot.front(pyplot.subplots(2)[1])
     monkeypatch.setattr(gantt, "MOST_BARS", 3)

@@ -56,11 +56,14 @@ def test_the_examples_are_not_registered() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("My-Policy", "small letters"), ("a b", "small letters"), ("class", "small letters"),
+    [("My-Policy", "small letters"), ("a b", "small letters"), ("../a", "small letters"),
+     ("a--b", "small letters"), ("a-", "small letters"), ("é", "small letters"),
+     ("class", "Python"), ("json", "Python"), ("any", "'Any'|the file has"),
      ("max-power", "already")],
 )  # fmt: skip
 def test_names_that_cannot_be_used_are_refused(name: str, words: str, inside: Command) -> None:
-    assert_states(inside("policy", "new", "tune", name, code=2).stderr, name, words)
+    refused = inside("policy", "new", "tune", name, code=2)
+    assert_states(refused.stderr, name, *words.split("|"))
 
 
 def test_files_are_not_overwritten(inside: Command, tmp_path: Path) -> None:
