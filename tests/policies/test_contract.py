@@ -17,11 +17,7 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decisions,
-    example,
-    job,
-    profile,
     run_world,
-    scripted_signal,
     spec,
 )
 from wattkeeper.policies.configure._chain import chain_of
@@ -30,6 +26,7 @@ from wattkeeper.policies.protocols import ZooView
 from wattkeeper.policies.registry import BASES, POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.contract import suite
 from wattkeeper.scenarios.contract.rehearsal import SIZES, Rehearsal
+from wattkeeper.scenarios.contract.scripted import example, job, profile, scripted_signal
 from wattkeeper.scenarios.contract.scripted_jobs import MAX_ATTEMPTS
 from wattkeeper.scenarios.contract.steps import LONG, Step
 

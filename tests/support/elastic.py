@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.support.worlds import chosen, job, run_world, spec
+from tests.support.worlds import chosen, run_world, spec
 from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig, find_config
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.elastic.jobs import ElasticJob, ElasticJobs
 from wattkeeper.sim.engine.recorder import ShapeRow

@@ -20,39 +20,7 @@ from wattkeeper.policies.protocols import (
     Job,
 )
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
-from wattkeeper.scenarios.contract.scripted import (
-    GPU as GPU,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    LIMITS_W as LIMITS_W,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    MAX_EPOCHS as MAX_EPOCHS,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    NEVER as NEVER,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    SAMPLES as SAMPLES,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    ScriptedContext as ScriptedContext,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    curve as curve,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    example as example,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    job as job,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    profile as profile,
-)
-from wattkeeper.scenarios.contract.scripted import (
-    scripted_signal as scripted_signal,
-)
+from wattkeeper.scenarios.contract.scripted import GPU, NEVER, SAMPLES, example, profile
 from wattkeeper.sim.attempts.decisions import SignalSource
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster

@@ -14,11 +14,12 @@ import pytest
 
 from tests.support.processes import finish
 from tests.support.sessions import DRAWN, history
-from tests.support.worlds import by_job, chosen, job, run_world, spec, steady, stub
+from tests.support.worlds import by_job, chosen, run_world, spec, steady, stub
 from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.policies.protocols import Configuration, Start
 from wattkeeper.policies.registry import Point
+from wattkeeper.scenarios.contract.scripted import job
 
 POLICY = '''\
 """A policy that gets a signal while it decides on what was measured."""

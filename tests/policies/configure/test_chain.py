@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.policies.configure.test_zoo_configure import CHILD, NO_PROFILE, PARENTS, Models
-from tests.support.worlds import NEVER, ScriptedContext, job, profile, stub
+from tests.support.worlds import stub
 from wattkeeper.policies.configure._chain import Chain, chain_of
 from wattkeeper.policies.configure.frugal import Frugal, FrugalConfig
 from wattkeeper.policies.configure.grid_search import GridSearchConfig
@@ -31,6 +31,7 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.scenarios.contract.scripted import NEVER, ScriptedContext, job, profile
 
 PARENT = ModelkeeperParentConfig(query_s=8)
 HALF = 0.5

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.worlds import ScriptedContext, job, profile
 from wattkeeper.policies.configure.frugal import Frugal, FrugalConfig
 from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.protocols import Configuration, Measurement, Outcome, Running, Start
+from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
 
 ANY = profile()
 ETA = 0.5

@@ -6,19 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.worlds import (
-    NEVER,
     AttemptRow,
     attempts,
     by_job,
     chosen,
     decided,
-    job,
-    profile,
     profiles,
     run_world,
     spec,
 )
 from wattkeeper.policies.profile import Profile
+from wattkeeper.scenarios.contract.scripted import NEVER, job, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 
 

@@ -8,21 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.worlds import (
-    GPU,
-    NEVER,
-    attempts,
-    by_job,
-    chosen,
-    curve,
-    job,
-    profile,
-    profiles,
-    run_world,
-)
+from tests.support.worlds import attempts, by_job, chosen, profiles, run_world
 from wattkeeper.policies.configure.oracle import OracleConfig
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.profile import Curve, KnobChoice, Objective, Profile, expectations, optimum
+from wattkeeper.scenarios.contract.scripted import GPU, NEVER, curve, job, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 
 every_turn = pytest.mark.parametrize("knobs", ["both", "batch-size", "power-limit"])

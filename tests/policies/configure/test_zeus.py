@@ -9,20 +9,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.worlds import (
-    NEVER,
-    AttemptRow,
-    ScriptedContext,
-    attempts,
-    by_job,
-    chosen,
-    job,
-    profile,
-    run_world,
-)
+from tests.support.worlds import AttemptRow, attempts, by_job, chosen, run_world
 from wattkeeper.policies.configure.zeus import Zeus, ZeusConfig
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Configuration, Outcome, Start
+from wattkeeper.scenarios.contract.scripted import NEVER, ScriptedContext, job, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 
 ANY = profile()

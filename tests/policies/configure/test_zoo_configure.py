@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.parents import choose
-from tests.support.worlds import ScriptedContext, job, profile
 from wattkeeper.policies.matching.choice import Candidate, Rule
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
@@ -20,6 +19,7 @@ from wattkeeper.policies.matching.matchers import MATCHERS
 from wattkeeper.policies.protocols import Configuration, Job, Options, Start
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
 
 NO_PROFILE = Options("none", "V100", 1, (), (), 0, 250.0, 1)
 

@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.worlds import (
-    job,
-)
 from wattkeeper.policies.learning.bandit import GaussianThompson, Rewards
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.rng import PublishedStreams, checksum
 
 SIZES = (8, 16, 32, 64, 128)

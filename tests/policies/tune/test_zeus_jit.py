@@ -8,20 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.worlds import (
-    ScriptedContext,
-    attempts,
-    by_job,
-    chosen,
-    curves,
-    decisions,
-    job,
-    profile,
-    run_world,
-)
+from tests.support.worlds import attempts, by_job, chosen, curves, decisions, run_world
 from wattkeeper.policies.profile import ClockSetting, Curve
 from wattkeeper.policies.protocols import Configuration, Measurement, Running, Start
 from wattkeeper.policies.tune.zeus_jit import ZeusJit, ZeusJitConfig
+from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 
 ANY = profile()

@@ -24,7 +24,6 @@ from tests.support.worlds import (
     Setting,
     by_job,
     chosen,
-    job,
     run_world,
     settings_of_worlds,
     spec,
@@ -37,6 +36,7 @@ from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.protocols import WHOLE, Context, Knobs, Running
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.timeline import perfetto
 from wattkeeper.sim.engine.world import World

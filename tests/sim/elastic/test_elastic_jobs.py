@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
-from tests.support.worlds import attempts, decided, job, spec
+from tests.support.worlds import attempts, decided, spec
 from wattkeeper.policies.protocols import Job
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.engine.world import World

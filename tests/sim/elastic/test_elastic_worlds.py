@@ -16,13 +16,14 @@ from tests.sim.engine.test_node_losses import changes_of, loss_rules, valid
 from tests.sim.engine.test_slow_nodes import changes_of as slow_changes_of
 from tests.sim.engine.test_slow_nodes import slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic
-from tests.support.worlds import attempts, chosen, job, spec
+from tests.support.worlds import attempts, chosen, spec
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.elastic.stages import LayerCost
 from wattkeeper.policies.elastic.templates import plan_templates
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.recorder import ShapeRow

@@ -17,7 +17,6 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decided,
-    job,
     run_world,
     spec,
     starts,
@@ -30,6 +29,7 @@ from wattkeeper.policies.protocols import (
     Job,
     Placement,
 )
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.world import World
 
 

@@ -31,7 +31,6 @@ from tests.support.worlds import (
     chosen,
     decisions,
     integral,
-    job,
     settings_of_worlds,
     spec,
     steady,
@@ -39,6 +38,7 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import SETUP_S, Slice
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.accounting import Window

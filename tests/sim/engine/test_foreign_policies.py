@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from tests.support.messages import assert_states
-from tests.support.worlds import by_job, chosen, job, run_world, spec, steady, stub
+from tests.support.worlds import by_job, chosen, run_world, spec, steady, stub
 from wattkeeper.policies.errors import PolicyError, PolicyFailed
 from wattkeeper.policies.protocols import JOB_ATTRIBUTES, NEW, Configuration, Job, Knobs, Selection
 from wattkeeper.policies.registry import Point
+from wattkeeper.scenarios.contract.scripted import job
 
 FIRST_FIT = chosen().place.build()
 FIFO = chosen().select.build

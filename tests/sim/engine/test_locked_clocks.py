@@ -14,14 +14,11 @@ from tests.sim.engine.test_moments import slots, tuned
 from tests.sim.engine.test_power_cap_signal import capped, check_cap, signal
 from tests.support.messages import assert_states
 from tests.support.worlds import (
-    LIMITS_W,
     attempts,
     by_job,
     chosen,
     decisions,
     integral,
-    job,
-    profile,
     run_world,
     spec,
     steady,
@@ -33,6 +30,7 @@ from wattkeeper.policies.planning.hull import points_up_to
 from wattkeeper.policies.profile import ClockSetting, Objective, Profile, optimum
 from wattkeeper.policies.protocols import Configuration, Context, Knobs, Running
 from wattkeeper.policies.tune.fixed_clock import FixedClockConfig
+from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.backend import options_of
 from wattkeeper.sim.results.tables import recorded_columns

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.worlds import (
-    LIMITS_W,
     SquareRoot,
     attempts,
     build_world,
@@ -21,7 +20,6 @@ from tests.support.worlds import (
     chosen,
     decided,
     integral,
-    job,
     run_world,
     spec,
     steady,
@@ -31,6 +29,7 @@ from tests.support.worlds import (
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
 from wattkeeper.sim.attempts.attempt import AttemptTotals
 from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.rng import NamedStreams

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from tests.support.world_views import collected
 from tests.support.worlds import (
-    LIMITS_W,
     AttemptRow,
     Setting,
     attempts,
@@ -22,7 +21,6 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decided,
-    job,
     run_world,
     settings_of_worlds,
     spec,
@@ -31,6 +29,7 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.protocols import Configuration, Context, Job, Knobs, Running
+from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import (
     EXPECTED,

@@ -13,15 +13,12 @@ from hypothesis import given
 from simpy import Event
 
 from tests.support.worlds import (
-    GPU,
-    NEVER,
     OTHER_GPU,
     Setting,
     attempts,
     build_world,
     by_job,
     chosen,
-    job,
     run_world,
     settings_of_worlds,
     spec,
@@ -36,6 +33,7 @@ from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs,
 from wattkeeper.policies.registry import Point
 from wattkeeper.policies.select._queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+from wattkeeper.scenarios.contract.scripted import GPU, NEVER, job
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.world import World
 

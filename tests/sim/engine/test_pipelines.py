@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from tests.support.messages import assert_states
 from tests.support.pipelines import made_up_profile
 from tests.support.worlds import (
-    GPU,
     attempts,
     by_job,
     chosen,
     decided,
     decisions,
-    example,
     integral,
-    job,
     run_world,
     spec,
     steady,
@@ -38,6 +35,7 @@ from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.tune.perseus import PerseusConfig
 from wattkeeper.policies.tune.pipeline_exact import PipelineExactConfig
+from wattkeeper.scenarios.contract.scripted import GPU, example, job
 from wattkeeper.sim.engine.stragglers import DrawnStragglers, Slowdown
 from wattkeeper.traces.pipelines import replayed_profile
 

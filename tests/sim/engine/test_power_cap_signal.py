@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from tests.support.pipelines import made_up_profile
 from tests.support.worlds import (
-    GPU,
-    LIMITS_W,
     OTHER_GPU,
     AttemptRow,
     SquareRoot,
@@ -24,7 +22,6 @@ from tests.support.worlds import (
     chosen,
     decided,
     decisions,
-    job,
     run_world,
     spec,
     steady,
@@ -37,6 +34,7 @@ from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.pipelines import plan_point
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
 from wattkeeper.policies.protocols import Configuration, Context, Knobs, Running
+from wattkeeper.scenarios.contract.scripted import GPU, LIMITS_W, job
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.signals import Signal, SignalSeries

@@ -14,16 +14,12 @@ from tests.support.world_views import (
     epochs_of,
 )
 from tests.support.worlds import (
-    LIMITS_W,
-    NEVER,
     Setting,
     attempts,
     by_job,
     chosen,
     decided,
     integral,
-    job,
-    profile,
     run_world,
     settings_of_worlds,
     spec,
@@ -31,6 +27,7 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+from wattkeeper.scenarios.contract.scripted import LIMITS_W, NEVER, job, profile
 
 
 @given(setting=settings_of_worlds(["simulated"], ["measured"]))

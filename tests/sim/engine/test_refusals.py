@@ -10,18 +10,7 @@ import pytest
 from tests.support.world_views import (
     bounded,
 )
-from tests.support.worlds import (
-    attempts,
-    by_job,
-    chosen,
-    job,
-    profile,
-    run_world,
-    spec,
-    starts,
-    steady,
-    stub,
-)
+from tests.support.worlds import attempts, by_job, chosen, run_world, spec, starts, steady, stub
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.protocols import (
@@ -32,6 +21,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.sim.cluster.cluster import Cluster
 
 

@@ -15,8 +15,6 @@ from tests.support.worlds import (
     attempts,
     by_job,
     chosen,
-    job,
-    profile,
     run_world,
     spec,
     starts,
@@ -30,6 +28,7 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.select._queueing import InOrder
+from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import Callback, Driven, ScheduledEvent
 from wattkeeper.sim.engine.sources import RecurringSource

@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 from tests.support.carbon import read_curve, read_hist, read_rows, read_year
 from tests.support.deadlines import replay_static
 from tests.support.worlds import (
-    LIMITS_W,
     attempts,
     by_job,
     chosen,
-    curve,
     decisions,
-    job,
-    profile,
     run_world,
     spec,
     timeline_of,
@@ -42,6 +38,7 @@ from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.tune.chase import ChaseConfig
 from wattkeeper.policies.tune.deadline import DeadlineConfig
+from wattkeeper.scenarios.contract.scripted import LIMITS_W, curve, job, profile
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.sources import TraceSource

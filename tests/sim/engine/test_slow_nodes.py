@@ -19,7 +19,6 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decided,
-    job,
     run_world,
     settings_of_worlds,
     spec,
@@ -36,6 +35,7 @@ from wattkeeper.policies.protocols import (
     Running,
 )
 from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.engine.stragglers import Slowdown

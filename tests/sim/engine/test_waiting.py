@@ -20,17 +20,17 @@ from tests.support.worlds import (
     caps,
     chosen,
     clusters,
-    job,
     job_lists,
     run_world,
     spec,
     starts,
     stub,
 )
-from tests.support.worlds import example as example_of
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import NEW, Job, Selection
 from wattkeeper.policies.registry import PolicyConfig, policies
+from wattkeeper.scenarios.contract.scripted import example as example_of
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
 SELECT = {kind: example_of(config) for kind, config in policies("select").items()}

@@ -23,7 +23,6 @@ from tests.support.worlds import (
     by_job,
     chosen,
     decisions,
-    job,
     run_world,
     spec,
     starts,
@@ -31,6 +30,7 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.sources import RecurringSource
 from wattkeeper.sim.engine.world import World

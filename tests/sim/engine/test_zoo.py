@@ -14,11 +14,11 @@ from tests.conftest import Command
 from tests.policies.configure.test_zoo_configure import chain
 from tests.support.messages import assert_states
 from tests.support.worlds import attempts, chosen, decided, steady, trace
-from tests.support.worlds import job as plain_job
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo_views import ChildModel
+from wattkeeper.scenarios.contract.scripted import job as plain_job
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.environment import SimulationEnvironment
