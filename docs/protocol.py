@@ -16,7 +16,7 @@ from pathlib import Path
 
 from wattkeeper.policies import protocols
 from wattkeeper.policies.registry import BASES, POINTS
-from wattkeeper.scenarios.contract import impurities, lines, suite, watch
+from wattkeeper.scenarios.contract import check, impurities, lines, suite, watch
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, read_example
 
 ROOT = Path(protocols.__file__).parents[1]
@@ -104,7 +104,7 @@ def _state() -> Iterator[str]:
     yield from (f"- {inspect.getdoc(rule)}" for rule in RULES)
     yield from ("", "These are faults, wherever a line of the file does it:", "")
     faults = (watch.CHANGED, impurities.CLOCK.format("such as time.time"), lines.GLOBAL_DRAW,
-              impurities.ENTROPY.format("such as os.urandom"))  # fmt: skip
+              impurities.ENTROPY.format("such as os.urandom"), check.OTHER_HASHES)  # fmt: skip
     yield from (f"- It {fault}." for fault in faults)
     yield "- It asks for foresight, a signal or a stream that its config does not declare."
 
