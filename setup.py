@@ -32,6 +32,7 @@ CORE = (
     "policies/protocols.py",
     "policies/select/_backfilling.py",
     "policies/select/_discretised.py",
+    "policies/select/_levelled.py",
     "policies/select/_preempting.py",
     "policies/select/_queueing.py",
     "sim/cluster/checkpoints.py",

@@ -515,6 +515,16 @@ class CapacityView:
         """
         raise NotImplementedError
 
+    @property
+    @abstractmethod
+    def growths(self) -> int:
+        """Number that changes when more may fit for another reason than that a job gave GPUs back.
+
+        Policies are told of each job that gives its GPUs back, or preempt it themselves. As long as
+        neither that nor this number changes, what did not fit does not fit.
+        """
+        raise NotImplementedError
+
 
 class Selection:
     """A scheduling decision: running jobs to preempt, then waiting jobs to start, in order."""

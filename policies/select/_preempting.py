@@ -1,9 +1,8 @@
-"""Base classes of preemptive `Select` policies."""
+"""Base class of preemptive `Select` policies, and shortest remaining time first: `srtf`."""
 
 import math
 from abc import abstractmethod
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
 
 from mypy_extensions import mypyc_attr
@@ -66,13 +65,25 @@ class Preempting(Select):
     until it fits, but none that is not necessary, and none that started at this same time.
     `waiting_order` and `running_order` define the priority. Waiting jobs are kept in one heap for
     each key: if the head of a heap cannot start, neither can the others.
+
+    A head that could not start is tried again only when that may have changed: what is free or held
+    by running jobs of lower priority, all that it could get, grows only when another running job
+    gives its GPUs back, when a running job falls behind (`retry_all`), and with
+    `CapacityView.growths`. So the time of a pass grows with what changed, not with what waits.
     """
 
     def __init__(self) -> None:
         self._runs: dict[int, TrackedJob] = {}
         self._waiting: dict[Key, list[Entry]] = {}
+        # Each key of a waiting job is in one of these; of one that failed, with its head's order.
+        self._untried: dict[Key, None] = {}
+        self._failed: dict[Key, float] = {}
+        self._failed_now: list[Key] = []  # those that may have another answer once time advances
         self._running: list[Entry] = []
         self._passed_s = -math.inf
+        self._refused_s = -math.inf
+        self._growths = 0
+        self._spares = False
 
     @abstractmethod
     def waiting_order(self, run: TrackedJob) -> float:
@@ -85,11 +96,19 @@ class Preempting(Select):
         raise NotImplementedError
 
     def shift(self, now_s: float) -> float:
-        """Offset of the priority values of running jobs at a time."""
+        """Offset of the priority values of running jobs at a time; it never decreases."""
         return 0.0
 
     def advance(self, now_s: float) -> None:
-        """Update the priority values of running jobs when the time has advanced."""
+        """Update the priority values of running jobs when the time has advanced.
+
+        It calls `retry_all` if one of them may have fallen behind a waiting job.
+        """
+
+    def retry_all(self) -> None:
+        """Try all waiting jobs in the next `select`, also those that could not start before."""
+        self._untried = dict.fromkeys(self._waiting)
+        self._failed.clear()
 
     def wake_s(self, ctx: Context) -> float:
         """Never."""
@@ -102,72 +121,125 @@ class Preempting(Select):
 
     def on_end(self, ctx: Context, job: Job) -> None:
         """Remove the job."""
-        self._stop(self._runs.pop(job.number), ctx.now_s)
+        run = self._runs.pop(job.number)
+        self._retry_behind(run.order - self.shift(ctx.now_s) - 2 * SLACK)
+        self._stop(run, ctx.now_s)
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
         """Enqueue the job again."""
         run = self._runs[job.number]
         self._stop(run, ctx.now_s)
         self._wait(run)
+        self.retry_all()
+        self._refused_s = ctx.now_s
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The best job that can start, and the jobs that it preempts."""
         now = ctx.now_s
         if now > self._passed_s:
             self._passed_s = now
+            for key in self._failed_now:
+                self._retry(key)
+            self._failed_now.clear()
             self.advance(now)
-        heads = sorted(heap[0] for heap in self._waiting.values())
-        for _, _, run in heads:
+        growths = capacity.growths
+        if growths != self._growths:
+            self._growths = growths
+            self.retry_all()
+        heads = [self._waiting[key][0] for key in self._untried]
+        heads.sort()
+        for order, _, run in heads:
             job = run.job
             victims: list[TrackedJob] = []
             if not capacity.fits(job):
                 victims = self._victims(capacity, run, now)
                 if not victims:
+                    self._fail(run, now)
                     continue
             for victim in victims:
                 self._stop(victim, now)
             self._start(run, now)
             for victim in victims:
                 self._wait(victim)
-            return Selection((job,), tuple(victim.job for victim in victims))
+            if victims:
+                self._retry_behind(order)
+            return Selection((job,), tuple([victim.job for victim in victims]))
         return NOTHING
 
     def _victims(self, capacity: CapacityView, run: TrackedJob, now: float) -> list[TrackedJob]:
         """The jobs to preempt for a job that does not fit; empty if preemption does not help."""
-        running, shift, job = self._running, self.shift(now), run.job
-        first = bisect_right(running, run.order + SLACK, key=lambda entry: entry[0] - shift)
-        worst = (running[index][2] for index in range(len(running) - 1, first - 1, -1))
-        behind = (other for other in worst if other.started_s != now)
+        running, job, order = self._running, run.job, run.order
+        self._spares = False
         victims: list[TrackedJob] = []
         gpus = capacity.free_gpus
-        for other in behind:
+        enough = False
+        index = self._last_behind(order, len(running) - 1, now)
+        while index >= 0 and not enough:
+            other = running[index][2]
             victims.append(other)
             gpus += other.job.gpus
-            if gpus >= job.gpus or job.gpu_milli < WHOLE:
-                break
-        else:
+            enough = gpus >= job.gpus or job.gpu_milli < WHOLE
+            index = self._last_behind(order, index - 1, now)
+        if not enough:
             return []
-
-        def enough(number: int) -> bool:
-            return capacity.fits(job, [other.job for other in victims[:number]])
-
         few = len(victims)
-        if not enough(few):
-            victims.extend(behind)
-            if len(victims) == few or not enough(len(victims)):
+        if not _fits_without(capacity, job, victims):
+            while index >= 0:
+                victims.append(running[index][2])
+                index = self._last_behind(order, index - 1, now)
+            if len(victims) == few or not _fits_without(capacity, job, victims):
                 return []
-            few += 1 + bisect_left(range(few + 1, len(victims)), True, key=enough)
+
+            def suffice(number: int) -> bool:
+                return _fits_without(capacity, job, victims[:number])
+
+            few += 1 + bisect_left(range(few + 1, len(victims)), True, key=suffice)
         return _needed(capacity, job, victims[:few])
+
+    def _last_behind(self, order: float, index: int, now: float) -> int:
+        """Index of the last running job up to an index that a waiting one may preempt; -1: none."""
+        running, shift = self._running, self.shift(now)
+        while index >= 0:
+            entry = running[index]
+            if entry[0] - shift <= order + SLACK:
+                return -1
+            if entry[2].started_s != now:
+                return index
+            self._spares = True
+            index -= 1
+        return -1
 
     def _wait(self, run: TrackedJob) -> None:
         run.order = self.waiting_order(run)
-        heappush(self._waiting.setdefault(run.key, []), (run.order, run.job.number, run))
+        key = run.key
+        heap = self._waiting.setdefault(key, [])
+        heappush(heap, (run.order, run.job.number, run))
+        if len(heap) == 1:
+            self._untried[key] = None
+        elif heap[0][2] is run:
+            self._retry(key)
+
+    def _fail(self, run: TrackedJob, now: float) -> None:
+        """Note that the head of a key cannot start."""
+        del self._untried[run.key]
+        self._failed[run.key] = run.order
+        if self._spares or now == self._refused_s:
+            self._failed_now.append(run.key)
+
+    def _retry(self, key: Key) -> None:
+        if self._failed.pop(key, None) is not None:
+            self._untried[key] = None
+
+    def _retry_behind(self, order: float) -> None:
+        """Try those of worse order again: GPUs that they could not get were given back."""
+        for key in [key for key, failed in self._failed.items() if failed > order]:
+            self._retry(key)
 
     def _start(self, run: TrackedJob, now: float) -> None:
         heap = self._waiting[run.key]
         heappop(heap)
         if not heap:
-            del self._waiting[run.key]
+            del self._waiting[run.key], self._untried[run.key]
         run.started_s = now
         run.began_s = now - run.attained_s
         self._enter(run)
@@ -197,115 +269,39 @@ class Preempting(Select):
         for _, _, run in self._running:
             run.order = self.running_order(run)
         self._running = sorted((run.order, number, run) for _, number, run in self._running)
+        self.retry_all()
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Levelled(Preempting):
-    """Priority by level: the number of limits that a job's attained GPU-service has passed.
-
-    The policy wakes when a running job passes a limit that puts it behind a waiting job.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._borders: list[tuple[float, int, int, TrackedJob]] = []
-        self._watches = 0
-
-    @abstractmethod
-    def limit_gpu_s(self, level: int) -> float:
-        """Attained GPU-seconds at which a job leaves a level."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def order_of(self, level: int) -> float:
-        """Priority value of the jobs of a level, smallest first."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The first level from `level` on whose end puts a running job behind a waiting job.
-
-        Args:
-            level: Level of the running job.
-            orders: Priority values of the waiting jobs, ascending.
-
-        Returns:
-            A level that is not behind some waiting job while the next level is; None if there is
-            none.
-        """
-        raise NotImplementedError
+class Srtf(Preempting):
+    """See `wattkeeper.policies.select.srtf.SrtfConfig`."""
 
     def waiting_order(self, run: TrackedJob) -> float:
-        """By level."""
-        return self.order_of(run.level)
+        """Remaining time, s."""
+        return run.job.duration_s - run.attained_s
 
     def running_order(self, run: TrackedJob) -> float:
-        """By level."""
-        return self.order_of(run.level)
+        """Expected end, s."""
+        return run.began_s + run.job.duration_s
 
-    def advance(self, now_s: float) -> None:
-        """Move running jobs that passed a limit to their new level."""
-        while self._borders and self._borders[0][0] <= now_s:
-            border_s, _, _, run = heappop(self._borders)
-            if run.border_s == border_s:
-                self._leave(run)
-                self._climb(run, now_s)
-                self._enter(run)
+    def shift(self, now_s: float) -> float:
+        """The current time: an end minus it is a remaining time."""
+        return now_s
 
-    def wake_s(self, ctx: Context) -> float:
-        """When a running job first passes a limit that puts it behind a waiting job."""
-        if not self._waiting:
-            return math.inf
-        orders = sorted({heap[0][0] for heap in self._waiting.values()})
-        turning: dict[int, float] = {}
-        wake_s = math.inf
-        for _, _, run in self._running:
-            limit_gpu_s = turning.get(run.level)
-            if limit_gpu_s is None:
-                level = self.turning_level(run.level, orders)
-                limit_gpu_s = math.inf if level is None else self.limit_gpu_s(level)
-                turning[run.level] = limit_gpu_s
-            passes_s = run.began_s + limit_gpu_s / run.gpus
-            if passes_s < wake_s:
-                wake_s = passes_s
-        return wake_s
 
-    def _start(self, run: TrackedJob, now: float) -> None:
-        super()._start(run, now)
-        if self._border_s(run) <= now:  # by rounding
-            self._leave(run)
-            self._climb(run, now)
-            self._enter(run)
-        else:
-            self._watch(run)
-
-    def _stop(self, run: TrackedJob, now: float) -> None:
-        super()._stop(run, now)
-        run.border_s = math.inf
-
-    def _climb(self, run: TrackedJob, now: float) -> None:
-        while self._border_s(run) <= now:
-            run.level += 1
-        self._watch(run)
-
-    def _watch(self, run: TrackedJob) -> None:
-        run.border_s = self._border_s(run)
-        if run.border_s < math.inf:
-            self._watches += 1  # a job that lost its node at once has two equal borders
-            heappush(self._borders, (run.border_s, run.job.number, self._watches, run))
-
-    def _border_s(self, run: TrackedJob) -> float:
-        return run.began_s + self.limit_gpu_s(run.level) / run.gpus
+def _fits_without(capacity: CapacityView, job: Job, victims: list[TrackedJob]) -> bool:
+    return capacity.fits(job, [victim.job for victim in victims])
 
 
 def _needed(capacity: CapacityView, job: Job, victims: list[TrackedJob]) -> list[TrackedJob]:
     """Drop victims without whose GPUs the job fits as well, those of highest priority first."""
+    if len(victims) == 1:
+        return victims
     parts = any(other.gpu_milli < WHOLE for other in (job, *(run.job for run in victims)))
     spare = capacity.free_gpus + sum(run.job.gpus for run in victims) - job.gpus
     for index in range(len(victims) - 2, -1, -1):
         if parts or victims[index].job.gpus <= spare:
             rest = victims[:index] + victims[index + 1 :]
-            if capacity.fits(job, [run.job for run in rest]):
+            if _fits_without(capacity, job, rest):
                 spare -= victims[index].job.gpus
                 victims = rest
     return victims

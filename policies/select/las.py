@@ -1,36 +1,11 @@
 """Least attained service."""
 
-from __future__ import annotations
-
-from bisect import bisect_left
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._preempting import Levelled
-
-
-class Las(Levelled):
-    """See `LasConfig`."""
-
-    def __init__(self, config: LasConfig) -> None:
-        super().__init__()
-        self._quantum_gpu_s = config.quantum_gpu_s
-
-    def limit_gpu_s(self, level: int) -> float:
-        """End of the current quantum, GPU-seconds."""
-        return (level + 1) * self._quantum_gpu_s
-
-    def order_of(self, level: int) -> float:
-        """Number of whole quanta."""
-        return level
-
-    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The level of the next waiting job: one more quantum puts the running job behind it."""
-        index = bisect_left(orders, level)
-        return int(orders[index]) if index < len(orders) else None
+from wattkeeper.policies.select._levelled import Las
 
 
 class LasConfig(PolicyConfig):
@@ -47,7 +22,10 @@ class LasConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["las"] = "las"
-    policy = Las
     quantum_gpu_s: float = Field(3600.0, gt=0)
     """Smallest difference in GPU-seconds that leads to a preemption: a smaller quantum is fairer,
     with more preemptions."""
+
+    def build(self) -> Las:
+        """Build the policy."""
+        return Las(self.quantum_gpu_s)

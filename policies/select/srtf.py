@@ -4,23 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._preempting import Preempting, TrackedJob
-
-
-class Srtf(Preempting):
-    """See `SrtfConfig`."""
-
-    def waiting_order(self, run: TrackedJob) -> float:
-        """Remaining time, s."""
-        return run.job.duration_s - run.attained_s
-
-    def running_order(self, run: TrackedJob) -> float:
-        """Expected end, s."""
-        return run.began_s + run.job.duration_s
-
-    def shift(self, now_s: float) -> float:
-        """The current time: an end minus it is a remaining time."""
-        return now_s
+from wattkeeper.policies.select._preempting import Srtf
 
 
 class SrtfConfig(PolicyConfig):
@@ -36,9 +20,12 @@ class SrtfConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["srtf"] = "srtf"
-    policy = Srtf
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
         """The recorded run time."""
         return {"duration_s": "choose a policy that does not need it"}
+
+    def build(self) -> Srtf:
+        """Build the policy."""
+        return Srtf()

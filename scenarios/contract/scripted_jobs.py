@@ -68,6 +68,11 @@ class ScriptedCapacity(CapacityView):
         """GPUs that no flight holds."""
         return self.gpus - sum(flight.start.job.gpus for flight in self._running.values())
 
+    @property
+    def growths(self) -> int:
+        """It grows only when jobs give GPUs back."""
+        return 0
+
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         """Whether there are as many; who is preempted must run."""
         numbers = {other.number for other in without}

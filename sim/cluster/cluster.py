@@ -269,6 +269,10 @@ class Cluster(ClusterView):
         """The largest of `slowdowns` of the nodes of a placement."""
         return float(max([self._slowdowns.item(slot[0]) for slot in placement]))
 
+    def free_on(self, node: int) -> int:
+        """Unallocated GPUs of a node, shared ones not included."""
+        return int(self._set_of[node].free)
+
     def is_empty(self, node: int) -> bool:
         """Whether nothing of a node is allocated."""
         return bool(self._set_of[node].free == self.capacity[node])

@@ -1,6 +1,5 @@
 """A cluster as it would be without some of its jobs."""
 
-from array import array
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -28,32 +27,34 @@ class ClusterWithout(ClusterView):
         self.slowdowns = cluster.slowdowns
         self._cluster = cluster
         self._shared: dict[int, dict[int, int]] = {}
-        count = array("q", cluster.free.tobytes())
+        self._more: dict[int, int] = {}
+        self._free: Ints | None = None
         for job, placement in gone:
-            if job.gpu_milli == WHOLE:
-                for node, gpus, _ in placement:
-                    if node not in cluster.closed:
-                        count[node] += gpus
-                continue
-            for node, _, gpu in placement:
+            for node, gpus, gpu in placement:
                 if node in cluster.closed:
+                    continue
+                if job.gpu_milli == WHOLE:
+                    self._more[node] = self._more.get(node, 0) + gpus
                     continue
                 shared = self._shared.setdefault(node, dict(self.shared(node)))
                 shared[gpu] += job.gpu_milli
                 if shared[gpu] == WHOLE:
                     del shared[gpu]
-                    count[node] += 1
-        self._free: Ints = np.frombuffer(count, dtype=np.int64)
+                    self._more[node] = self._more.get(node, 0) + 1
 
     @property
     def free(self) -> Ints:
         """See `ClusterView`."""
-        return self._free
+        free = self._free
+        if free is None:
+            free = self._free = self._cluster.free.copy()
+            free[list(self._more)] += list(self._more.values())
+        return free
 
     @property
     def changes(self) -> Ints:
         """See `ClusterView`."""
-        return np.zeros_like(self._free)
+        return np.zeros_like(self.free)
 
     def types_for(self, job: Job) -> tuple[int, ...]:
         """See `ClusterView`."""
@@ -66,4 +67,16 @@ class ClusterWithout(ClusterView):
 
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `ClusterView`."""
-        return find_tightest(self, gpus, gpu_type)
+        best = self._cluster.tightest_node(gpus, gpu_type)
+        if best in self._more:
+            return find_tightest(self, gpus, gpu_type)
+        least = 0 if best is None else self._cluster.free_on(best)
+        for node, more in self._more.items():
+            free = self._cluster.free_on(node) + more
+            if (
+                free >= gpus
+                and (best is None or (free, node) < (least, best))
+                and self.node_type.item(node) == gpu_type
+            ):
+                best, least = node, free
+        return best

@@ -59,11 +59,13 @@ class Feasibility(CapacityView):
         self._checks_types = place.is_foreign
         self._running = running
         self._paused = paused
+        self._has_types = len(cluster.gpu_types) > 1
         self._fitting: dict[Key, Placement] = {}
         self._not_fitting: set[Key] = set()
         self._refused: dict[Key, set[int]] = {}
         self._refused_s = 0.0
         self._has_grown = False
+        self._growths = 0
         self.is_timed: bool = type(place.policy).wake_s is not Place.wake_s
         self.elastic: Elasticity | None = None
         self._asked: Job | None = None
@@ -79,6 +81,11 @@ class Feasibility(CapacityView):
         """See `wattkeeper.policies.protocols.CapacityView`."""
         return self._cluster.free_gpus
 
+    @property
+    def growths(self) -> int:
+        """See `wattkeeper.policies.protocols.CapacityView`."""
+        return self._growths
+
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         """See `wattkeeper.policies.protocols.CapacityView`."""
         if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
@@ -89,7 +96,7 @@ class Feasibility(CapacityView):
 
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
-        if self._paused and job.number in self._paused:
+        if self._has_types and job.number in self._paused:
             job = job.replace(gpu_type=self._paused[job.number].execution.attempt.gpu_type)
         if without:
             return self._where_without(job, without)
@@ -123,6 +130,8 @@ class Feasibility(CapacityView):
             self._refused.clear()
         if self.is_timed:
             self._asked = None
+        if self.is_timed or self.elastic is not None:
+            self._growths += 1
 
     def end_pass(self) -> None:
         """Note that nothing changes any more in this pass."""
@@ -159,7 +168,12 @@ class Feasibility(CapacityView):
         self._fitting.clear()
 
     def grow(self) -> None:
-        """Note that GPUs or power were given back: what did not fit may fit."""
+        """Note that more may fit, though no job gave GPUs back."""
+        self._growths += 1
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Note that a job gave GPUs and power back: what did not fit may fit."""
         self._has_grown = True
         self._asked = None
         self._fitting.clear()

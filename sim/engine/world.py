@@ -936,7 +936,7 @@ class World(Listener):
         if self._nodes.vary:
             self._nodes.vacate(attempt.placement, self._loop.now_s)
         self._budget.release(job)
-        self._room.grow()
+        self._room.give_back()
         if self._shares_cap:
             self._share_cap_again()
 

@@ -20,8 +20,16 @@ class Now:
     now_s: float = 0.0
 
 
+class Room(CapacityView):
+    """It grows only when jobs give GPUs back."""
+
+    @property
+    def growths(self) -> int:
+        return 0
+
+
 @dataclass
-class Pool(CapacityView):
+class Pool(Room):
     """GPUs that are only counted."""
 
     size: int
@@ -52,7 +60,7 @@ class Pool(CapacityView):
 
 
 @dataclass
-class Nodes(CapacityView):
+class Nodes(Room):
     """Nodes of 4 GPUs: a job is on the first node that has room, or on whole nodes."""
 
     free: list[int]

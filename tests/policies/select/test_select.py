@@ -13,11 +13,12 @@ from pydantic import ValidationError
 from tests.support.select_worlds import Nodes, Pool, World, make_job, simulate, workloads
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig, policies
+from wattkeeper.policies.select._levelled import Gittins
 from wattkeeper.policies.select.dlas_gpu import DlasGpuConfig
 from wattkeeper.policies.select.easy_backfill import EasyBackfillConfig
 from wattkeeper.policies.select.fair_share import FairShareConfig
 from wattkeeper.policies.select.fifo import FifoConfig
-from wattkeeper.policies.select.gittins import Gittins, GittinsConfig
+from wattkeeper.policies.select.gittins import GittinsConfig
 from wattkeeper.policies.select.las import LasConfig
 from wattkeeper.policies.select.sjf import SjfConfig
 from wattkeeper.policies.select.srtf import SrtfConfig

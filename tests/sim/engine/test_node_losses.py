@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -28,7 +29,16 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import Configuration, Context, Job, Knobs, Running
+from wattkeeper.policies.protocols import (
+    CapacityView,
+    Configuration,
+    Context,
+    Job,
+    Knobs,
+    Running,
+    Selection,
+)
+from wattkeeper.policies.registry import find_config
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import (
@@ -437,3 +447,34 @@ def test_without_a_loss_nothing_changes(setting: Setting) -> None:
     assert np.array(spans(setting.run())) == pytest.approx(
         np.array(spans(setting.run(RunLosses(rules, iter([])))))
     )
+
+
+@pytest.mark.parametrize("kind", ["srtf", "las", "gittins"])
+@given(data=st.data(), setting=settings_of_worlds(["simulated"], ["measured"]))
+def test_what_could_not_start_is_tried_again_whenever_it_may(
+    kind: str, data: st.DataObject, setting: Setting
+) -> None:
+    """Types, parts of GPUs, a power cap, losses: as if all were tried in each pass."""
+    changes = tuple(valid(data.draw(changes_of(setting.cluster.nodes))))
+    rules = data.draw(loss_rules())
+    config = find_config("select", kind)
+    policy = config.build()
+
+    def try_all(ctx: Context, capacity: CapacityView) -> Selection:
+        policy.retry_all()
+        selection: Selection = policy.select(ctx, capacity)
+        return selection
+
+    tells = {
+        name: getattr(policy, name)
+        for name in ("on_submit", "on_end", "on_pause", "on_resume", "on_refuse", "wake_s")
+    }
+    each_time = stub("select", select=try_all, **tells)
+    runs = [
+        setting._replace(policy_set=replace(setting.policy_set, select=select)).run(
+            RunLosses(rules, iter(changes))
+        )
+        for select in (config, each_time)
+    ]
+    assert attempts(runs[0]) == attempts(runs[1])
+    assert decided(runs[0], "select") == decided(runs[1], "select")

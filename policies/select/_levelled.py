@@ -1,0 +1,223 @@
+"""Preemption by levels of attained service: a base class, `las` and `gittins`."""
+
+import math
+from abc import abstractmethod
+from bisect import bisect_left
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Any
+
+from mypy_extensions import mypyc_attr
+
+from wattkeeper.policies.protocols import Context, Job
+from wattkeeper.policies.select._preempting import Preempting, TrackedJob
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Levelled(Preempting):
+    """Priority by level: the number of limits that a job's attained GPU-service has passed.
+
+    The policy wakes when a running job passes a limit that puts it behind a waiting job.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._borders: list[tuple[float, int, int, TrackedJob]] = []
+        self._watches = 0
+        self._turn_s = -math.inf
+
+    @abstractmethod
+    def limit_gpu_s(self, level: int) -> float:
+        """Attained GPU-seconds at which a job leaves a level."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def order_of(self, level: int) -> float:
+        """Priority value of the jobs of a level, smallest first."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
+        """The first level from `level` on whose end puts a running job behind a waiting job.
+
+        Args:
+            level: Level of the running job.
+            orders: Priority values of the waiting jobs, ascending.
+
+        Returns:
+            A level that is not behind some waiting job while the next level is; None if there is
+            none.
+        """
+        raise NotImplementedError
+
+    def waiting_order(self, run: TrackedJob) -> float:
+        """By level."""
+        return self.order_of(run.level)
+
+    def running_order(self, run: TrackedJob) -> float:
+        """By level."""
+        return self.order_of(run.level)
+
+    def advance(self, now_s: float) -> None:
+        """Move running jobs that passed a limit to their new level."""
+        while self._borders and self._borders[0][0] <= now_s:
+            border_s, _, _, run = heappop(self._borders)
+            if run.border_s == border_s:
+                self._leave(run)
+                self._climb(run, now_s)
+                self._enter(run)
+        if now_s >= self._turn_s:
+            self.retry_all()
+        self._turn_s = -math.inf
+
+    def wake_s(self, ctx: Context) -> float:
+        """When a running job first passes a limit that puts it behind a waiting job."""
+        if not self._waiting:
+            return math.inf
+        orders = sorted({heap[0][0] for heap in self._waiting.values()})
+        wake_s = math.inf
+        level, limit_gpu_s = -1, math.inf
+        for entry in self._running:  # those of one level follow each other
+            run = entry[2]
+            if run.level != level:
+                level = run.level
+                turning = self.turning_level(level, orders)
+                limit_gpu_s = math.inf if turning is None else self.limit_gpu_s(turning)
+            passes_s = run.began_s + limit_gpu_s / run.gpus
+            if passes_s < wake_s:
+                wake_s = passes_s
+        self._turn_s = wake_s
+        return wake_s
+
+    def _start(self, run: TrackedJob, now: float) -> None:
+        super()._start(run, now)
+        if self._border_s(run) <= now:  # by rounding
+            self._leave(run)
+            self._climb(run, now)
+            self._enter(run)
+        else:
+            self._watch(run)
+
+    def _stop(self, run: TrackedJob, now: float) -> None:
+        super()._stop(run, now)
+        run.border_s = math.inf
+
+    def _climb(self, run: TrackedJob, now: float) -> None:
+        while self._border_s(run) <= now:
+            run.level += 1
+        self._watch(run)
+
+    def _watch(self, run: TrackedJob) -> None:
+        run.border_s = self._border_s(run)
+        if run.border_s < math.inf:
+            self._watches += 1  # a job that lost its node at once has two equal borders
+            heappush(self._borders, (run.border_s, run.job.number, self._watches, run))
+
+    def _border_s(self, run: TrackedJob) -> float:
+        return run.began_s + self.limit_gpu_s(run.level) / run.gpus
+
+
+class Las(Levelled):
+    """See `wattkeeper.policies.select.las.LasConfig`."""
+
+    def __init__(self, quantum_gpu_s: float) -> None:
+        super().__init__()
+        self._quantum_gpu_s = quantum_gpu_s
+
+    def limit_gpu_s(self, level: int) -> float:
+        """End of the current quantum, GPU-seconds."""
+        return (level + 1) * self._quantum_gpu_s
+
+    def order_of(self, level: int) -> float:
+        """Number of whole quanta."""
+        return level
+
+    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
+        """The level of the next waiting job: one more quantum puts the running job behind it."""
+        index = bisect_left(orders, level)
+        return int(orders[index]) if index < len(orders) else None
+
+
+class Gittins(Levelled):
+    """See `wattkeeper.policies.select.gittins.GittinsConfig`.
+
+    The state is the number of jobs that completed in each queue, and their GPU-seconds.
+    """
+
+    def __init__(self, limits_gpu_s: tuple[float, ...]) -> None:
+        super().__init__()
+        self._limits = [*limits_gpu_s, math.inf]
+        self._ended = [0] * len(self._limits)
+        self._ended_gpu_s = [0.0] * len(self._limits)
+        self._places = list(range(len(self._limits)))
+        self._learnt = False
+
+    def limit_gpu_s(self, level: int) -> float:
+        """Upper limit of the queue."""
+        return self._limits[level]
+
+    def order_of(self, level: int) -> float:
+        """Position of the queue by its index."""
+        return self._places[level]
+
+    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
+        """The first queue that is not behind some waiting job while the next queue is."""
+        for queue, (place, after) in enumerate(pairwise(self._places[level:]), start=level):
+            if any(place <= order < after for order in orders):
+                return queue
+        return None
+
+    def on_end(self, ctx: Context, job: Job) -> None:
+        """Learn the job's service."""
+        run = self._runs[job.number]
+        super().on_end(ctx, job)
+        gpu_s = run.attained_s * run.gpus
+        level = next(level for level, limit in enumerate(self._limits) if gpu_s < limit)
+        self._ended[level] += 1
+        self._ended_gpu_s[level] += gpu_s
+        self._learnt = True
+
+    def advance(self, now_s: float) -> None:
+        """Reorder the queues if jobs completed, and move jobs that passed a limit."""
+        if self._learnt:
+            self._learnt = False
+            places = self._order()
+            if places != self._places:
+                self._places = places
+                self._reorder()
+        super().advance(now_s)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Number of jobs that completed in each queue, and their GPU-seconds."""
+        return {"ended": list(self._ended), "ended_gpu_s": list(self._ended_gpu_s)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state that `state_dict` returned; the next `select` reorders the queues."""
+        self._ended = list(state["ended"])
+        self._ended_gpu_s = list(state["ended_gpu_s"])
+        self._learnt = True
+
+    def _order(self) -> list[int]:
+        best = sorted(range(len(self._limits)), key=lambda level: (-self._index(level), level))
+        places = [0] * len(best)
+        for place, level in enumerate(best):
+            places[level] = place
+        return places
+
+    def _index(self, level: int) -> float:
+        """Gittins index of a queue, 1/GPU-seconds."""
+        lower = self._limits[level - 1] if level else 0.0
+        beyond = sum(self._ended[level:])
+        index, ended, spent_gpu_s = 0.0, 0, 0.0
+        for other in range(level, len(self._limits)):
+            ended += self._ended[other]
+            spent_gpu_s += self._ended_gpu_s[other] - lower * self._ended[other]
+            cost_gpu_s = spent_gpu_s
+            if ended < beyond:
+                cost_gpu_s += (self._limits[other] - lower) * (beyond - ended)
+            if ended:
+                index = max(index, ended / cost_gpu_s if cost_gpu_s > 0 else math.inf)
+            if ended == beyond:
+                break
+        return index
