@@ -61,15 +61,17 @@ class Levelled(Preempting):
 
     def advance(self, now_s: float) -> None:
         """Move running jobs that passed a limit to their new level."""
+        turned = now_s >= self._turn_s
+        self._turn_s = -math.inf
         while self._borders and self._borders[0][0] <= now_s:
             border_s, _, _, run = heappop(self._borders)
             if run.border_s == border_s:
+                order = run.order
                 self._leave(run)
                 self._climb(run, now_s)
                 self._enter(run)
-        if now_s >= self._turn_s:
-            self.retry_all()
-        self._turn_s = -math.inf
+                if turned:
+                    self.retry_between(order, run.order)
 
     def wake_s(self, ctx: Context) -> float:
         """When a running job first passes a limit that puts it behind a waiting job."""
@@ -135,8 +137,9 @@ class Las(Levelled):
 
     def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
         """The level of the next waiting job: one more quantum puts the running job behind it."""
-        index = bisect_left(orders, level)
-        return int(orders[index]) if index < len(orders) else None
+        if level > orders[-1]:
+            return None
+        return int(orders[bisect_left(orders, level)])
 
 
 class Gittins(Levelled):

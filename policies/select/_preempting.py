@@ -102,13 +102,25 @@ class Preempting(Select):
     def advance(self, now_s: float) -> None:
         """Update the priority values of running jobs when the time has advanced.
 
-        It calls `retry_all` if one of them may have fallen behind a waiting job.
+        It calls `retry_between` for one that may have fallen behind a waiting job, or `retry_all`.
         """
 
     def retry_all(self) -> None:
         """Try all waiting jobs in the next `select`, also those that could not start before."""
         self._untried = dict.fromkeys(self._waiting)
         self._failed.clear()
+
+    def retry_between(self, order: float, behind: float) -> None:
+        """Try the waiting jobs again behind which a running job fell.
+
+        Args:
+            order: What its priority value was.
+            behind: What it is.
+        """
+        for key in [
+            key for key, failed in self._failed.items() if order - SLACK <= failed < behind
+        ]:
+            self._retry(key)
 
     def wake_s(self, ctx: Context) -> float:
         """Never."""

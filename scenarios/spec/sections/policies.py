@@ -1,9 +1,10 @@
 """The section of scenario files on policies."""
 
+from functools import cache
 from typing import Annotated, Any, Final
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo
-from pydantic_core import CoreSchema, core_schema
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo, ValidationInfo
+from pydantic_core import CoreSchema, PydanticKnownError, SchemaValidator, core_schema
 
 from wattkeeper.policies.configure._chain import ChainConfig, chain_of
 from wattkeeper.policies.parts import Part, parts
@@ -27,11 +28,13 @@ class OneOf:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """A union of all configs of the group, discriminated by `kind`; or a list of them."""
-        choices = {kind: handler(config) for kind, config in parts(self.group).items()}
-        union = core_schema.tagged_union_schema(choices, discriminator="kind")
-        one: CoreSchema = core_schema.no_info_before_validator_function(
-            _spell_out, union, serialization=_SERIALIZATION
+        """A config of the group; or a list of them.
+
+        Only the schemas of configs that a scenario names are built: that of all takes longer than
+        all else of the scenario.
+        """
+        one: CoreSchema = core_schema.with_info_plain_validator_function(
+            self._validate, serialization=_SERIALIZATION
         )
         if self.group in LISTED:
             one = core_schema.tagged_union_schema(
@@ -39,17 +42,43 @@ class OneOf:
             )
         return core_schema.nullable_schema(one)
 
+    def _validate(self, value: object, info: ValidationInfo) -> Part:
+        """Validate as a union of all configs of the group, discriminated by `kind`."""
+        value, known = _spell_out(value), parts(self.group)
+        kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+        if kind not in known and kind is not None:
+            tags = ", ".join(map(repr, known))
+            ctx = {"discriminator": "'kind'", "tag": str(kind), "expected_tags": tags}
+            raise PydanticKnownError("union_tag_invalid", ctx)
+        part: type[Part] = known[kind if kind is not None else next(iter(known))]
+        valid: Part = _validator(part).validate_python(value, strict=info.mode == "json")
+        return valid
+
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Either the name or the mapping; or a list of these."""
-        names = {"type": "string", "enum": list(parts(self.group))}
-        described = handler(schema)
+        known = parts(self.group)
+        names = {"type": "string", "enum": list(known)}
+        one = {"anyOf": [names, handler(_union(*known.values()))]}
         if self.group in LISTED:
-            one, several = described["anyOf"][0]["oneOf"]
-            several["items"] = {"anyOf": [names, several["items"]]}
-            described = {"anyOf": [one, several, *described["anyOf"][1:]]}
-        return {"anyOf": [names, described]}
+            one = {"anyOf": [names, one["anyOf"][1], {"type": "array", "items": one}]}
+        return {"anyOf": [*one["anyOf"], {"type": "null"}]}
+
+
+@cache
+def _validator(part: type[Part]) -> SchemaValidator:
+    return SchemaValidator(_union(part))
+
+
+def _union(*several: type[Part]) -> CoreSchema:
+    choices = {part.model_fields["kind"].default: part for part in several}
+    for part in several:
+        part.model_rebuild()
+    return core_schema.tagged_union_schema(
+        {kind: part.__pydantic_core_schema__ for kind, part in choices.items()},
+        discriminator="kind",
+    )
 
 
 def _serialize(config: Part, info: SerializationInfo) -> dict[str, Any]:
