@@ -1,0 +1,158 @@
+"""The nodes that elastic jobs hold: each set of them is an attempt, with a record of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from wattkeeper.policies.protocols import NEW, Job, Placement
+from wattkeeper.sim.attempts.attempt import Attempt
+from wattkeeper.sim.elastic.training import ElasticTraining, Fate, Spent
+from wattkeeper.sim.engine.event_loop import EventLoop
+from wattkeeper.sim.engine.recorder import ShapeRow
+
+if TYPE_CHECKING:
+    from wattkeeper.sim.engine.world import ElasticParts, World
+
+
+class Holdings:
+    """See the module.
+
+    Args:
+        world: The world.
+        parts: What elastic jobs share with it.
+        gpus_per_node: GPUs of each node of the cluster.
+
+    Attributes:
+        idle_w: Power of an idle node, W.
+        busy_w: Power of a node that trains, W.
+    """
+
+    def __init__(self, world: World, parts: ElasticParts, gpus_per_node: int) -> None:
+        self._world, self._parts = world, parts
+        self._loop: EventLoop = world.env
+        self._cluster, self._recorder = world.cluster, world.recorder
+        self._gpus = gpus_per_node
+        power = next(iter(self._cluster.spec.power.values()))
+        self.idle_w = power.idle_w * gpus_per_node
+        self.busy_w = (power.busy_w or 0.0) * gpus_per_node
+
+    def place(self, nodes: Sequence[int]) -> Placement:
+        """The placement on whole nodes."""
+        return tuple([(node, self._gpus, NEW) for node in nodes])
+
+    def size(self, job: Job, nodes: int) -> Job:
+        """A job as it counts in the cluster while it holds so many nodes."""
+        return job.replace(gpus=nodes * self._gpus, reserved_w=nodes * self.busy_w)
+
+    def change(
+        self,
+        training: ElasticTraining,
+        nodes: tuple[int, ...],
+        fate: Fate,
+        lost: int | None = None,
+    ) -> Spent:
+        """End the present attempt, and hold other nodes in the next one; returns what it did."""
+        before = set(training.nodes)
+        spent = self.close(training, fate, lost)
+        self.release(training)
+        attempt = training.attempt
+        number = attempt.number + (self._loop.now_s > attempt.begun_s)
+        training.attempt = self._take(attempt, number, nodes, training, before)
+        slowdown = self._cluster.slowdown(training.attempt.placement) if nodes else 1.0
+        training.hold(nodes, slowdown)
+        self._world.holds(training.attempt)
+        return spent
+
+    def _take(
+        self,
+        attempt: Attempt,
+        number: int,
+        nodes: tuple[int, ...],
+        training: ElasticTraining,
+        before: set[int],
+    ) -> Attempt:
+        """The next attempt of a job, on nodes that it takes."""
+        parts, now_s = self._parts, self._loop.now_s
+        sized = self.size(attempt.job, len(nodes))
+        placement = self.place(nodes)
+        if parts.nodes.vary:
+            others = tuple(slot for slot in placement if slot[0] not in before)
+            kept = tuple(slot for slot in placement if slot[0] in before)
+            parts.nodes.occupy(kept, now_s)
+            training.delay(parts.nodes.occupy(others, now_s))
+        if placement:
+            self._cluster.take(sized, placement)
+            parts.budget.reserve(sized, attempt.gpu_type)
+        parts.room.shrink()
+        where = self._recorder.journal.index_choice(placement)
+        return Attempt(
+            attempt.job, number, placement, where, attempt.gpu_type, now_s,
+            self.idle_w * len(nodes),
+        )  # fmt: skip
+
+    def release(self, training: ElasticTraining) -> None:
+        """Give back all nodes of a job."""
+        parts, attempt = self._parts, training.attempt
+        self._cluster.release(attempt.job, attempt.placement)
+        if parts.nodes.vary:
+            parts.nodes.vacate(attempt.placement, self._loop.now_s)
+        parts.budget.release(attempt.job)
+        parts.room.grow()
+
+    def close(
+        self,
+        training: ElasticTraining,
+        fate: Fate,
+        lost: int | None = None,
+        reached: bool = False,
+    ) -> Spent:
+        """Record the present attempt, which ends now, unless it began now."""
+        attempt, recorder = training.attempt, self._recorder
+        spent = training.end_shape(fate)
+        if attempt.begun_s == self._loop.now_s:
+            return spent
+        nodes = len(training.nodes)
+        self._hold_writes(attempt, spent.writes)
+        busy_w = self.busy_w * nodes
+        time_s, lost_s = spent.steps_s - spent.slow_s, spent.lost_s - spent.lost_slow_s
+        if spent.slow_s or spent.write_slow_s:
+            attempt.slow_s += spent.slow_s + spent.write_slow_s
+            attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
+        self._world.record_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
+        if lost is not None:
+            recorder.add_loss(lost, lost_s, lost_s * busy_w)
+        recorder.add_shape(self._row(training, spent), nodes * self._gpus)
+        return spent
+
+    def _hold_writes(self, attempt: Attempt, writes: Sequence[tuple[float, float]]) -> None:
+        """Count writes of checkpoints as times without training."""
+        idle_w, power = attempt.idle_w, attempt.power
+        for from_s, to_s in writes:
+            attempt.add_overhead(to_s - from_s, (to_s - from_s) * idle_w)
+            self._recorder.add_power_change(from_s, -power)
+            self._recorder.add_power_change(to_s, power)
+        attempt.holds += tuple(writes)
+
+    def _row(self, training: ElasticTraining, spent: Spent) -> ShapeRow:
+        """The row of `shapes.parquet` of an attempt that ends now."""
+        attempt, change = training.attempt, training.change
+        batch = training.task.batch
+        return ShapeRow(
+            number=attempt.job.number,
+            attempt=attempt.number,
+            time_s=attempt.begun_s,
+            until_s=self._loop.now_s,
+            moment=training.moment,
+            nodes=len(training.nodes),
+            samples_per_s=0.0 if training.shape is None else training.shape.rate,
+            pause_s=spent.pause_s,
+            steps_s=spent.steps_s,
+            write_s=math.fsum(to_s - from_s for from_s, to_s in spent.writes),
+            lost_s=spent.lost_s,
+            samples=spent.committed * batch,
+            lost_samples=spent.lost_steps * batch,
+            from_storage=change is not None and change.from_storage,
+            copied_bytes=math.nan if change is None else change.copied_bytes,
+        )
