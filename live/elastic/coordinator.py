@@ -63,6 +63,7 @@ class ElasticCoordinator:
         self._shape: Shape | None = None
         self._declined = 0
         self._fruitless = 0
+        self._written_s = 0.0
         self.lost: list[NodeLoss] = []
 
     def run(self) -> None:
