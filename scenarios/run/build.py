@@ -95,7 +95,9 @@ def _scope(inputs: RunInputs) -> ElasticScope | None:
     elastic, jobs = inputs.elastic, inputs.jobs
     if elastic is None or jobs is None:
         return None
-    return ElasticScope(elastic.jobs, len(jobs) == len(elastic.jobs), inputs.prices)
+    return ElasticScope(
+        elastic.jobs, elastic.until_s, len(jobs) == len(elastic.jobs), inputs.prices
+    )
 
 
 def source_of(inputs: RunInputs) -> Source:

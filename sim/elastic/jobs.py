@@ -81,7 +81,6 @@ class ElasticJobs:
         self._sharing = NodeSharing(world.cluster, parts, self._holdings, gpus_per_node)
         self._is_over = False
         self.over = 0
-        self._recorder.follow_shapes(until_s)
 
     def begin(self) -> None:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""

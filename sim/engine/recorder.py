@@ -391,8 +391,7 @@ class Recorder:
         unable: Numbers of jobs that never ended, for want of nodes.
         follows_nodes: Whether nodes may be lost.
         shapes: What elastic jobs did in each shape: rows of `SHAPES`, in order.
-        elastic_until_s: When elastic jobs end that do not end by themselves, s; None: none may run.
-        finished_elastic: Numbers of those that trained all their samples.
+        finished_elastic: Numbers of elastic jobs that trained all their samples.
         booting_losses: Losses of nodes that came back, on which no job could start yet.
     """
 
@@ -402,7 +401,6 @@ class Recorder:
         self.unable: list[int] = []
         self.follows_nodes = False
         self.shapes: list[ShapeRow] = []
-        self.elastic_until_s: float | None = None
         self.finished_elastic: set[int] = set()
         self.booting_losses = 0
         self.clear()
@@ -522,10 +520,6 @@ class Recorder:
         write_f64_le(row, lost_energy_j)
         self._broken_off.end_row()
 
-    def follow_shapes(self, until_s: float) -> None:
-        """Note that elastic jobs may run, until a time, s, or without an end (infinite)."""
-        self.elastic_until_s = until_s
-
     def add_shape(self, row: ShapeRow, gpus: int) -> None:
         """Add the shape of the last added attempt, on so many GPUs."""
         self.shapes.append(row)
@@ -533,11 +527,6 @@ class Recorder:
         write_i64_le(sized, self.attempts - 1)
         write_i32_le(sized, gpus)
         self._sized.end_row()
-
-    def shape_energy(self) -> Floats:
-        """Energy of each shape, J, shape (shapes,)."""
-        energy_j: Floats = self.column("energy_j")[self._sized.column("row")]
-        return energy_j
 
     def held_gpus(self, asked: Ints) -> Ints:
         """GPUs that each attempt held, given those that its job asked for, shape (attempts,)."""

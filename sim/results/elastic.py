@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.elastic.cycle import ROUNDING
 from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.results.node_use import (
@@ -21,6 +20,7 @@ from wattkeeper.sim.results.node_use import (
     find_free,
     on_demand_rent,
     rent_of_nodes,
+    rest_of,
 )
 
 
@@ -64,9 +64,8 @@ class ElasticTotals(NamedTuple):
 
     @property
     def stopped_s(self) -> float:
-        """Time without enough nodes, s; what is left by rounding is none."""
-        rest_s = self.span_s - self.steps_s - self.pause_s - self.write_s
-        return rest_s if rest_s > ROUNDING * self.span_s else 0.0
+        """Time without enough nodes, s."""
+        return float(rest_of(self.span_s, self.steps_s, self.pause_s, self.write_s))
 
 
 def elastic_totals(rows: Sequence[ShapeRow], until_s: float) -> ElasticTotals:
@@ -97,17 +96,14 @@ def _downtimes(rows: Sequence[ShapeRow], end_s: float) -> tuple[float, ...]:
 
 
 def elastic_metrics(
-    recorder: Recorder, cluster: ClusterSpec, scope: ElasticScope | None
+    recorder: Recorder, cluster: ClusterSpec, scope: ElasticScope
 ) -> dict[str, float]:
-    """Metrics of elastic jobs; none where none can run."""
-    until_s = recorder.elastic_until_s
-    if until_s is None or scope is None:
-        return {}
+    """Metrics of elastic jobs."""
     of_job: dict[int, list[ShapeRow]] = {}
     for row in recorder.shapes:
         of_job.setdefault(row.number, []).append(row)
     finished = recorder.finished_elastic
-    totals = [elastic_totals(rows, math.inf if number in finished else until_s)
+    totals = [elastic_totals(rows, math.inf if number in finished else scope.until_s)
               for number, rows in of_job.items()]  # fmt: skip
     return _time_metrics(totals) | _node_metrics(totals, recorder, cluster, scope)
 

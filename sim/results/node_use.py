@@ -39,11 +39,13 @@ class ElasticScope(NamedTuple):
 
     Attributes:
         jobs: The elastic jobs, by `Job.number`.
+        until_s: When they end that do not end by themselves, s; infinite: all do.
         alone: Whether no other jobs share the cluster: nodes that are free wait for them.
         prices: What their nodes cost; None: not known.
     """
 
     jobs: Mapping[int, ElasticJob]
+    until_s: float
     alone: bool = True
     prices: NodePrices | None = None
 
@@ -145,9 +147,16 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
         np.array([getattr(row, name) for row in rows], dtype=np.float64)
         for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "pause_s", "write_s")
     )
-    rest_s = end_s - begin_s - steps_s - pause_s - write_s
-    rest_s[rest_s <= ROUNDING * (end_s - begin_s)] = 0.0
+    rest_s = rest_of(end_s - begin_s, steps_s, pause_s, write_s)
     return np.asarray(nodes * np.array([steps_s - lost_s, lost_s, pause_s, write_s, rest_s]))
+
+
+def rest_of(span_s: Floats | float, *parts_s: Floats | float) -> Floats:
+    """What parts of a time leave of it, s; what is left by rounding is none."""
+    rest_s = np.asarray(span_s)
+    for part_s in parts_s:
+        rest_s = rest_s - part_s
+    return np.where(rest_s > ROUNDING * np.asarray(span_s), rest_s, 0.0)
 
 
 def energy_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, cluster: ClusterSpec) -> NodeParts:

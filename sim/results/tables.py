@@ -139,7 +139,7 @@ def collect(
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
     losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
-    of_elastic = elastic_metrics(recorder, cluster, elastic)
+    of_elastic = {} if elastic is None else elastic_metrics(recorder, cluster, elastic)
     nodes = node_columns(recorder)
     recorded = recorded_columns(recorder, cluster)
     draws = recorder.draws()
@@ -154,7 +154,7 @@ def collect(
     metrics = metrics | charged.metrics() | losses | of_elastic
     if recorder.follows_nodes:
         columns["nodes"] = nodes
-    if recorder.elastic_until_s is not None:
+    if elastic is not None:
         columns["shapes"] = shape_columns(recorder.shapes, source)
     if "deadline_s" in attempts:
         metrics["late_jobs"] = count_late(attempts, number)

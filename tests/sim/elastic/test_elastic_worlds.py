@@ -137,7 +137,7 @@ def collected(
     prices = NodePrices(price, SignalSeries("fixed", np.array([-math.inf]), np.array([7200.0])))
     return collect(
         "x", 1, world.recorder, world.source, world.cluster.spec, {}, 0, window=window,
-        elastic=ElasticScope(jobs, not drawn.others, prices),
+        elastic=ElasticScope(jobs, drawn.until_s, not drawn.others, prices),
     )  # fmt: skip
 
 

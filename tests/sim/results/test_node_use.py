@@ -32,7 +32,7 @@ def constant(price: float) -> SignalSeries:
 def metrics_of(
     world: World, of: ElasticTask, prices: NodePrices | None = None, alone: bool = True
 ) -> dict[str, float]:
-    scope = ElasticScope({0: ElasticJob(of, math.inf)}, alone, prices)
+    scope = ElasticScope({0: ElasticJob(of, math.inf)}, 60.0, alone, prices)
     return elastic_metrics(world.recorder, world.cluster.spec, scope)
 
 
