@@ -53,6 +53,7 @@ class MorphedShape(NamedTuple):
         microbatches: Of each pipeline in a step.
         step_s: Time of a step, s.
         idle_gpus: GPUs that have no stage.
+        samples_per_s: Samples a second; those that replicas cannot share evenly do not count.
     """
 
     depth: int
@@ -61,6 +62,7 @@ class MorphedShape(NamedTuple):
     microbatches: int
     step_s: float
     idle_gpus: int
+    samples_per_s: float
 
 
 def morph(model: MorphingModel, gpus: int, batch_samples: int) -> MorphedShape | None:
@@ -109,7 +111,10 @@ def _shape(model: MorphingModel, depth: int, gpus: int, batch_samples: int) -> M
     # A ring sends each byte twice, but for the part that a replica already has.
     reduce_s = 2 * (replicas - 1) / replicas * gradient_bytes / model.bandwidth_bytes_per_s
     step_s = (microbatches + depth - 1) * slowest_s + reduce_s
-    return MorphedShape(depth, replicas, samples, microbatches, step_s, gpus - depth * replicas)
+    shared = batch_samples // replicas * replicas
+    rate = shared / step_s if step_s else math.inf
+    idle_gpus = gpus - depth * replicas
+    return MorphedShape(depth, replicas, samples, microbatches, step_s, idle_gpus, rate)
 
 
 def _largest_microbatch(model: MorphingModel, stages: Sequence[Sequence[CutSection]]) -> int | None:

@@ -78,16 +78,22 @@ class PipelineTemplate(NamedTuple):
         return tuple(nodes)
 
 
-def template_sizes(least: int, nodes: int, losses: int) -> range:
+def most_nodes(layers: int, gpus_per_node: int) -> int:
+    """The most nodes that a model of so many layers splits over: a stage has 1, 2, 4, ... GPUs."""
+    return layers // gpus_per_node.bit_count()
+
+
+def template_sizes(least: int, nodes: int, losses: int, most: int | None = None) -> range:
     """Numbers of nodes of the templates, so that each loss leaves pipelines of such sizes.
 
     Args:
         least: Fewest nodes that hold the model.
         nodes: Of the job.
         losses: Number of nodes that may be lost at a time; one pipeline more always exists.
+        most: The most nodes that its layers split over; None: not known.
 
     Raises:
-        InputError: If the nodes do not suffice for so many pipelines.
+        InputError: If the nodes do not suffice for so many pipelines, or layers for one.
     """
     if least < 1 or losses < 0:
         raise InputError(
@@ -99,7 +105,12 @@ def template_sizes(least: int, nodes: int, losses: int) -> range:
             f"the job has {nodes} nodes; {losses + 1} pipelines of {least} nodes, which survive "
             f"{losses} losses, need {(losses + 1) * least}"
         )
-    return range(least, nodes - losses * least + 1)
+    if most is not None and least > most:
+        raise InputError(
+            f"pipelines of {least} nodes or more; the layers split over {most} at most"
+        )
+    largest = nodes - losses * least
+    return range(least, (largest if most is None else min(largest, most)) + 1)
 
 
 def plan_templates(
@@ -119,12 +130,12 @@ def plan_templates(
             of layers are absent or wrong.
     """
     check_layers(layers, gpus_per_node)
-    fewest = gpus_per_node.bit_count()
+    most = most_nodes(len(layers), gpus_per_node)
     for size in sizes:
-        if not 1 <= size <= len(layers) // fewest:
+        if not 1 <= size <= most:
             raise InputError(
                 f"a template for {size} nodes of {gpus_per_node} GPUs; the model of {len(layers)} "
-                f"layers splits over 1 to {len(layers) // fewest}"
+                f"layers splits over 1 to {most}"
             )
     if not sizes:
         return ()

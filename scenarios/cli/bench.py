@@ -13,7 +13,7 @@ import click
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.completion.names import complete_scenarios
-from wattkeeper.scenarios.cli.options import FILE
+from wattkeeper.scenarios.cli.options import FILE, json_option
 from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1,
                 shell_complete=complete_scenarios)  # fmt: skip
 @click.option("--update", is_flag=True, help="Accept the results as the baseline.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 @click.option("--baselines", type=FILE,
               help="File of baselines [the shipped ones].")  # fmt: skip
 def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Path | None) -> None:

@@ -21,6 +21,7 @@ from wattkeeper.scenarios.cli.compare import compare
 from wattkeeper.scenarios.cli.completion.names import complete_scenarios
 from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
 from wattkeeper.scenarios.cli.elastic.replays import elastic
+from wattkeeper.scenarios.cli.options import json_option
 from wattkeeper.scenarios.cli.policy import policy
 from wattkeeper.scenarios.cli.record import record
 from wattkeeper.scenarios.cli.report import report
@@ -175,7 +176,7 @@ def _validate_sweep(loaded: LoadedScenario) -> None:
 
 @main.command()
 @click.argument("name", required=False, shell_complete=complete_scenarios)
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@json_option
 def scenarios(name: str | None, as_json: bool) -> None:
     """List the shipped scenarios, or print the file of the one called NAME."""
     from wattkeeper.scenarios.spec.loading import find_scenario, load, shipped
@@ -203,7 +204,7 @@ def schema() -> None:
 
 @main.command()
 @click.option("--look-only", is_flag=True, help="Do not try whether power limits may be set.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def doctor(look_only: bool, as_json: bool) -> None:
     """Check the devices, packages and permissions of this host for live runs.
 

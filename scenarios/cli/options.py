@@ -26,6 +26,9 @@ def number_type(
     return parse_number
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+
+
 def output_options(content: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options `--json` and `--csv` of a command that prints this content; it gets `form`."""
 

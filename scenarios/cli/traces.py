@@ -20,7 +20,7 @@ from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.completion.names import complete_traces
 from wattkeeper.scenarios.cli.generate import fit_jobs, generate
 from wattkeeper.scenarios.cli.import_options import import_options, print_import
-from wattkeeper.scenarios.cli.options import GPUS, PATH, number_type
+from wattkeeper.scenarios.cli.options import GPUS, PATH, json_option, number_type
 from wattkeeper.traces.files.user_dirs import library_folder
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def traces() -> None:
 
 
 @traces.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def list_traces(as_json: bool) -> None:
     """List the traces of the library.
 
@@ -104,7 +104,7 @@ def _describe_trace(name: str) -> dict[str, Any]:
 @click.option("--gpu", help="Only this GPU type.")
 @click.option("--eta", type=_ETA, default=0.5, help="Of the savings shown [0.5].")
 @click.option("--gpus", type=GPUS, help="Hold jobs against a cluster of so many GPUs.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def describe(name: str, gpu: str | None, eta: float, gpus: int | None, as_json: bool) -> None:
     """Describe the trace NAME (or a path): its extent, its oddities, and possible savings."""
     from wattkeeper.traces.describe.report import describe as describe_trace

@@ -14,7 +14,7 @@ import click
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import PATH
+from wattkeeper.scenarios.cli.options import PATH, json_option
 
 if TYPE_CHECKING:
     from wattkeeper.live.zoo.parents import ParentMatch
@@ -36,7 +36,6 @@ _dataset = click.option("--dataset", default="", help="Data set of the child.")
 _origin = click.option(
     "--mutated-from", metavar="NAME", help="Stored model that the child is a mutation of."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 _input = click.option(
     "--input",
     "shape",
@@ -83,7 +82,7 @@ def _open(folder: Path) -> Zoo:
 @click.option("--parent", type=int, help="Number of the model from whose weights it started.")
 @click.option("--capacity", help="Capacity of the zoo from now on, as 10GB; unbounded at first.")
 @click.option("--retain", help="Retain policy of the zoo from now on; at first modelkeeper.")
-@_json
+@json_option
 def add(
     folder: Path,
     graph: Path | None,
@@ -146,7 +145,7 @@ def add(
 
 @zoo.command("list")
 @_zoo
-@_json
+@json_option
 def list_models(folder: Path, as_json: bool) -> None:
     """List the models of a zoo, in the order of their addition."""
     store = _open(folder)
@@ -170,7 +169,7 @@ def list_models(folder: Path, as_json: bool) -> None:
 @_dataset
 @_origin
 @_policy
-@_json
+@json_option
 def match(
     folder: Path,
     child: str,
@@ -253,7 +252,7 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @click.option(
     "--trust", multiple=True, metavar="MODULE", help="Run code of parents from this module."
 )
-@_json
+@json_option
 def warm_start(
     folder: Path,
     child: str,
@@ -295,7 +294,7 @@ def warm_start(
 
 @zoo.command()
 @_zoo
-@_json
+@json_option
 def gc(folder: Path, as_json: bool) -> None:
     """Remove what killed processes left behind; tensors of evicted models go at once anyway."""
     freed = _open(folder).gc()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -18,6 +18,7 @@ from wattkeeper.policies.elastic.instantiation import (
 from wattkeeper.policies.elastic.templates import (
     PipelineTemplate,
     TimedTemplate,
+    most_nodes,
     plan_templates,
 )
 from wattkeeper.policies.errors import InputError
@@ -33,7 +34,10 @@ Rates = Mapping[int, float]
 
 
 def read_templates(
-    path: Path, profile: str, gpus_per_node: int | None, sizes: Sequence[int]
+    path: Path,
+    profile: str,
+    gpus_per_node: int | None,
+    choose_sizes: Callable[[int | None], Sequence[int]],
 ) -> tuple[TimedTemplate, ...]:
     """The templates of these sizes: planned from costs of layers, or as a file of times has them.
 
@@ -41,21 +45,25 @@ def read_templates(
         path: Of costs of layers, or of times of templates.
         profile: Of the file; empty: its only one.
         gpus_per_node: GPUs of each node, 1 if None; for costs of layers alone.
-        sizes: Numbers of nodes; empty with a file of times: all.
+        choose_sizes: Gives the numbers of nodes by the most that the layers split over (None: not
+            known); empty with a file of times: all.
 
     Raises:
         InputError: If the file lacks what is asked for.
     """
     if "fb_s" in first_line(path):
+        layers, gpus = read_layers(path, profile).layers, gpus_per_node or 1
+        sizes = choose_sizes(most_nodes(len(layers), gpus))
         if not sizes:
             raise InputError("costs of layers need sizes of templates (--sizes, or --least)", path)
-        return plan_templates(read_layers(path, profile).layers, gpus_per_node or 1, sizes)
+        return plan_templates(layers, gpus, sizes)
     if gpus_per_node is not None:
         raise InputError(
             f"--gpus-per-node needs costs of layers ({', '.join(LAYERS.names)}); the file has none",
             path,
         )
     times = read_template_times(path, profile)
+    sizes = choose_sizes(None)
     absent = sorted(set(sizes) - {each.nodes for each in times})
     if absent:
         raise InputError(f"has no template for {absent[0]} nodes", path)

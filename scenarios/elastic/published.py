@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import mean
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.published_replays.bamboo import replay_bamboo
@@ -49,27 +49,6 @@ def choose(what: str, chosen: Sequence[str], known: Sequence[str]) -> Sequence[s
     return tuple(dict.fromkeys(chosen)) or tuple(known)
 
 
-class ReplayRow(NamedTuple):
-    """A replay of Oobleck's artifact.
-
-    Attributes:
-        system: Of `SYSTEMS`.
-        model: Of `PUBLISHED_MODELS`.
-        fits_memory: Whether the system has the memory for the model; else its rate is 0.
-        result: What was counted.
-    """
-
-    system: str
-    model: str
-    fits_memory: bool
-    result: ReplayResult
-
-    def to_json(self) -> dict[str, Any]:
-        """The row without spans, as JSON values."""
-        about = {"system": self.system, "model": self.model, "fits_memory": self.fits_memory}
-        return about | counts(self.result)
-
-
 def counts(result: ReplayResult) -> dict[str, Any]:
     """What a replay counted, by name; without spans."""
     names = (name for name in ReplayResult.__slots__ if name != "spans")
@@ -95,8 +74,10 @@ def replay_trace(
     models: Sequence[str],
     *,
     recorded: bool = False,
-) -> Iterator[ReplayRow]:
-    """Replay each system with each model.
+) -> Iterator[dict[str, Any]]:
+    """Replay each system with each model, as JSON values.
+
+    `fits_memory` says whether the system has the memory for the model; else its rate is 0.
 
     Args:
         changes: Nodes that come and are lost.
@@ -114,7 +95,7 @@ def replay_trace(
             fits = system != "bamboo" or known.fits_bamboo
             table = RateTable(_rates_of(rates, system, known)) if fits else OUT_OF_MEMORY
             result = _replay(changes, table, system, known, recorded)
-            yield ReplayRow(system, model, fits, result)
+            yield {"system": system, "model": model, "fits_memory": fits, **counts(result)}
 
 
 def _rates_of(rates: NodeRates, system: str, model: PublishedModel) -> dict[int, float]:

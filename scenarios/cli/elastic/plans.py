@@ -16,7 +16,7 @@ import click
 from wattkeeper.policies.elastic.microbatches import MOST_MICROBATCHES
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.options import FILE, GPUS, number_type
+from wattkeeper.scenarios.cli.options import FILE, GPUS, json_option, number_type
 
 MOST_NODES = 10_000
 
@@ -43,7 +43,6 @@ _LOSSES = number_type("a whole number from 0 to 10000", lambda n: 0 <= n <= 1e4,
 _SIZE = number_type("a number of GB from 1e-6 to 1e9", lambda n: 1e-6 <= n <= 1e9)
 
 _profile = click.option("--profile", default="", help="Of FILE, if it has several.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 _model = click.option("--model", metavar="NAME", help="With --rates: name of the model there.")
 _rates = click.option("--rates", "out", type=FILE,
                       help="Add the rates by number of nodes to a file for scenarios.")  # fmt: skip
@@ -71,7 +70,7 @@ def _check_rates(out: Path | None, **needed: object) -> None:
 @_rates
 @_model
 @click.option("--samples", type=_WHOLE, help="With --rates: samples of a micro-batch.")
-@_json
+@json_option
 def plan(
     file: Path,
     profile: str,
@@ -102,14 +101,17 @@ def plan(
         raise click.UsageError("--nodes and --microbatches need each other")
     if nodes is None and (count_options or out is not None):
         raise click.UsageError("--count-options and --rates need --nodes")
-    chosen: Sequence[int] = sizes or ()
-    if least is not None:
-        if sizes is not None or nodes is None:
-            raise click.UsageError("--least needs --nodes, and stands instead of --sizes")
-        chosen = template_sizes(least, nodes[-1], 1 if losses is None else losses)
-    elif losses is not None:
+    if least is not None and (sizes is not None or nodes is None):
+        raise click.UsageError("--least needs --nodes, and stands instead of --sizes")
+    if least is None and losses is not None:
         raise click.UsageError("--losses needs --least")
-    templates = plans.read_templates(file, profile, gpus_per_node, chosen)
+
+    def choose_sizes(most: int | None) -> Sequence[int]:
+        if least is None or nodes is None:
+            return sizes or ()
+        return template_sizes(least, nodes[-1], 1 if losses is None else losses, most)
+
+    templates = plans.read_templates(file, profile, gpus_per_node, choose_sizes)
     answer: dict[str, Any] = {"templates": list(plans.describe_templates(templates))}
     if nodes is not None and microbatches is not None:
         answer["plans"] = [
@@ -165,7 +167,7 @@ def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
               help="Of a GPU in an all-reduce between replicas, GB/s.")  # fmt: skip
 @_rates
 @_model
-@_json
+@json_option
 def morph(
     file: Path,
     profile: str,
@@ -192,16 +194,12 @@ def morph(
     sections, sizes = read_sections(file, profile)
     known = MorphingModel(sections, sizes, int(memory_gb * 1e9), bandwidth_gb_s * 1e9)
     shapes = {number: choose_shape(known, number * gpus_per_node, batch) for number in nodes}
-    rates = {
-        number: 0.0 if shape is None else batch // shape.replicas * shape.replicas / shape.step_s
-        for number, shape in shapes.items()
-    }
     rows: list[dict[str, Any]] = [
-        {"nodes": number, "samples_per_s": rates[number]}
-        | ({} if shape is None else shape._asdict())
+        {"nodes": number, "samples_per_s": 0.0} | ({} if shape is None else shape._asdict())
         for number, shape in shapes.items()
     ]
     if out is not None and model is not None:
+        rates = {row["nodes"]: row["samples_per_s"] for row in rows}
         plans.add_rates(out, "varuna", model, rates)
     if as_json:
         terminal.write(json.dumps(rows, indent=2))

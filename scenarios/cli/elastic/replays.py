@@ -12,14 +12,12 @@ import click
 
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.elastic.plans import morph, plan, reconfigure
-from wattkeeper.scenarios.cli.options import FILE, number_type
+from wattkeeper.scenarios.cli.options import FILE, json_option, number_type
 
 _CHANCE = number_type("a chance from 0 to 1", lambda n: 0 <= n <= 1)
 _NODES = number_type("a whole number of nodes from 1 to 10000", lambda n: 1 <= n <= 1e4, whole=True)
 _STEPS = number_type("a whole number of steps from 1 to 1e7", lambda n: 1 <= n <= 1e7, whole=True)
 _SEEDS = number_type("a whole number of seeds from 1 to 1000", lambda n: 1 <= n <= 1000, whole=True)
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 
 
 @click.group("elastic")
@@ -41,7 +39,7 @@ def elastic() -> None:
               help="A model of the artifact, may be repeated [all].")  # fmt: skip
 @click.option("--recorded", is_flag=True,
               help="TRACE is recorded: Varuna then loses no work of small models.")  # fmt: skip
-@_json
+@json_option
 def replay(
     trace: str,
     path: Path,
@@ -64,8 +62,8 @@ def replay(
     if recorded and not any(system.startswith("varuna") for system in chosen):
         raise click.UsageError("--recorded has no effect without varuna")
     changes = published.read_changes(trace)
-    rows = [row.to_json() for row in published.replay_trace(
-        changes, read_node_rates(path), chosen, of_models, recorded=recorded)]  # fmt: skip
+    rates = read_node_rates(path)
+    rows = list(published.replay_trace(changes, rates, chosen, of_models, recorded=recorded))
     if as_json:
         terminal.write(json.dumps(rows, indent=2))
         return
@@ -82,7 +80,7 @@ def replay(
 @click.option("--nodes", type=_NODES, help="With --loss-chance: nodes wanted [48].")
 @click.option("--steps", type=_STEPS, help="With --loss-chance: length [22194].")
 @click.option("--seeds", type=_SEEDS, help="With --loss-chance: seeds, from 1 on [30].")
-@_json
+@json_option
 def bamboo(
     trace: str | None,
     models: tuple[str, ...],

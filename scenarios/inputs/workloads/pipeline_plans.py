@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
-from wattkeeper.policies.elastic.templates import plan_templates, template_sizes
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.elastic.templates import most_nodes, plan_templates, template_sizes
 from wattkeeper.scenarios.spec.sections.elastic import ElasticJobSection, PlannedPipelines
 from wattkeeper.traces.layer_costs import LayerProfile, read_layers
 
@@ -27,14 +26,8 @@ def plan_job(
             or layers for these pipelines.
     """
     profile = read_layers(beside / stated.layers, stated.profile)
-    most = len(profile.layers) // gpus_per_node.bit_count()
-    sizes = template_sizes(stated.least_nodes, job.most_nodes, stated.losses)
-    if stated.least_nodes > most:
-        raise InputError(
-            f"least_nodes: {stated.least_nodes} nodes of {gpus_per_node} GPUs; the "
-            f"{len(profile.layers)} layers of {profile.name} split over {most} at most"
-        )
-    chosen = range(sizes.start, min(sizes.stop, most + 1))
-    templates = plan_templates(profile.layers, gpus_per_node, chosen)
+    most = most_nodes(len(profile.layers), gpus_per_node)
+    sizes = template_sizes(stated.least_nodes, job.most_nodes, stated.losses, most)
+    templates = plan_templates(profile.layers, gpus_per_node, sizes)
     microbatches = round(job.batch / stated.microbatch)
     return PipelinePlan(templates, microbatches, profile.layer_bytes), profile

@@ -16,9 +16,9 @@ MODEL = MorphingModel((SECTION,) * 4, (1, 2), 260, 100.0)
 
 def test_the_deepest_pipeline_is_not_always_the_fastest() -> None:
     # Two stages of two sections hold 200 + 20 b of 260 bytes: b = 2. One stage holds too much.
-    assert morph(MODEL, 5, 17) == MorphedShape(2, 2, 2, 4, (4 + 1) * 12.0 + 100 / 100, 1)
+    assert morph(MODEL, 5, 17) == MorphedShape(2, 2, 2, 4, 61.0, 1, 16 / 61)
     assert morph(MODEL._replace(memory_bytes=239), 5, 17) == MorphedShape(
-        2, 2, 1, 8, (8 + 1) * 8.0 + 1, 1
+        2, 2, 1, 8, (8 + 1) * 8.0 + 1, 1, 16 / 73
     )
     assert morph(MODEL._replace(memory_bytes=219), 5, 17) is None
     assert morph(MODEL, 1, 17) is None

@@ -126,6 +126,13 @@ def test_sizes_leave_one_pipeline_more_than_losses() -> None:
         template_sizes(0, 11, 2)
 
 
+def test_sizes_are_those_that_the_layers_split_over() -> None:
+    assert list(template_sizes(3, 13, 2, 5)) == [3, 4, 5]
+    with pytest.raises(InputError) as caught:
+        template_sizes(3, 13, 2, 2)
+    assert_states(str(caught.value), "3 nodes", "2 at most")
+
+
 @pytest.mark.parametrize(
     ("layers", "gpus", "sizes", "facts"),
     [

@@ -59,6 +59,12 @@ def test_published_templates(profile: str, gpus: int, shared: Path, inside: Comm
         assert template["stages"].count("]x") == len(row["stages"].split())
 
 
+def test_sizes_of_templates_end_with_the_layers(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "layers.csv").write_text(LAYERS)
+    found = plan(inside, "layers.csv", "--least", 10, "--nodes", "40", "--microbatches", 64)
+    assert [template["num_nodes"] for template in found["templates"]] == [10, 11, 12]
+
+
 @pytest.mark.parametrize("profile", ["equal24", "gptlike26"])
 def test_published_times_of_templates(profile: str, shared: Path, inside: Command) -> None:
     rows = read_reference(shared, "template_times.csv")
