@@ -76,6 +76,11 @@ class PolicyConfig(Part):
         return (self.rates_of,)
 
     @property
+    def fewest_nodes(self) -> int:
+        """The fewest nodes on which a `Replan` policy can train a job."""
+        return 1
+
+    @property
     def slices(self) -> bool:
         """Whether it asks for slices as a `Tune` policy."""
         return False

@@ -19,9 +19,9 @@ ReplanMoment = Literal["start", "lost", "gained", "boundary", "pause"]
 """Why `Replan` is asked.
 
 `start`: the job got its first nodes, or enough of them again. `lost`: nodes that it held went
-down. `gained`: nodes are free that it could take. `boundary`: all that it did is committed, since
-it asked for another shape, or must give nodes to others. `pause`: nodes came or went while it
-pauses; the pause stays as long as it was.
+down. `gained`: nodes are free that it could take. `boundary`: a step ended, since it asked for
+another shape, or must give nodes to others; all that it did is committed, or carried over by a
+redundant shape. `pause`: nodes came or went while it pauses; the pause stays as long as it was.
 """
 
 
@@ -102,6 +102,9 @@ class Shape(NamedTuple):
             they are kept if the notice comes in time, and the pause after the loss is longer by the
             time of a checkpoint.
         pipelines: Which nodes hold which layers, pipeline by pipeline; empty: each node holds all.
+        is_redundant: Whether others train a stage on at once whose node is lost: while a node holds
+            each stage, no work is lost, and what is not committed goes over into the next shape,
+            after a planned change, too.
     """
 
     nodes: int
@@ -110,6 +113,14 @@ class Shape(NamedTuple):
     write_s: float = 0.0
     saves_on_notice: bool = False
     pipelines: tuple[tuple[ShapeStage, ...], ...] = ()
+    is_redundant: bool = False
+
+    def survives_on(self, nodes: Iterable[int]) -> bool:
+        """Whether no work is lost with all but these nodes."""
+        living = set(nodes)
+        return self.is_redundant and all(
+            not living.isdisjoint(stage.nodes) for pipeline in self.pipelines for stage in pipeline
+        )
 
 
 class ElasticView(NamedTuple):
@@ -151,12 +162,14 @@ class Reshape(NamedTuple):
         from_storage: Whether the state is read from a checkpoint in storage; else nodes that stay
             have it.
         copied_bytes: What nodes that stay send to others, bytes; NaN: not known.
+        is_interim: Whether it is asked again at the end of the step under way (`boundary`).
     """
 
     shape: Shape
     pause_s: float
     from_storage: bool = False
     copied_bytes: float = math.nan
+    is_interim: bool = False
 
 
 class Replan(Policy):

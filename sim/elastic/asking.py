@@ -41,4 +41,5 @@ def describe_answer(answer: Reshape | None) -> str:
     commits = f" commit_steps={shape.commit_steps} write_s={shape.write_s:g}" * (
         shape.commit_steps != 1 or shape.write_s > 0
     )
-    return f"nodes={shape.nodes} rate={shape.rate:g} pause_s={answer.pause_s:g}{commits}"
+    interim = " interim" * answer.is_interim
+    return f"nodes={shape.nodes} rate={shape.rate:g} pause_s={answer.pause_s:g}{commits}{interim}"

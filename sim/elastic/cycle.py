@@ -55,6 +55,15 @@ class Cycle(NamedTuple):
         writing_s = max(0.0, left_s - self.commit_steps * self.step_s)
         return CycleState(committed, self.commit_steps, 0.0, writes, writing_s)
 
+    def most_of(self, steps: int) -> int:
+        """The most of so many finished steps that are not committed when another one begins."""
+        return min(steps, self.commit_steps - 1) if self.commit_steps else steps
+
+    def steps_in(self, elapsed_s: float) -> int:
+        """Steps that are finished after a time, s."""
+        state = self.at(elapsed_s)
+        return state.committed + state.uncommitted
+
     def write_begins(self, writes: int) -> list[float]:
         """When the first so many writes begin, in s since the training began."""
         steps_s = self.commit_steps * self.step_s

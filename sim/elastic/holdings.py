@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt
-from wattkeeper.sim.elastic.training import ElasticTraining, Fate, Spent
+from wattkeeper.sim.elastic.spent import Fate, Spent
+from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.engine.event_loop import EventLoop
 from wattkeeper.sim.engine.recorder import ShapeRow
 
@@ -52,10 +53,10 @@ class Holdings:
         nodes: tuple[int, ...],
         fate: Fate,
         lost: int | None = None,
-    ) -> Spent:
-        """End the present attempt, and hold other nodes in the next one; returns what it did."""
+    ) -> tuple[float, float]:
+        """End the present attempt, and hold other nodes in the next one; returns as `close`."""
         before = set(training.nodes)
-        spent = self.close(training, fate, lost)
+        cost = self.close(training, fate, lost)
         self.release(training)
         attempt = training.attempt
         number = attempt.number + (self._loop.now_s > attempt.begun_s)
@@ -63,7 +64,7 @@ class Holdings:
         slowdown = self._cluster.slowdown(training.attempt.placement) if nodes else 1.0
         training.hold(nodes, slowdown)
         self._world.holds(training.attempt)
-        return spent
+        return cost
 
     def _take(
         self,
@@ -107,13 +108,26 @@ class Holdings:
         fate: Fate,
         lost: int | None = None,
         reached: bool = False,
-    ) -> Spent:
-        """Record the present attempt, which ends now, unless it began now."""
-        attempt, recorder = training.attempt, self._recorder
+    ) -> tuple[float, float]:
+        """Record the present attempt, which ends now, unless it began now.
+
+        Args:
+            training: The job.
+            fate: What becomes of steps that are not committed.
+            lost: The node with which it ends; None: none.
+            reached: Whether it trained all its samples.
+
+        Returns:
+            GPU time (s) and energy (J) of the steps that are lost, at full pace.
+        """
+        attempt, recorder, carried = training.attempt, self._recorder, training.carried
         spent = training.end_shape(fate)
+        earlier_s = carried.settle(spent, fate)
+        batch, nodes = training.task.batch, len(training.nodes)
         if attempt.begun_s == self._loop.now_s:
-            return spent
-        nodes = len(training.nodes)
+            samples, lost_samples = spent.committed * batch, spent.lost_steps * batch
+            carried.amend(samples, lost_samples, lost, earlier_s, self.busy_w)
+            return earlier_s * self._gpus, earlier_s * self.busy_w
         self._hold_writes(attempt, spent.writes)
         busy_w = self.busy_w * nodes
         time_s, lost_s = spent.steps_s - spent.slow_s, spent.lost_s - spent.lost_slow_s
@@ -122,9 +136,18 @@ class Holdings:
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
         self._world.record_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
         if lost is not None:
-            recorder.add_loss(lost, lost_s, lost_s * busy_w)
+            all_s = lost_s + earlier_s / nodes
+            recorder.add_loss(lost, all_s, all_s * busy_w)
         recorder.add_shape(self._row(training, spent), nodes * self._gpus)
-        return spent
+        carried.add(spent)
+        gpu_s, energy_j = earlier_s * self._gpus, earlier_s * self.busy_w
+        return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + energy_j
+
+    def drop_work(self, training: ElasticTraining) -> None:
+        """Lose what a job would go on with."""
+        lost_s = training.carried.lose()
+        lost_samples = training.drop_work() * training.task.batch
+        training.carried.amend(0.0, lost_samples, None, lost_s, self.busy_w)
 
     def _hold_writes(self, attempt: Attempt, writes: Sequence[tuple[float, float]]) -> None:
         """Count writes of checkpoints as times without training."""

@@ -24,9 +24,11 @@ from wattkeeper.policies.elastic.replanning import (
 from wattkeeper.policies.protocols import ClusterView, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
+from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.sharing import NodeSharing
-from wattkeeper.sim.elastic.training import ElasticTraining, Fate
+from wattkeeper.sim.elastic.spent import Fate
+from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.engine.event_loop import SIGNAL, Callback, EventLoop, schedule_at
 
 if TYPE_CHECKING:
@@ -100,7 +102,8 @@ class ElasticJobs:
     def start(self, attempt: Attempt) -> Execution:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         known = self._jobs[attempt.job.number]
-        return ElasticTraining(self._loop, attempt, known.task, known.samples, self)
+        carried = CarriedWork(self._recorder)
+        return ElasticTraining(self._loop, attempt, known.task, known.samples, self, carried)
 
     def form(self, training: ElasticTraining, moment: ReplanMoment) -> None:
         """See `wattkeeper.sim.elastic.training.Owner`."""
@@ -108,10 +111,9 @@ class ElasticJobs:
         self._loop.pass_is_due = True
         if moment != "start":
             given, training.gives = training.gives, 0
-            if given and self._parts.waiting:
-                self._holdings.change(training, training.nodes[:-given], "kept")
-            else:
-                self._holdings.change(training, training.nodes, "kept")
+            gives = given > 0 and bool(self._parts.waiting)
+            nodes = training.nodes[:-given] if gives else training.nodes
+            self._holdings.change(training, nodes, training.planned_fate)
             training.moment = moment
             return
         training.moment = moment
@@ -131,6 +133,8 @@ class ElasticJobs:
 
     def wants_boundary(self, training: ElasticTraining) -> bool:
         """See `wattkeeper.sim.elastic.training.Owner`."""
+        if training.change is not None and training.change.is_interim:
+            return True
         if training.gives:
             return bool(self._parts.waiting)
         spare = len(self._sharing.free_nodes())
@@ -157,10 +161,12 @@ class ElasticJobs:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         training = cast(ElasticTraining, execution)
         announced = self._is_announced(training, node)
-        keeps = self._is_saved(training, announced)
-        training.saved_s = training.task.checkpoint_s if keeps else 0.0
         nodes = tuple(each for each in training.nodes if each != node)
-        spent = self._holdings.change(training, nodes, "kept" if keeps else "lost", node)
+        fate: Fate = "kept" if self._is_saved(training, announced) else "lost"
+        training.saved_s = training.task.checkpoint_s if fate == "kept" else 0.0
+        if training.shape is not None and training.shape.survives_on(nodes):
+            fate = "carried"
+        cost = self._holdings.change(training, nodes, fate, node)
         training.announced = announced and (training.announced or not training.needs_shape)
         training.restart_forming("lost")
         self._loop.pass_is_due = True
@@ -168,8 +174,7 @@ class ElasticJobs:
             self._holdings.release(training)
             del self._running[training.attempt.job.number]
             self._world.abandon(training.attempt.job)
-        held, lost_s = len(nodes) + 1, spent.lost_s - spent.lost_slow_s
-        return lost_s * held * self._gpus, lost_s * self._holdings.busy_w * held
+        return cost
 
     def _is_announced(self, training: ElasticTraining, node: int) -> bool:
         """Whether a node that is lost now said so early enough to write a checkpoint."""
@@ -215,14 +220,14 @@ class ElasticJobs:
                 training.ask_for_boundary()
                 continue
             nodes, training.gives = training.nodes[: -training.gives], 0
-            self._holdings.change(training, nodes, "kept")
+            self._holdings.change(training, nodes, training.planned_fate)
             self._take_shape_again(training)
 
     def settle(self) -> None:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         for training in self._running.values():
             if training.needs_shape and training.moment == "start":
-                training.take_shape(self._choose(training, training.moment))
+                self._reshape(training)
         if not self._parts.waiting:
             self._join_spare()
         for training in list(self._running.values()):
@@ -231,9 +236,16 @@ class ElasticJobs:
             if len(training.nodes) < training.task.least_nodes:
                 self._world.requeue(training, self._leave(training))
                 continue
-            training.take_shape(self._choose(training, training.moment))
+            self._reshape(training)
         if not self._parts.waiting:
             self._offer_spare()
+
+    def _reshape(self, training: ElasticTraining) -> None:
+        """Let a job take the shape that `Replan` chooses."""
+        change = self._choose(training, training.moment)
+        if change.from_storage:
+            self._holdings.drop_work(training)
+        training.take_shape(change)
 
     def _join_spare(self) -> None:
         """Let jobs that pause take free nodes, each where it adds most."""
@@ -242,7 +254,8 @@ class ElasticJobs:
         taken = self._sharing.share_out(joining)
         for number, nodes in taken.items():
             training = joining[number]
-            self._holdings.change(training, tuple(sorted((*training.nodes, *nodes))), "kept")
+            more = tuple(sorted((*training.nodes, *nodes)))
+            self._holdings.change(training, more, training.planned_fate)
             self._take_shape_again(training)
 
     def _offer_spare(self) -> None:
@@ -291,6 +304,7 @@ class ElasticJobs:
     def _leave(self, training: ElasticTraining) -> int:
         """Let a job give up all its nodes; returns the number of its next attempt."""
         attempt = training.attempt
+        self._holdings.drop_work(training)
         self._holdings.release(training)
         del self._running[attempt.job.number]
         training.leave()

@@ -11,11 +11,12 @@ class PaceClock:
     Args:
         now_s: When it begins, s.
         factor: Time that anything takes over that at full pace, from then on.
+        done_s: What was done before, s.
     """
 
-    def __init__(self, now_s: float, factor: float) -> None:
+    def __init__(self, now_s: float, factor: float, done_s: float = 0.0) -> None:
         self._since_s = [now_s]
-        self._done_s = [0.0]
+        self._done_s = [done_s]
         self._factors = [factor]
 
     @property

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from wattkeeper.policies.elastic.replanning import ElasticTask, ReplanMoment, Reshape, Shape
 from wattkeeper.policies.moments import Progress
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.cycle import Cycle
 from wattkeeper.sim.elastic.pace import PaceClock
+from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.engine.event_loop import Callback, EventLoop, ScheduledEvent, schedule_at
 
 if TYPE_CHECKING:
@@ -21,36 +23,6 @@ Phase = Literal["waiting", "forming", "pause", "stopped", "steps", "commit"]
 time. `pause`: nothing is trained until the shape is taken. `stopped`: its nodes are too few to
 train, until others come. `steps`: it trains. `commit`: it writes a checkpoint before a planned
 change."""
-
-Fate = Literal["lost", "kept", "open"]
-"""What becomes of steps that are not committed: all are `lost`; those that are finished are `kept`,
-as if they were; or none is, since nothing happens any more (`open`)."""
-
-
-class Spent(NamedTuple):
-    """What an attempt of an elastic job did.
-
-    Attributes:
-        pause_s: Time in pauses, s.
-        steps_s: Time in steps, s.
-        slow_s: Of that, what slow nodes added, s.
-        lost_s: Of `steps_s`, in steps that were lost, s.
-        lost_slow_s: Of that, what slow nodes added, s.
-        writes: Begin and end of each write of a checkpoint, s.
-        write_slow_s: Of their time, what slow nodes added, s.
-        committed: Steps that were committed.
-        lost_steps: Finished steps that were lost.
-    """
-
-    pause_s: float = 0.0
-    steps_s: float = 0.0
-    slow_s: float = 0.0
-    lost_s: float = 0.0
-    lost_slow_s: float = 0.0
-    writes: tuple[tuple[float, float], ...] = ()
-    write_slow_s: float = 0.0
-    committed: int = 0
-    lost_steps: int = 0
 
 
 class Owner(Protocol):
@@ -69,6 +41,12 @@ class Owner(Protocol):
         """Called when it has trained all its samples."""
 
 
+def steps_of(samples: float, batch: float) -> float:
+    """Steps that train so many samples; one more for a rest, unless rounding left it."""
+    steps = samples / batch
+    return steps if math.isinf(steps) else math.ceil(steps - 4 * math.ulp(steps))
+
+
 class ElasticTraining(Execution):
     """An elastic job, over all its attempts; each shape is an attempt of its own.
 
@@ -78,6 +56,7 @@ class ElasticTraining(Execution):
         task: What it trains.
         samples: Samples after which it ends; infinite: it does not end by itself.
         owner: Is told what happens to it.
+        carried: Work of earlier shapes that it goes on with: none at first.
 
     Attributes:
         task: What it trains.
@@ -89,7 +68,7 @@ class ElasticTraining(Execution):
         gives: Nodes that it gives to others at its next boundary.
         is_asked: Whether it commits what it did, to form anew.
         saved_s: Time to write what was kept when a loss was announced, a part of the next pause, s.
-        samples: Samples that are committed.
+        carried: Work of earlier shapes that it goes on with.
         first_pause_s: When it first paused, s; NaN: it never did.
         fruitless: Losses in a row without a commit.
         change: The last answer of `Replan`.
@@ -103,12 +82,14 @@ class ElasticTraining(Execution):
         task: ElasticTask,
         samples: float,
         owner: Owner,
+        carried: CarriedWork,
     ) -> None:
         super().__init__(attempt)
         self._loop = loop
         self.task = task
-        self._wanted = samples
+        self._wanted = steps_of(samples, task.batch)
         self._owner = owner
+        self.carried = carried
         self.nodes: tuple[int, ...] = ()
         self.phase: Phase = "waiting"
         self.shape: Shape | None = None
@@ -117,7 +98,6 @@ class ElasticTraining(Execution):
         self.gives = 0
         self.is_asked = False
         self.saved_s = 0.0
-        self.samples = 0.0
         self.first_pause_s = math.nan
         self.fruitless = 0
         self.change: Reshape | None = None
@@ -126,10 +106,12 @@ class ElasticTraining(Execution):
         self._until_s = 0.0
         self._cycle = Cycle(math.inf, 1, 0.0)
         self._spent = Spent()
-        self._uncommitted = 0
+        self._committed = 0
+        self._uncommitted = self._before = 0
+        self._share = 0.0
         self._clock = self._steps_clock = PaceClock(0.0, 1.0)
-        self._steps_end_s = 0.0
-        self._part_s = 0.0
+        self._begun_s = self._steps_end_s = 0.0
+        self._own_steps_s = self._own_part_s = 0.0
         self._event: ScheduledEvent | None = None
 
     def go_on(self, delay_s: float) -> None:
@@ -165,7 +147,7 @@ class ElasticTraining(Execution):
 
     def progress(self) -> Progress:
         """See `wattkeeper.sim.attempts.attempt.Execution`; an epoch is a step."""
-        return Progress(self.samples / self.task.batch)
+        return Progress(float(self._committed))
 
     @property
     def needs_shape(self) -> bool:
@@ -187,7 +169,7 @@ class ElasticTraining(Execution):
         """Take a shape after a pause."""
         now_s = self._loop.now_s
         self.shape, self.change = change.shape, change
-        self.is_asked, self.gives, self.declined = False, 0, 0
+        self.is_asked, self.gives, self.declined = change.is_interim, 0, 0
         self.phase, self._since_s = "pause", now_s
         self._until_s = max(self._until_s, now_s) + change.pause_s + self.saved_s
         self.saved_s = 0.0
@@ -213,8 +195,10 @@ class ElasticTraining(Execution):
             return
         step_s = self.task.batch / shape.rate
         self._cycle = Cycle(step_s, shape.commit_steps, shape.write_s)
+        self._before = self._uncommitted - self._cycle.most_of(self._uncommitted)
+        self._begun_s = (self._uncommitted - self._before + self._share) * step_s
         self.phase, self._since_s = "steps", now_s
-        self._clock = self._steps_clock = PaceClock(now_s, self.slowdown)
+        self._clock = self._steps_clock = PaceClock(now_s, self.slowdown, self._begun_s)
         self._owner.trains(self)
         if self.is_asked:
             self.ask_for_boundary()
@@ -225,7 +209,7 @@ class ElasticTraining(Execution):
         """When it has trained all its samples in the present shape, s."""
         if math.isinf(self._wanted):
             return math.inf
-        left = math.ceil((self._wanted - self.samples) / self.task.batch)
+        left = int(self._wanted) - self._committed - self._before
         return self._clock.time_s(self._cycle.time_of_s(left))
 
     def _await_finish(self) -> None:
@@ -259,30 +243,47 @@ class ElasticTraining(Execution):
         if not self._owner.wants_boundary(self):
             self.go_on_as_before()
             return
-        uncommitted = self._cycle.at(self._clock.done_s(self._loop.now_s)).uncommitted
-        if not uncommitted:
+        steps = self._steps_at(self._clock.done_s(self._loop.now_s))[1]
+        if not steps or self._carries(steps):
             self._reach_boundary()
             return
         self._count_phase()
-        self._uncommitted = uncommitted
         self.phase, self._since_s = "commit", self._loop.now_s
         self._clock = PaceClock(self._loop.now_s, self.slowdown)
         self._await_commit()
+
+    def _steps_at(self, done_s: float) -> tuple[int, int]:
+        """Steps that the present shape committed once so much is done, and those not committed."""
+        state = self._cycle.at(done_s)
+        if state.committed:
+            return state.committed + self._before, state.uncommitted
+        return 0, state.uncommitted + self._before
+
+    def _carries(self, steps: int) -> bool:
+        """Whether so many steps need no commit before a planned change of shape."""
+        shape = self.shape
+        assert shape is not None
+        is_due = 0 < shape.commit_steps <= steps
+        return shape.is_redundant and not self.gives and not is_due
 
     def _await_commit(self) -> None:
         self._schedule(self._clock.time_s(self.task.checkpoint_s), self._reach_boundary)
 
     def _reach_boundary(self, _: object = None) -> None:
+        assert self.shape is not None
         self._count_phase()
-        self._commit(self._uncommitted)
-        self._uncommitted = 0
+        if self.phase == "commit" or not self.shape.is_redundant:
+            self._commit(self._uncommitted)
+            self._uncommitted, self._own_steps_s = 0, 0.0
+        if self.shape.is_redundant:
+            self._share = self._own_part_s = 0.0
         self.phase = "forming"
         self._until_s = self._loop.now_s
         self._owner.form(self, "boundary")
 
     def _commit(self, steps: int) -> None:
         if steps:
-            self.samples += steps * self.task.batch
+            self._committed += steps
             self._spent = self._spent._replace(committed=self._spent.committed + steps)
             self.fruitless = 0
 
@@ -311,20 +312,26 @@ class ElasticTraining(Execution):
             ends[-1] = done_s
         writes = [(clock.time_s(a), clock.time_s(b)) for a, b in zip(begins, ends, strict=True)]
         written_s = math.fsum(b - a for a, b in writes)
+        at_full_pace_s = math.fsum(b - a for a, b in zip(begins, ends, strict=True))
         write_slow_s = slow_s = 0.0
         if clock.is_slow:
-            at_full_pace_s = math.fsum(b - a for a, b in zip(begins, ends, strict=True))
             write_slow_s = max(0.0, written_s - at_full_pace_s)
-            slow_s = max(0.0, span_s - done_s - write_slow_s)
+            slow_s = max(0.0, span_s - (done_s - self._begun_s) - write_slow_s)
         self._spent = spent._replace(
             steps_s=spent.steps_s + span_s - written_s,
             slow_s=spent.slow_s + slow_s,
             writes=(*spent.writes, *writes),
             write_slow_s=spent.write_slow_s + write_slow_s,
+            finished=spent.finished or cycle.steps_in(done_s) > cycle.steps_in(self._begun_s),
         )
-        self._commit(state.committed)
-        self._uncommitted = state.uncommitted
-        self._part_s = state.part_s
+        committed, self._uncommitted = self._steps_at(done_s)
+        self._commit(committed)
+        self._share = state.part_s / cycle.step_s
+        self._own_steps_s, self._own_part_s = state.uncommitted * cycle.step_s, state.part_s
+        if self._begun_s:
+            own_s = done_s - self._begun_s - at_full_pace_s
+            self._own_part_s = min(self._own_part_s, own_s)
+            self._own_steps_s = min(self._own_steps_s, own_s - self._own_part_s)
         self._steps_end_s = done_s - state.writing_s
 
     def end_shape(self, fate: Fate) -> Spent:
@@ -332,18 +339,38 @@ class ElasticTraining(Execution):
         self._count_phase()
         if self.phase != "pause":
             self._cancel()
-        lost_s, steps = self._part_s, self._uncommitted
+        steps_s, part_s, steps = self._own_steps_s, self._own_part_s, self._uncommitted
         if fate == "kept":
             self._commit(steps)
-            steps = 0
-        elif fate == "lost":
-            lost_s += steps * self._cycle.step_s if steps else 0.0
+        lost_s = {"lost": part_s + steps_s, "kept": part_s}.get(fate, 0.0)
+        took_s = self._span_s(lost_s)
+        spent = self._spent._replace(
+            lost_s=took_s, lost_slow_s=took_s - lost_s, lost_steps=steps if fate == "lost" else 0
+        )
+        if fate == "carried":
+            part_took_s, took_s = self._span_s(part_s), self._span_s(part_s + steps_s)
+            spent = spent._replace(
+                carried_s=took_s - part_took_s, part_s=part_took_s,
+                carried_slow_s=took_s - part_s - steps_s,
+            )  # fmt: skip
         else:
-            lost_s, steps = 0.0, 0
-        took_s = self._steps_clock.span_s(self._steps_end_s, lost_s)
-        spent = self._spent._replace(lost_s=took_s, lost_slow_s=took_s - lost_s, lost_steps=steps)
-        self._spent, self._uncommitted, self._part_s = Spent(), 0, 0.0
+            self.drop_work()
+        self._spent, self._own_steps_s, self._own_part_s = Spent(), 0.0, 0.0
         return spent
+
+    def _span_s(self, done_s: float) -> float:
+        """How long the last steps took, whose time at full pace that is, s."""
+        return self._steps_clock.span_s(self._steps_end_s, done_s)
+
+    def drop_work(self) -> int:
+        """Go on without what is not committed; returns how many finished steps that is."""
+        steps, self._uncommitted, self._share = self._uncommitted, 0, 0.0
+        return steps
+
+    @property
+    def planned_fate(self) -> Fate:
+        """What becomes of its steps in a planned change of its nodes."""
+        return "carried" if self.shape is not None and self.shape.is_redundant else "kept"
 
     def restart_forming(self, moment: ReplanMoment) -> None:
         """Have its shape chosen, after a loss of nodes or since some came that it stood for."""

@@ -508,13 +508,16 @@ class Recorder:
         """Whether an attempt had slices."""
         return bool(len(self._sliced))
 
-    def add_loss(self, node: int, lost_time_s: float, lost_energy_j: float) -> None:
-        """Add that the last added attempt ended with a lost node, and what it had not saved.
+    def add_loss(
+        self, node: int, lost_time_s: float, lost_energy_j: float, attempt: int | None = None
+    ) -> None:
+        """Add that an attempt ended with a lost node, and what it had not saved.
 
-        Time is that of training (s), energy that of all its GPUs (J).
+        Time is that of training (s), energy that of all its GPUs (J). `attempt`: its row, that of
+        the last added one if None; what was added to it before is replaced.
         """
         row = self._broken_off.writer
-        write_i64_le(row, self.attempts - 1)
+        write_i64_le(row, self.attempts - 1 if attempt is None else attempt)
         write_i32_le(row, node)
         write_f64_le(row, lost_time_s)
         write_f64_le(row, lost_energy_j)

@@ -58,19 +58,20 @@ def read_elastic(
         per_node = _check_cluster(used, workload, loaded)
         plans = _plans(loaded, workload, per_node, profiles)
         for variant in used.variants:
-            systems = policy_of(loaded.scenario, variant, "replan").systems
+            replan = policy_of(loaded.scenario, variant, "replan")
             tasks = []
             for index, job in enumerate(workload.jobs):
                 place = ("workload", "jobs", str(index))
                 with locate_errors(document, *place):
                     plan = plans.get(index)
                     try:
-                        found = {system: _rates_by(system, job, rates, plan) for system in systems}
+                        found = {system: _rates_by(system, job, rates, plan)
+                                 for system in replan.systems}  # fmt: skip
                     except InputError as error:
                         raise locate_error(
                             loaded, variant, PolicyError(str(error), "replan")
                         ) from None
-                    tasks.append(_task(job, found, workload, plan))
+                    tasks.append(_task(job, found, workload, plan, replan.fewest_nodes))
                     _check_size(tasks[-1], used, loaded, place)
             jobs = _jobs_table(workload, tasks, per_node)
             if others is not None:
@@ -167,13 +168,15 @@ def _task(
     rates: Mapping[str, Mapping[int, float]],
     workload: ElasticWorkload,
     plan: PipelinePlan | None,
+    fewest: int,
 ) -> ElasticTask:
     """What a job trains, at the rates of the first of some systems.
 
     Raises:
         InputError: If rates are missing, or none between the fewest and the most nodes is positive.
     """
-    by_system = {system: _rates_of_job(job, known, workload) for system, known in rates.items()}
+    by_system = {system: _rates_of_job(job, known, workload, fewest)
+                 for system, known in rates.items()}  # fmt: skip
     restart_s = tuple(_restart_s(job.restart_s, nodes) for nodes in range(job.most_nodes + 1))
     return ElasticTask(
         job.name,
@@ -189,8 +192,18 @@ def _task(
 
 
 def _rates_of_job(
-    job: ElasticJobSection, rates: Mapping[int, float], workload: ElasticWorkload
+    job: ElasticJobSection, rates: Mapping[int, float], workload: ElasticWorkload, fewest: int
 ) -> tuple[float, ...]:
+    """The rates of a job by number of nodes; 0 below the fewest on which its policy can train it.
+
+    Raises:
+        InputError: As `_task`.
+    """
+    if fewest > job.most_nodes:
+        raise InputError(
+            f"most_nodes: {job.name} takes {job.most_nodes} nodes at most; policies.replan trains "
+            f"it on {fewest} or more"
+        )
     listed = sorted(rates)
     absent = [nodes for nodes in range(job.least_nodes, job.most_nodes + 1) if nodes not in rates]
     if workload.beyond_rates == "nearest":
@@ -203,7 +216,7 @@ def _rates_of_job(
             * (workload.beyond_rates == "refuse")
         )
     found = [0.0] * (job.most_nodes + 1)
-    for nodes in range(job.least_nodes, job.most_nodes + 1):
+    for nodes in range(max(fewest, job.least_nodes), job.most_nodes + 1):
         found[nodes] = rates[min(max(nodes, listed[0]), listed[-1])]
     if not any(found):
         raise InputError(f"{job.model} cannot train on any number of nodes: all its rates are 0")

@@ -58,6 +58,20 @@ def test_broken_rates_are_refused(
     assert_states(inside("validate", "small.yaml", code=2).stderr, *facts)
 
 
+def test_a_job_trains_on_no_fewer_nodes_than_a_pipeline_of_bamboo(
+    inside: Command, tmp_path: Path
+) -> None:
+    scenario(tmp_path, policies={"replan": {"kind": "bamboo", "depth": 3}})
+    inside("run", "small.yaml", "--out", "results", "--set", "cluster.gpus=6")
+    shapes = pd.read_parquet("results/shapes.parquet").query("variant == 'oobleck'")
+    assert shapes[["nodes", "samples_per_s"]].to_numpy().tolist() == [[3, 6]]
+    answer = inside("validate", "small.yaml", "--set", "cluster.gpus=4", code=2)
+    assert_states(answer.stderr, "gpt trains on 3 nodes at least", "2")
+    scenario(tmp_path, policies={"replan": "bamboo"})
+    answer = inside("validate", "small.yaml", code=2)
+    assert_states(answer.stderr, "gpt takes 4 nodes at most", "12 or more")
+
+
 LOSSES = {"events": {"rate": 2000, "away_s": 60}}
 
 

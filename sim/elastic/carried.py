@@ -1,0 +1,100 @@
+"""Work of earlier attempts that is neither committed nor lost: later ones decide on it.
+
+A redundant shape trains through a loss, and hands its steps on to the next one. Where that loses
+them, it is the time of the attempts in which they were trained that is lost.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from wattkeeper.sim.elastic.spent import Fate, Spent
+from wattkeeper.sim.engine.recorder import Recorder
+
+
+class CarriedSteps(NamedTuple):
+    """What an attempt trained that is neither committed nor lost.
+
+    Attributes:
+        row: Its row in `Recorder.shapes`.
+        steps_s: Time in finished steps, s.
+        part_s: Time in the step that was under way when it ended, s.
+        pace: Time of both at full pace over that which they took.
+    """
+
+    row: int
+    steps_s: float
+    part_s: float
+    pace: float
+
+
+class CarriedWork:
+    """See the module.
+
+    Args:
+        recorder: The records of the run.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._attempts: list[CarriedSteps] = []
+        self._row = self._attempt = 0
+
+    def add(self, spent: Spent) -> None:
+        """Carry the steps of the attempt that was recorded last."""
+        self._row, self._attempt = len(self._recorder.shapes) - 1, self._recorder.attempts - 1
+        took_s = spent.carried_s + spent.part_s
+        if took_s > 0:
+            pace = 1 - spent.carried_slow_s / took_s
+            self._attempts.append(CarriedSteps(self._row, spent.carried_s, spent.part_s, pace))
+
+    def amend(
+        self, samples: float, lost_samples: float, node: int | None, node_s: float, busy_w: float
+    ) -> None:
+        """Record what became of carried steps in an attempt that ends as it begins.
+
+        It has no record: that of the one before has the samples, and the loss of a node.
+
+        Args:
+            samples: Samples that were committed.
+            lost_samples: Samples that were lost.
+            node: The node that was lost; None: none.
+            node_s: Time of nodes that was lost, s.
+            busy_w: Power of a node that trains, W.
+        """
+        if not (samples or lost_samples or node_s):
+            return
+        row = self._recorder.shapes[self._row]
+        self._recorder.shapes[self._row] = row._replace(
+            samples=row.samples + samples, lost_samples=row.lost_samples + lost_samples
+        )
+        if node is not None:
+            lost_s = node_s / row.nodes
+            self._recorder.add_loss(node, lost_s, node_s * busy_w, self._attempt)
+
+    def settle(self, spent: Spent, fate: Fate) -> float:
+        """Commit or lose what the next attempt did; returns the node time that is lost.
+
+        Args:
+            spent: What it did.
+            fate: What becomes of steps that it did not commit.
+
+        Returns:
+            Time at full pace of all nodes, s.
+        """
+        if spent.finished:
+            self._attempts = [each._replace(steps_s=each.steps_s + each.part_s, part_s=0.0)
+                              for each in self._attempts]  # fmt: skip
+        if spent.committed:
+            self._attempts = [each._replace(steps_s=0.0) for each in self._attempts if each.part_s]
+        return self.lose() if fate in ("lost", "kept") else 0.0
+
+    def lose(self) -> float:
+        """Lose what is left; returns the time at full pace of all nodes, s."""
+        node_s, shapes = 0.0, self._recorder.shapes
+        for each in self._attempts:
+            row, gone_s = shapes[each.row], each.steps_s + each.part_s
+            shapes[each.row] = row._replace(lost_s=row.lost_s + gone_s)
+            node_s += row.nodes * gone_s * each.pace
+        self._attempts = []
+        return node_s
