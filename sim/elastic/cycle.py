@@ -64,10 +64,23 @@ class Cycle(NamedTuple):
         state = self.at(elapsed_s)
         return state.committed + state.uncommitted
 
-    def write_begins(self, writes: int) -> list[float]:
-        """When the first so many writes begin, in s since the training began."""
-        steps_s = self.commit_steps * self.step_s
-        return [steps_s + number * self._period_s for number in range(writes)]
+    def write_spans(self, elapsed_s: float, most: int) -> list[tuple[float, float]]:
+        """Begin and end of the writes up to a time, in s since the training began.
+
+        Where there are more than `most`, some stand together, from the begin of their first one on.
+        """
+        state = self.at(elapsed_s)
+        writes = state.writes + (state.writing_s > 0)
+        together = max(1, math.ceil(writes / most))
+        spans = []
+        for number in range(0, writes, together):
+            begin_s = self.commit_steps * self.step_s + number * self._period_s
+            spans.append((begin_s, begin_s + min(together, writes - number) * self.write_s))
+        if state.writing_s > 0:
+            begin_s, end_s = spans[-1]
+            whole = together == 1 or writes % together == 1
+            spans[-1] = (begin_s, elapsed_s if whole else end_s - self.write_s + state.writing_s)
+        return spans
 
     def step_end_s(self, elapsed_s: float) -> float:
         """When the step under way after a time ends, or the commit under way; s.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from wattkeeper.policies.elastic.replanning import ElasticTask, ReplanMoment, Reshape, Shape
 from wattkeeper.policies.moments import Progress
@@ -23,6 +23,10 @@ Phase = Literal["waiting", "forming", "pause", "stopped", "steps", "commit"]
 time. `pause`: nothing is trained until the shape is taken. `stopped`: its nodes are too few to
 train, until others come. `steps`: it trains. `commit`: it writes a checkpoint before a planned
 change."""
+
+
+MOST_WRITES: Final = 10_000
+"""So many writes of checkpoints of an attempt are told apart: each of them takes memory."""
 
 
 class Owner(Protocol):
@@ -306,13 +310,10 @@ class ElasticTraining(Execution):
         spent, clock, cycle = self._spent, self._clock, self._cycle
         done_s = clock.done_s(self._loop.now_s)
         state = cycle.at(done_s)
-        begins = cycle.write_begins(state.writes + (state.writing_s > 0))
-        ends = [begin_s + cycle.write_s for begin_s in begins]
-        if state.writing_s > 0:
-            ends[-1] = done_s
-        writes = [(clock.time_s(a), clock.time_s(b)) for a, b in zip(begins, ends, strict=True)]
-        written_s = math.fsum(b - a for a, b in writes)
-        at_full_pace_s = math.fsum(b - a for a, b in zip(begins, ends, strict=True))
+        spans = cycle.write_spans(done_s, MOST_WRITES)
+        writes = [(clock.time_s(begin_s), clock.time_s(end_s)) for begin_s, end_s in spans]
+        written_s = math.fsum(end_s - begin_s for begin_s, end_s in writes)
+        at_full_pace_s = math.fsum(end_s - begin_s for begin_s, end_s in spans)
         write_slow_s = slow_s = 0.0
         if clock.is_slow:
             write_slow_s = max(0.0, written_s - at_full_pace_s)

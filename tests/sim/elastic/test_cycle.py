@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +77,20 @@ def test_a_step_under_way_ends_exactly_when_so_many_are_finished(cycle: Cycle, s
 @given(cycle=cycles, elapsed_s=st.floats(0, 2000))
 def test_writes_begin_where_steps_end(cycle: Cycle, elapsed_s: float) -> None:
     state = cycle.at(elapsed_s)
-    for number, begin_s in enumerate(cycle.write_begins(state.writes), 1):
+    spans = cycle.write_spans(elapsed_s, 10_000)
+    assert len(spans) == state.writes + (state.writing_s > 0)
+    for number, (begin_s, _) in enumerate(spans[: state.writes], 1):
         there = cycle.at(begin_s + cycle.write_s / 2)
         assert there.uncommitted == cycle.commit_steps
         assert there.committed == (number - 1) * cycle.commit_steps
+
+
+@given(cycle=cycles, elapsed_s=st.floats(0, 2000), most=st.integers(1, 9))
+def test_writes_that_stand_together_take_as_long(cycle: Cycle, elapsed_s: float, most: int) -> None:
+    spans = cycle.write_spans(elapsed_s, most)
+    alone = cycle.write_spans(elapsed_s, 10_000)
+    assert len(spans) <= most
+    assert {begin_s for begin_s, _ in spans} <= {begin_s for begin_s, _ in alone}
+    assert all(one[1] <= other[0] + 1e-9 for one, other in pairwise(spans))
+    lengths = [sum(end_s - begin_s for begin_s, end_s in each) for each in (spans, alone)]
+    assert lengths[0] == pytest.approx(lengths[1], abs=1e-9)

@@ -184,6 +184,23 @@ def test_a_job_that_never_commits_is_given_up() -> None:
     assert world.recorder.unable == [0]
 
 
+def test_many_checkpoints_take_no_more_memory_than_some() -> None:
+    """Each step of 1 s is written in 0.5 s, 40,000 times."""
+    fast = task(rate=2.5, checkpoint_s=0.5)
+    world = run_elastic([fast], replan="varuna", settings={"every_steps": 1}, until_s=60_009.5)
+    (row,) = shapes(world)
+    assert row.write_s == pytest.approx(20_000)
+    assert row.samples == 400_000
+    assert len(world.recorder.holds()[0]) <= 10_001
+
+
+def test_a_batch_that_is_a_fraction_takes_no_step_more_by_rounding() -> None:
+    """2.1 samples are 7 batches of 0.3, though 2.1 / 0.3 is more than 7."""
+    assert 2.1 / 0.3 > 7
+    world = run_elastic([task(batch=0.3)], samples=2.1)
+    assert [row.samples for row in shapes(world)] == pytest.approx([2.1])
+
+
 # --- with others
 
 
