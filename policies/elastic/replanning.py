@@ -136,6 +136,7 @@ class ElasticView(NamedTuple):
         mean_loss_s: Mean time between losses of one of the nodes that it holds and could take, as
             observed so far, s.
         announced: With `lost`: whether the loss was announced early enough to write a checkpoint.
+        slowdown: Time of a step over that at full pace, beside the slowest node that it holds.
     """
 
     job_id: str
@@ -146,6 +147,7 @@ class ElasticView(NamedTuple):
     shape: Shape | None
     mean_loss_s: float
     announced: bool = False
+    slowdown: float = 1.0
 
     @property
     def nodes(self) -> int:

@@ -4,19 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
-from wattkeeper.scenarios.analysis.vocabulary import four_digits
+from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
 PARTS: Final = {"lost": "lost", "pause": "pauses", "checkpoint": "checkpoints",
                 "waiting": "waiting nodes"}  # fmt: skip
 """Parts of the energy of elastic jobs that are not useful, and their names."""
-
-
-def currency_of_rent(scenario: Json) -> str:
-    """The currency of rents of a resolved scenario, one for all variants; empty without any."""
-    clusters = clusters_by_variant(scenario).values()
-    return next((cluster["rent"]["currency"] for cluster in clusters if cluster.get("rent")), "")
 
 
 def only_elastic(scenario: Json) -> bool:

@@ -218,7 +218,7 @@ def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
     """What variants override, and definitions of the shown metrics."""
     yield from describe_overrides(manifest["scenario"])
     if is_elastic(summary):
-        yield from _define_elastic(summary)
+        yield from _define_elastic(manifest, summary)
     elif summary["by"]["workload"]:
         yield from _define_profiled(manifest)
     else:
@@ -227,14 +227,25 @@ def notes(manifest: Manifest, summary: Json) -> Iterator[str]:
         yield ZOO_NOTE
 
 
-def _define_elastic(summary: Json) -> Iterator[str]:
-    others = " job completion: from submission to end, mean." * ("jct_s" in shown_metrics(summary))
+def currency_of_rent(scenario: Json) -> str:
+    """The currency of rents of a resolved scenario, one for all variants; empty without any."""
+    clusters = clusters_by_variant(scenario).values()
+    return next((cluster["rent"]["currency"] for cluster in clusters if cluster.get("rent")), "")
+
+
+def _define_elastic(manifest: Manifest, summary: Json) -> Iterator[str]:
+    shown = shown_metrics(summary)
+    others = " job completion: from submission to end, mean." * ("jct_s" in shown)
+    money = currency_of_rent(manifest["scenario"])
+    rent = f"; rent/1,000: likewise their rent, of 1,000 samples, {money}" * (
+        "useful_sample_rent" in shown
+    )
     yield (
         "goodput: samples that elastic jobs committed a second, from their first pause to their "
         "end. ETTR: effective training time ratio, the share of that time in steps that were not "
         "lost. energy/sample: energy of all nodes that jobs hold or wait for, over the samples "
-        "that they committed; rent/1,000: likewise their rent, of 1,000 samples. p99 downtime: "
-        f"from a loss until training goes on, what 99 % stay below.{others}"
+        f"that they committed{rent}. p99 downtime: from a loss until training goes on, what 99 % "
+        f"stay below.{others}"
     )
 
 

@@ -13,7 +13,7 @@ from wattkeeper.scenarios.analysis.overrides import variant_overrides
 from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, policy_kind
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import format_value, shown_metrics
+from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, format_value, shown_metrics
 from wattkeeper.scenarios.report import zoo_savings
 from wattkeeper.scenarios.report.amounts import Bill
 from wattkeeper.scenarios.report.markup import tag
@@ -59,7 +59,7 @@ def write_sentences(
     others = {name: about for name, about in summary["variants"].items()
               if name not in baselines and name not in cases}  # fmt: skip
     for name in (name for name in baselines if name not in cases):
-        yield _write_values(name, metrics, summary, bill, is_baseline=bool(others))
+        yield _write_values(name, metrics, study, bill, is_baseline=bool(others))
     order = list(others)
     if len(others) > MANY:
         first = ENERGY if ENERGY in bill.amounts else metrics[0]
@@ -113,13 +113,15 @@ class _VariantFacts(NamedTuple):
 
 
 def _write_values(
-    name: str, metrics: list[str], summary: Json, bill: Bill, is_baseline: bool
+    name: str, metrics: list[str], study: Study, bill: Bill, is_baseline: bool
 ) -> Element:
     """The values of a variant, which nothing is compared with."""
+    summary = study.summary
     figures = summary["variants"][name]["metrics"]
+    units = {"useful_sample_rent": f" {currency_of_rent(study.manifest['scenario'])}"}
     used = bill.describe_use(name)
     values: list[list[Words]] = [
-        [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric))]
+        [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric) + units.get(metric, ""))]
         for metric in metrics if (mean := figures[metric]["mean"]) is not None
     ]  # fmt: skip
     between = "; in the run, " if bill.factors else "; "  # amounts of a year before

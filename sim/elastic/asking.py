@@ -30,7 +30,8 @@ def ask_replan(replan: Replan, ctx: PolicyContext, view: ElasticView) -> Reshape
 
 def seen_of(view: ElasticView) -> tuple[object, ...]:
     """What a policy was shown, as the journal has it."""
-    return view.moment, view.held, view.spare, view.mean_loss_s
+    slow = (view.slowdown,) if view.slowdown != 1 else ()
+    return view.moment, view.held, view.spare, view.mean_loss_s, *slow
 
 
 def describe_answer(answer: Reshape | None) -> str:

@@ -288,6 +288,7 @@ class ElasticJobs:
         view = ElasticView(
             attempt.job.job_id, training.task, moment, training.nodes, spare, training.shape,
             self._parts.rate.mean_s(1, now_s), moment == "lost" and training.announced,
+            training.slowdown,
         )  # fmt: skip
         answer = ask_replan(self._replan, self._parts.replan.ctx, view)
         saw, chose = seen_of(view), describe_answer(answer)
@@ -321,8 +322,13 @@ class ElasticJobs:
         self._world.end_elastic(training.attempt, reached)
 
     def _end_all(self, _: object) -> None:
-        """End all elastic jobs that run; what is under way is neither lost nor committed."""
+        """End all elastic jobs; what is under way is neither lost nor committed.
+
+        Those that wait are unable to end.
+        """
         self._is_over = True
         for training in list(self._running.values()):
             self._end(training, "open")
-        self.over = sum(number in self._jobs for number in self._parts.waiting)
+        waiting = [number for number in self._parts.waiting if number in self._jobs]
+        self._recorder.unable += waiting
+        self.over = len(waiting)

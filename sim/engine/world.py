@@ -274,7 +274,8 @@ class World(Listener):
         if self._elastic is not None:
             self._elastic.end_stopped()
         if self._waits() and self._nodes.some_are_down:
-            self.recorder.unable += self._waiting
+            known = set(self.recorder.unable)
+            self.recorder.unable += [number for number in self._waiting if number not in known]
         elif self._waits() or self._retries.stalled:
             raise self._left_waiting()
         if self._suspended:

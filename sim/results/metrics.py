@@ -70,7 +70,9 @@ METRICS: dict[str, Metric] = {
     ),
     "lost_attempts": Metric("1", "with losses of nodes: attempts that ended with one"),
     "unable_jobs": Metric(
-        "1", "with losses of nodes: jobs that never ended, for want of nodes that stayed up"
+        "1",
+        "with losses of nodes: jobs that never ended, for want of nodes that stayed up; elastic "
+        "jobs that wait for nodes at `until_s`, too",
     ),
     "lost_gpu_s": Metric("s", "with losses of nodes: GPU time of training that was not saved"),
     "lost_energy_j": Metric("J", "with losses of nodes: energy of that"),

@@ -72,11 +72,12 @@ def draw_tradeoff(study: Study, variants: list[str]) -> Iterator[Chart]:
     ]
     data = scatter(points, (time, energy), labels)
     if data is not None:
+        across = labels[0].partition(",")[0]  # without its unit
         yield Chart(
             "pareto",
             title_tradeoff(time),
-            f"A point a variant: {labels[0]} and {labels[1]}, means over seeds, with 95 % "
-            f"intervals where there are several seeds. {describe_front(oracles)}",
+            f"A point a variant: {across} and {labels[1]}, means over seeds, with 95 % intervals "
+            f"where there are several seeds. {describe_front(oracles)}",
             data,
         )
 

@@ -4,9 +4,14 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.losses_text import currency_of_rent, only_elastic
+from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import format_value, four_digits, is_elastic
+from wattkeeper.scenarios.analysis.vocabulary import (
+    currency_of_rent,
+    format_value,
+    four_digits,
+    is_elastic,
+)
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, describe_change, join_list, variant_label
 

@@ -201,6 +201,18 @@ def test_a_batch_that_is_a_fraction_takes_no_step_more_by_rounding() -> None:
     assert [row.samples for row in shapes(world)] == pytest.approx([2.1])
 
 
+@pytest.mark.parametrize("others", [(), (plain("o", 35.0, 20.0, gpus=3),)])
+def test_a_job_that_waits_when_all_end_is_unable_to(others: tuple[Job, ...]) -> None:
+    """Too few nodes are up from 20 s on: with and without others that want them, too."""
+    changes = [down(20.0, node) for node in range(3)] + [up(50.0, 0), up(50.0, 1)]
+    world = run_elastic([task()], changes, until_s=40.0, others=others)
+    assert world.recorder.unable == [0]
+
+
+def test_a_job_that_trains_when_all_end_is_able_to() -> None:
+    assert run_elastic([task()], [down(20.0, 0)], until_s=40.0).recorder.unable == []
+
+
 # --- with others
 
 

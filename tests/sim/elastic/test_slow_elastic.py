@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 from tests.sim.engine.test_slow_nodes import slow, slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
 from tests.support.worlds import attempts
+from wattkeeper.policies.elastic.replanning import ElasticView, Reshape
+from wattkeeper.policies.protocols import Context
+from wattkeeper.policies.replan._joining import JoiningReplan
+from wattkeeper.policies.replan.oobleck import Oobleck
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.elastic.pace import PaceClock
 
@@ -66,6 +70,20 @@ def test_a_checkpoint_before_a_planned_change_takes_longer_too() -> None:
     assert first.until_s == pytest.approx(end_s + 1.5 + 3 * 1.5)
     assert first.write_s == pytest.approx(1.5 + 3 * 1.5)
     assert slow_s(world)[0] == pytest.approx(3.0)
+
+
+def test_replan_sees_how_slow_nodes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, float]] = []
+
+    def replan(policy: JoiningReplan, ctx: Context, view: ElasticView) -> Reshape | None:
+        seen.append((view.moment, view.slowdown))
+        return JoiningReplan.replan(policy, ctx, view)
+
+    monkeypatch.setattr(Oobleck, "replan", replan)
+    changes = [slow(1.0, 2.0, 2), slow(1.5, 3.0, 3)]
+    changes += [NodeChange(10.0, "down", 3), NodeChange(15.0, "down", 2)]
+    run_elastic([task()], changes, until_s=40.0)
+    assert [each for each in seen if each[0] == "lost"] == [("lost", 2.0), ("lost", 1.0)]
 
 
 class Replayed(NamedTuple):

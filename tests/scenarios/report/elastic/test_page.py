@@ -78,6 +78,8 @@ def test_the_answer_says_who_keeps_most_against_whom_and_over_which_time(inside:
     assert_states(least_rent, "oobleck costs the least rent",
                   f"{1000 * own['useful_sample_rent']:#.4g} USD for 1,000 samples",
                   f"{1000 * own['on_demand_rent'] / own['useful_samples']:#.4g} USD")  # fmt: skip
+    rent = f"{1000 * other['useful_sample_rent']:#.4g} USD"
+    assert_states(others[0], "the baseline", f"rent of 1,000 samples {rent}")
     assert len(others) == 2
 
 
