@@ -15,7 +15,7 @@ from wattkeeper.sim.results.tables import RunResult
 SOURCES: Final = {
     "measured": "measured (energy of jobs in the log)",
     "profiles": "from profiles",
-    "modelled": "modelled (power of other jobs and of idle GPUs)",
+    "modelled": "modelled (power of jobs without measurement or profile, and of idle GPUs)",
     "stated": "stated or assumed (power usage effectiveness, sleeping GPUs)",
 }
 """The sources of energy, and their labels."""

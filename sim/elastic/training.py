@@ -73,7 +73,6 @@ class ElasticTraining(Execution):
         is_asked: Whether it commits what it did, to form anew.
         saved_s: Time to write what was kept when a loss was announced, a part of the next pause, s.
         carried: Work of earlier shapes that it goes on with.
-        first_pause_s: When it first paused, s; NaN: it never did.
         fruitless: Losses in a row without a commit.
         change: The last answer of `Replan`.
         declined: Spare nodes that `Replan` declined last.
@@ -102,7 +101,6 @@ class ElasticTraining(Execution):
         self.gives = 0
         self.is_asked = False
         self.saved_s = 0.0
-        self.first_pause_s = math.nan
         self.fruitless = 0
         self.change: Reshape | None = None
         self.declined = 0
@@ -177,8 +175,6 @@ class ElasticTraining(Execution):
         self.phase, self._since_s = "pause", now_s
         self._until_s = max(self._until_s, now_s) + change.pause_s + self.saved_s
         self.saved_s = 0.0
-        if math.isnan(self.first_pause_s):
-            self.first_pause_s = now_s
         self._await_end_of_pause()
 
     def join(self, shape: Shape) -> None:
