@@ -129,7 +129,8 @@ class ElasticCoordinator:
         self._declined = 0
         if not math.isnan(expected_s) and (origin.is_held or origin.storage is not None):
             pause_s = progress.shape.pause_s - self._written_s
-            self._costs.add_pause(len(self._held), pause_s, origin.storage is not None)
+            from_storage = origin.storage is not None
+            self._costs.add_pause(len(self._held), pause_s, from_storage, bool(origin.receivers))
         return True
 
     def _ask_shape(self) -> Reshape:
@@ -158,7 +159,8 @@ class ElasticCoordinator:
         return change
 
     def _ask(self, moment: ReplanMoment, held: list[int], spare: int = 0) -> Reshape | None:
-        task = self._costs.task(len(held) + spare, self._from_storage)
+        sends = spare > 0 or len(set(self._workers.steps_of(held).values())) > 1
+        task = self._costs.task(len(held) + spare, self._from_storage, sends)
         mean_s = self._workers.rate.mean_s(1, self._workers.now_s())
         announced = moment == "lost" and self._announced
         return self._asker.ask(

@@ -50,7 +50,7 @@ class MeasuredCosts:
         self._job, self._least, self._most, self._batch = job, least_nodes, most_nodes, batch
         sizes = range(least_nodes, most_nodes + 1)
         self._steps_s = {nodes: _last(TIMES) for nodes in sizes}
-        self._held_s = {nodes: _last(PAUSES) for nodes in sizes}
+        self._held_s = {(nodes, sends): _last(PAUSES) for nodes in sizes for sends in (False, True)}
         self._storage_s = {nodes: _last(PAUSES) for nodes in sizes}
         self._writes_s = _last(TIMES)
 
@@ -62,9 +62,17 @@ class MeasuredCosts:
         """Take note of a checkpoint."""
         self._writes_s.append(time_s)
 
-    def add_pause(self, nodes: int, time_s: float, from_storage: bool) -> None:
-        """Take note of a pause of a change of shape to so many nodes."""
-        (self._storage_s if from_storage else self._held_s)[nodes].append(time_s)
+    def add_pause(self, nodes: int, time_s: float, from_storage: bool, sends: bool) -> None:
+        """Take note of a pause of a change of shape to so many nodes.
+
+        Args:
+            nodes: So many.
+            time_s: How long it was, s.
+            from_storage: Whether all read a checkpoint.
+            sends: Whether one sent its state to others.
+        """
+        times_s = self._storage_s[nodes] if from_storage else self._held_s[nodes, sends]
+        times_s.append(time_s)
 
     @property
     def checkpoint_s(self) -> float:
@@ -75,7 +83,11 @@ class MeasuredCosts:
         """Expected time of a step, s."""
         return _mean(self._steps_s[nodes])
 
-    def task(self, nodes: int, from_storage: bool) -> ElasticTask:
+    def _pause_s(self, nodes: int, sends: bool) -> float:
+        """Expected pause of nodes some of which hold the state, s; one alone sends it nowhere."""
+        return _mean(self._held_s[nodes, sends and nodes > 1])
+
+    def task(self, nodes: int, from_storage: bool, sends: bool) -> ElasticTask:
         """The task as a policy sees it.
 
         `checkpoint_s` is a write; `reconfigure_s` a pause on so many nodes in which workers held
@@ -86,10 +98,14 @@ class MeasuredCosts:
         Args:
             nodes: The policy is asked about so many.
             from_storage: Whether it last chose a shape that reads a checkpoint.
+            sends: Whether a worker that has the state would send it to one that has not.
         """
         write_s = self.checkpoint_s
-        pauses_s, writes = (self._storage_s, 1) if from_storage else (self._held_s, 2)
         sizes = [max(size, self._least) for size in range(self._most + 1)]
+        if from_storage:
+            restart_s = tuple([_mean(self._storage_s[size]) + write_s for size in sizes])
+        else:
+            restart_s = tuple([self._pause_s(size, sends) + 2 * write_s for size in sizes])
         return ElasticTask(
             self._job,
             self._least,
@@ -97,8 +113,8 @@ class MeasuredCosts:
                                          for size in range(self._least, self._most + 1)]),
             self._batch,
             write_s,
-            tuple([_mean(pauses_s[size]) + writes * write_s for size in sizes]),
-            _mean(self._held_s[max(nodes, self._least)]),
+            restart_s,
+            self._pause_s(max(nodes, self._least), sends),
         )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ class PauseRehearsal:
     """Rehearses changes of shape on each number of nodes; what is trained meanwhile is dropped.
 
     In the middle of a step the last worker leaves the group, as if it were killed, and all form a
-    group again: once from the state of the others, once from a checkpoint.
+    group again: from the states that they hold, from the state of the others, from a checkpoint.
 
     Args:
         workers: The workers.
@@ -68,19 +68,20 @@ class PauseRehearsal:
         if time_s is None:
             return False
         self._costs.add_write(time_s)
-        return self._change(nodes, False) and self._change(nodes, True)
+        kinds = [(False, False), (False, True), (True, False)]
+        return all(self._change(nodes, *kind) for kind in kinds if len(nodes) > 1 or not kind[1])
 
-    def _change(self, nodes: list[int], from_storage: bool) -> bool:
+    def _change(self, nodes: list[int], from_storage: bool, sends: bool) -> bool:
         """Break a group off in a step, and form it again; whether all lived on."""
         orders, last = self._split.orders(nodes), nodes[-1]
         del orders[last]
         begun_s = time.monotonic() + self._costs.step_s(len(nodes)) / 2
         self._workers.command(orders, {last: begun_s})
-        states = self._workers.steps_of(nodes)
-        origin = origin_of(states | {last: NO_STATE}, SavedState(STEPS, self._path), from_storage)
+        states = self._workers.steps_of(nodes) | ({last: NO_STATE} if sends else {})
+        origin = origin_of(states, SavedState(STEPS, self._path), from_storage)
         if not self._form(nodes, origin):
             return False
-        self._costs.add_pause(len(nodes), time.monotonic() - begun_s, from_storage)
+        self._costs.add_pause(len(nodes), time.monotonic() - begun_s, from_storage, sends)
         return True
 
     def _form(self, nodes: list[int], origin: Origin) -> bool:
