@@ -2,10 +2,8 @@
 
 import math
 from abc import abstractmethod
-from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from itertools import pairwise
 from typing import Any
 
 from mypy_extensions import mypyc_attr
@@ -38,16 +36,11 @@ class Levelled(Preempting):
         raise NotImplementedError
 
     @abstractmethod
-    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The first level from `level` on whose end puts a running job behind a waiting job.
+    def turn_s(self, orders: Sequence[float]) -> float:
+        """When a running job first passes a limit that puts it behind a waiting job, s.
 
         Args:
-            level: Level of the running job.
-            orders: Priority values of the waiting jobs, ascending.
-
-        Returns:
-            A level that is not behind some waiting job while the next level is; None if there is
-            none.
+            orders: Priority values of the waiting jobs, ascending; at least one.
         """
         raise NotImplementedError
 
@@ -77,20 +70,8 @@ class Levelled(Preempting):
         """When a running job first passes a limit that puts it behind a waiting job."""
         if not self._waiting:
             return math.inf
-        orders = sorted({heap[0][0] for heap in self._waiting.values()})
-        wake_s = math.inf
-        level, limit_gpu_s = -1, math.inf
-        for entry in self._running:  # those of one level follow each other
-            run = entry[2]
-            if run.level != level:
-                level = run.level
-                turning = self.turning_level(level, orders)
-                limit_gpu_s = math.inf if turning is None else self.limit_gpu_s(turning)
-            passes_s = run.began_s + limit_gpu_s / run.gpus
-            if passes_s < wake_s:
-                wake_s = passes_s
-        self._turn_s = wake_s
-        return wake_s
+        self._turn_s = self.turn_s(sorted({heap[0][0] for heap in self._waiting.values()}))
+        return self._turn_s
 
     def _start(self, run: TrackedJob, now: float) -> None:
         super()._start(run, now)
@@ -135,11 +116,21 @@ class Las(Levelled):
         """Number of whole quanta."""
         return level
 
-    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The level of the next waiting job: one more quantum puts the running job behind it."""
-        if level > orders[-1]:
-            return None
-        return int(orders[bisect_left(orders, level)])
+    def turn_s(self, orders: Sequence[float]) -> float:
+        """When a job of no more quanta than a waiting job first ends that one's quantum, s."""
+        turn_s = math.inf
+        index, order = 0, orders[0]
+        for entry in self._running:
+            while entry[0] > order:
+                index += 1
+                if index == len(orders):
+                    return turn_s
+                order = orders[index]
+            run = entry[2]
+            passes_s = run.began_s + (order + 1) * self._quantum_gpu_s / run.gpus
+            if passes_s < turn_s:
+                turn_s = passes_s
+        return turn_s
 
 
 class Gittins(Levelled):
@@ -164,12 +155,28 @@ class Gittins(Levelled):
         """Position of the queue by its index."""
         return self._places[level]
 
-    def turning_level(self, level: int, orders: Sequence[float]) -> int | None:
-        """The first queue that is not behind some waiting job while the next queue is."""
-        for queue, (place, after) in enumerate(pairwise(self._places[level:]), start=level):
-            if any(place <= order < after for order in orders):
-                return queue
-        return None
+    def turn_s(self, orders: Sequence[float]) -> float:
+        """When a job first leaves a queue for one that is behind a waiting job, s."""
+        turn_s = math.inf
+        level, limit_gpu_s = -1, math.inf
+        for entry in self._running:  # those of one queue follow each other
+            run = entry[2]
+            if run.level != level:
+                level = run.level
+                limit_gpu_s = self._turning_limit_gpu_s(level, orders)
+            passes_s = run.began_s + limit_gpu_s / run.gpus
+            if passes_s < turn_s:
+                turn_s = passes_s
+        return turn_s
+
+    def _turning_limit_gpu_s(self, level: int, orders: Sequence[float]) -> float:
+        """Limit of the first queue that is not behind some waiting job while the next one is."""
+        for queue in range(level, len(self._limits) - 1):
+            place, after = self._places[queue], self._places[queue + 1]
+            for order in orders:
+                if place <= order < after:
+                    return self._limits[queue]
+        return math.inf
 
     def on_end(self, ctx: Context, job: Job) -> None:
         """Learn the job's service."""
