@@ -23,7 +23,7 @@ class Levelled(Preempting):
         super().__init__()
         self._borders: list[tuple[float, int, int, TrackedJob]] = []
         self._watches = 0
-        self._turn_s = -math.inf
+        self._moved_s = self._turn_s = -math.inf
 
     @abstractmethod
     def limit_gpu_s(self, level: int) -> float:
@@ -53,9 +53,19 @@ class Levelled(Preempting):
         return self.order_of(run.level)
 
     def advance(self, now_s: float) -> None:
-        """Move running jobs that passed a limit to their new level."""
+        """Try those again behind which a running job fell by passing a limit."""
         turned = now_s >= self._turn_s
         self._turn_s = -math.inf
+        if turned:
+            self._move_on(now_s, True)
+
+    def update(self, now_s: float) -> None:
+        """Move running jobs that passed limits to their new level."""
+        if self._moved_s < now_s:
+            self._move_on(now_s, False)
+
+    def _move_on(self, now_s: float, turned: bool) -> None:
+        self._moved_s = now_s
         while self._borders and self._borders[0][0] <= now_s:
             border_s, _, _, run = heappop(self._borders)
             if run.border_s == border_s:
@@ -70,7 +80,11 @@ class Levelled(Preempting):
         """When a running job first passes a limit that puts it behind a waiting job."""
         if not self._waiting:
             return math.inf
-        self._turn_s = self.turn_s(sorted({heap[0][0] for heap in self._waiting.values()}))
+        now, orders = ctx.now_s, sorted({heap[0][0] for heap in self._waiting.values()})
+        self._turn_s = self.turn_s(orders)
+        if self._turn_s <= now:  # of a job that is not at its present level yet
+            self.update(now)
+            self._turn_s = self.turn_s(orders)
         return self._turn_s
 
     def _start(self, run: TrackedJob, now: float) -> None:

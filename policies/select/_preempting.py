@@ -100,10 +100,14 @@ class Preempting(Select):
         return 0.0
 
     def advance(self, now_s: float) -> None:
-        """Update the priority values of running jobs when the time has advanced.
+        """Called when the time has advanced.
 
-        It calls `retry_between` for one that may have fallen behind a waiting job, or `retry_all`.
+        It calls `retry_between` for a running job that may have fallen behind a waiting one, or
+        `retry_all`.
         """
+
+    def update(self, now_s: float) -> None:
+        """Update the priority values of running jobs; called before they are compared."""
 
     def retry_all(self) -> None:
         """Try all waiting jobs in the next `select`, also those that could not start before."""
@@ -180,6 +184,7 @@ class Preempting(Select):
 
     def _victims(self, capacity: CapacityView, run: TrackedJob, now: float) -> list[TrackedJob]:
         """The jobs to preempt for a job that does not fit; empty if preemption does not help."""
+        self.update(now)
         running, job, order = self._running, run.job, run.order
         self._spares = False
         victims: list[TrackedJob] = []

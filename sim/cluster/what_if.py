@@ -48,7 +48,8 @@ class ClusterWithout(ClusterView):
         free = self._free
         if free is None:
             free = self._free = self._cluster.free.copy()
-            free[list(self._more)] += list(self._more.values())
+            for node, more in self._more.items():
+                free[node] += more
         return free
 
     @property

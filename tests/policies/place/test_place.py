@@ -373,15 +373,17 @@ def test_a_hypothetical_cluster_equals_the_real_one_afterwards(asked: list[Job],
             held.append((job, cluster.take(job, placement)))
     before = cluster.free.copy()
     freed = ClusterWithout(cluster, held[kept:])
+    kinds, nodes = range(len(cluster.gpu_types)), range(len(before))
+    tightest = {(gpus, kind): freed.tightest_node(gpus, kind)
+                for gpus in range(1, 6) for kind in kinds}  # fmt: skip
+    free, shared = freed.free, [dict(freed.shared(node)) for node in nodes]
+    again = {asked: freed.tightest_node(*asked) for asked in tightest}
     np.testing.assert_array_equal(cluster.free, before)
     for one in held[kept:]:
         cluster.release(*one)
-    np.testing.assert_array_equal(freed.free, cluster.free)
-    for node in range(len(cluster.free)):
-        assert freed.shared(node) == cluster.shared(node)
-    for gpu_type in range(len(cluster.gpu_types)):
-        for gpus in range(1, 6):
-            assert freed.tightest_node(gpus, gpu_type) == cluster.tightest_node(gpus, gpu_type)
+    np.testing.assert_array_equal(free, cluster.free)
+    assert shared == [cluster.shared(node) for node in nodes]
+    assert tightest == again == {asked: cluster.tightest_node(*asked) for asked in tightest}
 
 
 @given(st.lists(jobs, min_size=1, max_size=12))
