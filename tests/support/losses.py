@@ -24,7 +24,7 @@ baseline: none
 """`EVENTS` stands for the events of nodes."""
 
 
-def generate_jobs(command: Command, load: float) -> None:
+def generate_jobs(command: Command, load: float, jobs: int = 300) -> None:
     """Generate the trace `jobs` at a load of the scenario's cluster."""
-    command("traces", "generate", "jobs", "--name", "jobs", "--jobs", "300", "--load", str(load),
-            "--gpus", "16")  # fmt: skip
+    command("traces", "generate", "jobs", "--name", "jobs", "--jobs", str(jobs),
+            "--load", str(load), "--gpus", "16")  # fmt: skip

@@ -31,9 +31,9 @@ def _run(command: Command, *sets: str) -> Summary:
 
 
 def _compare_year(
-    inside: Command, traces: Path, shared: Path, country: str, days: int, slack: float
+    inside: Command, traces: Path, shared: Path, country: str, days: int, slack: float, jobs: int
 ) -> Summary:
-    """The shipped scenario on a recorded year: ResNet-50 on an A40, 23 epochs a day."""
+    """The shipped scenario on a recorded year: jobs of ResNet-50 on an A40, 23 epochs a day."""
     file = f"file: {shared}/data/carbon/{country}_2022.parquet, column: carbon_intensity"
     series = f"{{{file}, unit: g/kWh, zone: UTC"
     summary = _run(
@@ -43,6 +43,7 @@ def _compare_year(
         "workload.workloads=[imagenet]",
         f"workload.epochs={23 * days}",
         f"workload.slack={slack}",
+        f"workload.recurrences={jobs}",
         "policies.configure={kind: fixed, batch_size: 128}",
         f"electricity.carbon={series}, kind: average}}",
         f"signals.day-ahead.series={series}}}",
@@ -53,16 +54,15 @@ def _compare_year(
 
 
 @pytest.mark.parametrize(
-    ("country", "days", "slack", "least"),
+    ("country", "days", "slack", "jobs", "least"),
     [
-        ("de", 1, 0.25, (0.007, 0.015)),
-        ("nl", 1, 1, (0.04, 0.06)),
-        pytest.param("nl", 1, 0.25, (0.007, 0.015), marks=pytest.mark.slow),
-        pytest.param("de", 1, 1, (0.04, 0.06), marks=pytest.mark.slow),
-        pytest.param("de", 3, 0.25, (0.007, 0.015), marks=pytest.mark.slow),
-        pytest.param("nl", 3, 0.25, (0.007, 0.015), marks=pytest.mark.slow),
-        pytest.param("de", 3, 1, (0.04, 0.06), marks=pytest.mark.slow),
-        pytest.param("nl", 3, 1, (0.04, 0.06), marks=pytest.mark.slow),
+        ("de", 1, 0.25, 8, (0.007, 0.015)),
+        *(
+            pytest.param(country, days, slack, 40, least, marks=pytest.mark.slow)
+            for days in (1, 3)
+            for slack, least in ((0.25, (0.007, 0.015)), (1, (0.04, 0.06)))
+            for country in ("de", "nl")
+        ),
     ],
 )
 def test_plans_on_forecasts_save_more_than_the_best_static_limit(
@@ -72,11 +72,12 @@ def test_plans_on_forecasts_save_more_than_the_best_static_limit(
     country: str,
     days: int,
     slack: float,
+    jobs: int,
     least: tuple[float, float],
 ) -> None:
-    compared = _compare_year(inside, zeus_traces, shared, country, days, slack)
+    compared = _compare_year(inside, zeus_traces, shared, country, days, slack, jobs)
     variants = compared["variants"]
-    assert compared["jobs"] == compared["bound"]["jobs"] == 40
+    assert compared["jobs"] == compared["bound"]["jobs"] == jobs
     assert [variants[name]["than"] for name in ("history", "day-ahead")] == ["static"] * 2
     assert variants["history"]["more"] >= least[0]
     assert variants["day-ahead"]["more"] >= least[1]

@@ -13,7 +13,7 @@ from tests.conftest import Command
 from tests.support.losses import SCENARIO, generate_jobs
 
 DALY = "  daly: {cluster: {losses: {checkpoint: {every_s: daly}}}}\n"
-DRAWN = "{rate: 2000, away_s: 1800, notice: {share: 0.5, length_s: 120}}"
+DRAWN = "{rate: 300, away_s: 1800, notice: {share: 0.5, length_s: 120}}"
 
 
 def losses(command: Command, folder: Path, events: str = DRAWN, **change: str) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def losses(command: Command, folder: Path, events: str = DRAWN, **change: str) -
 
 @pytest.fixture
 def with_jobs(inside: Command) -> Command:
-    generate_jobs(inside, 0.8)
+    generate_jobs(inside, 0.8, jobs=100)
     return inside
 
 

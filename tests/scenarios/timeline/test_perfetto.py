@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Command
 from tests.sim.engine.test_power_cap_signal import capped, signal
+from tests.support.examples import examples
 from tests.support.live_runs import REHEARSED, run, scenario
 from tests.support.messages import assert_states
 from tests.support.results import seal
@@ -204,7 +205,7 @@ def test_timelines_of_random_worlds(
     assert list(path.parent.iterdir()) == [path]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     caps=st.lists(st.sampled_from([300.0, 420.0, 700.0]), min_size=1, max_size=8),
     values=st.lists(st.sampled_from([0.0, 100.0, 250.0]), min_size=1, max_size=12),

@@ -16,6 +16,7 @@ from tests.sim.engine.test_node_losses import changes_of, loss_rules, valid
 from tests.sim.engine.test_slow_nodes import changes_of as slow_changes_of
 from tests.sim.engine.test_slow_nodes import slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic
+from tests.support.examples import examples
 from tests.support.worlds import attempts, chosen, spec
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.replanning import ElasticTask
@@ -149,7 +150,7 @@ def collected(
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(drawn=worlds())
 def test_conservation_laws_hold(drawn: Drawn) -> None:
     world = drawn.run()
@@ -270,7 +271,7 @@ def test_the_same_world_gives_the_same_bytes(drawn: Drawn) -> None:
 PARTS = ("useful", "lost", "pause", "checkpoint", "waiting")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(drawn=worlds())
 def test_parts_of_the_energy_of_nodes_add_up(drawn: Drawn) -> None:
     """To that of the attempts, and of the cluster where all of its nodes are one job's."""
@@ -295,7 +296,7 @@ def test_parts_of_the_energy_of_nodes_add_up(drawn: Drawn) -> None:
         assert metrics["elastic_energy_j"] == pytest.approx(metrics["cluster_energy_j"], abs=1e-6)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(drawn=worlds())
 def test_rent_is_between_that_at_the_lowest_and_at_the_highest_price(drawn: Drawn) -> None:
     """Of 0.5 and 1 a node and second, for nodes that draw power of which the least is known."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.sim.engine.test_moments import slots, tuned
 from tests.sim.engine.test_power_cap_signal import capped, check_cap, signal
+from tests.support.examples import examples
 from tests.support.messages import assert_states
 from tests.support.worlds import (
     attempts,
@@ -221,7 +222,7 @@ class TestCap:
             (3.0, in_force), (4.0, in_force), (6.0, f"power_limit_w=100.0 share_w={low_w}")
         ]  # fmt: skip
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(
         clocks=st.lists(points, min_size=1, max_size=4),
         values=st.lists(st.floats(120.0, 700.0), min_size=1, max_size=12),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.world_views import collected
 from tests.support.worlds import (
     AttemptRow,
@@ -388,7 +389,7 @@ def valid(changes: Sequence[NodeChange]) -> Iterator[NodeChange]:
     yield from (up(last_s + 1, node) for node in sorted(is_down))
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(600))
 @given(data=st.data(), setting=settings_of_worlds(["simulated"], ["measured"]))
 def test_whatever_is_lost_each_job_ends_and_energy_is_the_integral_of_power(
     data: st.DataObject, setting: Setting

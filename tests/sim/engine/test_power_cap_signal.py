@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.pipelines import made_up_profile
 from tests.support.worlds import (
     OTHER_GPU,
@@ -228,7 +229,7 @@ def mixed() -> ClusterSpec:
 
 
 class TestNeverExceeded:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(
         caps=st.lists(st.sampled_from([340.0, 420.0, 500.0, 640.0, 1000.0]), min_size=1,
                       max_size=12),

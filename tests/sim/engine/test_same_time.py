@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simpy import Event
 
+from tests.support.examples import examples
 from tests.support.worlds import (
     attempts,
     by_job,
@@ -161,7 +162,7 @@ def test_equal_ranks_keep_the_order_of_submission() -> None:
     assert list(starts(world)) == names
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(gaps=st.lists(st.floats(0.0, 1e5), min_size=1, max_size=10))
 def test_on_an_idle_cluster_a_job_starts_when_it_is_submitted(gaps: list[float]) -> None:
     times = np.cumsum(gaps).tolist()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.carbon import read_curve, read_hist, read_rows, read_year
 from tests.support.deadlines import replay_static
+from tests.support.examples import examples
 from tests.support.worlds import (
     attempts,
     by_job,
@@ -159,7 +160,7 @@ def test_a_deadline_is_met_with_less_carbon(shared: Path, holds: bool) -> None:
     assert bound.cost < cost < 0.95 * static
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rates=st.lists(st.floats(0, 500), min_size=3, max_size=30),
     slack=st.floats(0, 2),

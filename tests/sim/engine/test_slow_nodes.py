@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.sim.engine.test_node_losses import SlowClock, down, loss_rules, plain, run, spans, up
 from tests.sim.engine.test_pipelines import FASTEST, ITERATIONS, KNOWN, ROOM, TASK, pipeline
+from tests.support.examples import examples
 from tests.support.world_views import collected
 from tests.support.worlds import (
     Setting,
@@ -383,7 +384,7 @@ def changes_of(draw: st.DrawFn, nodes: int) -> list[NodeChange]:
     return [*changes, *(up(now_s + 1, node) for node in sorted(is_down))]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(data=st.data(), setting=settings_of_worlds(["simulated"], ["measured"]))
 def test_whatever_is_slow_each_job_ends_and_energy_is_the_integral_of_power(
     data: st.DataObject, setting: Setting

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.messages import assert_states
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
@@ -163,7 +164,9 @@ def test_all_malformed_jobs_are_reported_at_once(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_damaged_files_raise_only_trace_errors(tmp_path: Path, data: st.DataObject) -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.examples import examples
 from tests.support.messages import assert_states
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, Problem, TraceError
@@ -173,7 +174,9 @@ def test_files_that_are_not_logs_are_refused(
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_damage_raises_only_trace_errors(tmp_path: Path, data: st.DataObject) -> None:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Command
+from tests.support.examples import examples
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
@@ -260,7 +261,9 @@ def write_sealed(path: Path, data: bytes) -> None:
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data())
 def test_damage_raises_only_known_errors(home: Path, data: st.DataObject) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.csvfile import read_csv
@@ -205,7 +206,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data)
 
 
-@settings(on_one_folder, max_examples=600)
+@settings(on_one_folder, max_examples=examples(600))
 @given(st.binary(max_size=300) | almost_tables() | damaged())
 def test_arbitrary_bytes_raise_only_trace_errors(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.csv"

@@ -179,9 +179,9 @@ def test_the_front_of_goodput_stays_where_points_are_thinned() -> None:
 
 
 def test_beside_other_jobs_both_parts_are_there(inside: Command) -> None:
-    generate_jobs(inside, 0.6)
+    generate_jobs(inside, 0.6, jobs=30)
     text = SCENARIO.replace("  until_s:", "  others: {trace: jobs, gpu_types: ignore}\n  until_s:")
-    page = run(inside, text.replace("gpus: 48", "gpus: 96"))
+    page = run(inside, text.replace("gpus: 48", "gpus: 96").replace("rate: 3000", "rate: 300"))
     _, charts = read_charts(page)
     assert {"pareto", "jct", "elastic-nodes", "nodes"} <= charts.keys()
     assert "free beside other jobs" in plain(read_section(page, "elastic"))
