@@ -19,7 +19,8 @@ from tests.support.slurm_logs import GPUS, draw_jobs, first_that_fits, write_sac
 from wattkeeper.scenarios.analysis.consumption import format_amount
 
 NODES = "nodes: [{gpu: a100, count: 4, gpus: 8}]\npue: 1.2\n"
-STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study")
+STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study",
+         "--workers", "1")  # fmt: skip
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def read(folder: Path, name: str) -> Any:
 
 def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     rates = ("--price", "0.2", "--currency", "EUR", "--carbon", "350")
-    said = inside(*STUDY, *rates).stdout
+    said = inside(*STUDY, *rates, "--workers", "2").stdout
     results = folder / "study/results"
     assert_states(said, "400 jobs", "fjf is closest to the record", "without a recorded duration",
                   "study/scenario.yaml", "study/results/report.html")  # fmt: skip
@@ -173,7 +174,7 @@ def test_a_study_can_be_moved(inside: Command, folder: Path, tmp_path: Path) -> 
     (site / "prices.csv").write_text(prices, encoding="utf-8")
     rates = "electricity: {price: {file: prices.csv, unit: EUR/MWh, zone: UTC, fill: previous}, "
     (site / "nodes.yaml").write_text(f"{NODES}{rates}zone: UTC}}\n", encoding="utf-8")
-    inside(*STUDY[:4], "site/nodes.yaml", "--out", "site/study")
+    inside(*STUDY, "--nodes", "site/nodes.yaml", "--out", "site/study")
     scenario = (site / "study/scenario.yaml").read_text(encoding="utf-8")
     assert str(folder) not in scenario
     sent = folder / "elsewhere"
