@@ -46,9 +46,12 @@ INLINE = re.compile(r"`(wattkeeper [^`]+)`")
 LARGE = (
     (re.compile(r"(--jobs) \d{5,}"), r"\1 2000"),
     (re.compile(r"(--seeds) \d{2,}"), r"\1 2"),
+    (re.compile(r"^(wattkeeper run quickstart)(?!.*--seeds)"), r"\1 --seeds 2"),
     (re.compile(r"^(wattkeeper record)(?!.*--repeats)"), r"\1 --repeats 1"),
+    (re.compile(r"--workers \d+"), "--workers 1"),
+    (re.compile(r"^(wattkeeper study)"), r"\1 --workers 1"),
 )
-"""So many take longer than it takes to see that it works."""
+"""So many take longer than it takes to see that it works; each worker imports everything anew."""
 
 
 def commands(page: str) -> list[str]:
@@ -278,19 +281,16 @@ def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
     assert re.search("Left out: 1 jobs? without a recorded duration", said)
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
     study, transfer, results = (block for kind, block in BLOCKS if kind == "python")
-    examples = [(study, "energy_j"), (results, "batch_size")]
+    examples = {"energy_j": study, "batch_size": results}
     if find_spec("torch"):
-        examples.append((transfer, "function in eval mode: preserved"))
-    for example, expected in examples:
-        done = subprocess.run(
-            [sys.executable, "-c", example],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert expected in done.stdout
-        assert not done.stderr
+        examples["function in eval mode: preserved"] = transfer
+    code = "\nprint('---')\n".join(examples.values())
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert not done.stderr
+    for expected, shown in zip(examples, done.stdout.split("---\n"), strict=True):
+        assert expected in shown
 
 
 def test_commands_on_the_zeus_traces(inside: Command, shared: Path, tmp_path: Path) -> None:
@@ -303,8 +303,14 @@ def test_commands_on_the_zeus_traces(inside: Command, shared: Path, tmp_path: Pa
     assert (tmp_path / "results/zeus-overlap/jobs.parquet").is_file()
 
 
-TRAINS = {"record.md"}
-"""Pages whose commands train for minutes."""
+TRAINS = {"live.md", "record.md"}
+"""Pages whose commands train; other tests of live runs have the same commands on less."""
+
+ELSEWHERE = {
+    "README.md", "policy.md", "signals.md",  # above
+    "first-log.md", "first-policy.md",  # in test_doors.py
+}  # fmt: skip
+"""Pages whose commands are run by tests that look at the results, too."""
 
 LIVE = {"devices.md", "live.md", "record.md", "session.md"}
 """Pages whose commands have processes, signals and devices of their own."""
@@ -315,7 +321,7 @@ LIVE = {"devices.md", "live.md", "record.md", "session.md"}
     [
         pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS))
         for page in PAGES
-        if page not in ("README.md", "policy.md", "signals.md")
+        if page not in ELSEWHERE
     ],
 )
 def test_commands_of_pages(
