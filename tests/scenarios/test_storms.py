@@ -14,7 +14,7 @@ from tests.support import signals
 KILLS = int(os.environ.get("WATTKEEPER_STORM_KILLS", "300"))
 SEED = int(os.environ.get("WATTKEEPER_STORM_SEED", "17"))
 
-sizes = pytest.mark.parametrize("kills", [8, pytest.param(KILLS, marks=pytest.mark.slow)])
+sizes = pytest.mark.parametrize("kills", [4, pytest.param(KILLS, marks=pytest.mark.slow)])
 
 
 def storm(library: Path, script: str, folder: Path, kills: int, **arguments: Any) -> dict[str, int]:

@@ -12,3 +12,12 @@ def assert_states(message: str, *facts: object) -> None:
     """
     missing = [str(fact) for fact in facts if str(fact) not in message]
     assert not missing, f"{missing} not in: {message}"
+
+
+def drop_signs_of_life(errors: str) -> str:
+    """What a command wrote to its standard error, without the lines that say that it is at work.
+
+    It writes them after so many seconds of silence, which a busy host reaches.
+    """
+    lines = errors.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("wattkeeper: at work for "))

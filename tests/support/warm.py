@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import resource
 import runpy
 import socket
@@ -32,6 +33,12 @@ IMPORTED: Final = (
     "pyarrow.parquet",
     "rich.table",
     "wattkeeper.scenarios.cli.main",
+    "wattkeeper.scenarios.spec.sections.cluster",
+    "wattkeeper.scenarios.spec.sections.elastic",
+    "wattkeeper.scenarios.spec.sections.electricity",
+    "wattkeeper.scenarios.spec.sections.live",
+    "wattkeeper.scenarios.spec.sections.pipeline",
+    "wattkeeper.scenarios.spec.sections.workload",
     "wattkeeper.scenarios.spec.yaml_document",
     "wattkeeper.sim.engine.world",
     "wattkeeper.sim.engine.zoo",
@@ -39,7 +46,7 @@ IMPORTED: Final = (
     "wattkeeper.traces.library.importer",
     "wattkeeper.traces.library.store",
 )
-"""None that needs the policies, which the folder of a command may add to."""
+"""None that needs to know all policies, which the folder of a command may add to."""
 AT_START: Final = ("PYTHON", "LD_", "OMP_")
 """Variables that begin so are read when an interpreter starts."""
 LONGEST_BYTES: Final = 1 << 20
@@ -123,6 +130,10 @@ def serve(requests: socket.socket) -> None:
     """Fork a process for each request; returns in that process alone, which is ready to run."""
     for name in IMPORTED:
         importlib.import_module(name)
+    for room in parts.ROOMS:
+        package = importlib.import_module(f"wattkeeper.policies.{room}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
     assert not parts._load_all.cache_info().currsize, "policies are known"
     gc.collect()
     gc.freeze()

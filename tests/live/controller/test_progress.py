@@ -21,6 +21,7 @@ from tests.support.live_runs import (
     run,
     scenario,
 )
+from tests.support.messages import drop_signs_of_life
 
 LIVENESS_S = 60.0
 
@@ -61,7 +62,7 @@ def test_a_pipe_gets_a_line_for_each_attempt_that_ended(tmp_path: Path) -> None:
     path = scenario(tmp_path, REHEARSED, recurrences=2)
     said = run(path, "--live", "--out", "piped", "--json", cwd=tmp_path)
     assert said.stdout.startswith("{"), "only standard error has them"
-    lines = said.stderr.splitlines()
+    lines = drop_signs_of_life(said.stderr).splitlines()
     attempts = sorted(rows(tmp_path / "piped", "jobs"), key=lambda row: row["finish_time_s"])
     assert len(attempts) >= 4
     for line, row in zip(lines, attempts, strict=True):

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.conftest import run_command
 from tests.support.messages import assert_states
 from tests.support.processes import until
 from wattkeeper.live.host.process_identity import start_ticks
@@ -69,11 +70,8 @@ def words(*arguments: str) -> list[str]:
 def wattkeeper(
     folder: Path, *arguments: str, device: str = "none", code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(words(*arguments), cwd=folder, env=environment(folder, device),
-                          capture_output=True, text=True, check=False)  # fmt: skip
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return done
+    return run_command(*arguments, traces=Path("library"), cwd=folder, code=code,
+                       WATTKEEPER_DEVICE=device)  # fmt: skip
 
 
 def started(folder: Path) -> int:

@@ -137,7 +137,7 @@ def test_a_recording_in_a_pipe_says_that_it_is_at_work(tmp_path: Path) -> None:
         ("run", "quickstart", "--seeds", "2", "--sweep", "objective.eta=0,1"),
         ("run", "rehearsed.yaml", "--live"),
         ("traces", "import", "csv", "jobs.csv", "--name", "jobs"),
-        ("bench", "quickstart"),
+        ("bench", "power-cap"),
         ("zoo", "list", "--zoo", "zoo"),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),

@@ -37,7 +37,7 @@ def test_each_variant_of_a_live_run_has_a_folder_inside(tmp_path: Path) -> None:
         name: {"policies": {"configure": {"kind": "fixed", "batch_size": 32 << n % 2}}}
         for n, name in enumerate(names)
     }
-    workload = {"workloads": ["image"], "recurrences": 2}
+    workload = {"workloads": ["image"], "recurrences": 1}
     path = scenario(home, REHEARSED | {"variants": variants, "baseline": "a"}, **workload)
     run(path, "--live", "--out", "live", cwd=home)
     run(path, "--out", "sim", cwd=home)

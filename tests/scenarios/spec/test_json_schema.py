@@ -89,9 +89,14 @@ def _fits_word(value: Any, word: str, rule: Any, schema: Any, root: Any) -> bool
     raise AssertionError(f"the JSON schema uses the word {word!r}, which this test does not know")
 
 
-def test_json_schema_fits_all_shipped_scenarios(inside: Command) -> None:
-    root = json.loads(inside("schema").stdout)
-    assert root == json_schema()
+@pytest.fixture(scope="module")
+def root() -> dict[str, Any]:
+    """The schema."""
+    return json_schema()
+
+
+def test_json_schema_fits_all_shipped_scenarios(inside: Command, root: dict[str, Any]) -> None:
+    assert json.loads(inside("schema").stdout) == root
     assert root["$schema"].startswith("https://json-schema.org/")
     for name, file in shipped().items():
         assert fits(yaml.safe_load(file.read_text(encoding="utf-8")), root, root), name
@@ -122,15 +127,15 @@ def test_json_schema_fits_all_shipped_scenarios(inside: Command) -> None:
         ("tune: zeus-jit", "tune: {kind: fixed-power}"),
     ],
 )
-def test_json_schema_refuses_what_the_command_refuses(refuse: Refuse, old: str, new: str) -> None:
-    root = json_schema()
+def test_json_schema_refuses_what_the_command_refuses(
+    refuse: Refuse, root: dict[str, Any], old: str, new: str
+) -> None:
     assert fits(yaml.safe_load(GOOD), root, root)
     assert refuse(changed(old, new))
     assert not fits(yaml.safe_load(changed(old, new)), root, root)
 
 
-def test_json_schema_documents_everything() -> None:
-    root = json_schema()
+def test_json_schema_documents_everything(root: dict[str, Any]) -> None:
     for name, model in {"Scenario": root, **root["$defs"]}.items():
         if "properties" not in model:
             continue

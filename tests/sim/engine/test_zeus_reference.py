@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.conftest import Command
+from tests.conftest import Command, run_command
 
 EXACT = 1e-9
 
@@ -24,11 +24,25 @@ def assert_equal(ours: pd.DataFrame, published: pd.DataFrame, same: dict, close:
         )
 
 
-@pytest.mark.parametrize("gpu", ["V100", "RTX6000"])
-def test_sequential_runs(zeus: Command, shared: Path, tmp_path: Path, gpu: str) -> None:
-    zeus("run", "zeus-nsdi23", "--set", f"cluster.gpu={gpu}", "--seeds", "5", "--out", "out")
-    ours = pd.read_parquet(tmp_path / "out/jobs.parquet")
-    ours = ours[ours["variant"] == "zeus"].sort_values(
+@pytest.fixture(scope="module", params=["V100", pytest.param("RTX6000", marks=pytest.mark.slow)])
+def gpu(request: pytest.FixtureRequest) -> str:
+    """A GPU of the published runs."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def ten_seeds(
+    gpu: str, zeus_traces: Path, tmp_path_factory: pytest.TempPathFactory
+) -> pd.DataFrame:
+    """The jobs of ten seeds of the published scenario."""
+    folder = tmp_path_factory.mktemp("ten_seeds")
+    run_command("run", "zeus-nsdi23", "--set", f"cluster.gpu={gpu}", "--seeds", "10",
+                "--out", "out", traces=zeus_traces, cwd=folder)  # fmt: skip
+    return pd.read_parquet(folder / "out/jobs.parquet")
+
+
+def test_sequential_runs(ten_seeds: pd.DataFrame, shared: Path, gpu: str) -> None:
+    ours = ten_seeds[(ten_seeds["variant"] == "zeus") & (ten_seeds["seed"] <= 5)].sort_values(
         ["seed", "workload", "recurrence", "attempt"], kind="stable"
     )
     published = pd.read_csv(shared / "reference/zeus/sequential_runs.csv.gz")
@@ -52,7 +66,6 @@ def test_sequential_runs(zeus: Command, shared: Path, tmp_path: Path, gpu: str) 
     )
 
 
-@pytest.mark.parametrize("gpu", ["V100", "RTX6000"])
 def test_overlapping_runs(zeus: Command, shared: Path, tmp_path: Path, gpu: str) -> None:
     settings = ("--set", "workload.trace=groups", "--set", f"cluster.gpu={gpu}")
     zeus("run", "zeus-overlap", *settings, "--out", "out")
@@ -78,13 +91,10 @@ def test_overlapping_runs(zeus: Command, shared: Path, tmp_path: Path, gpu: str)
     )
 
 
-@pytest.mark.parametrize("gpu", ["V100", "RTX6000"])
-def test_summary_over_ten_seeds(zeus: Command, shared: Path, tmp_path: Path, gpu: str) -> None:
+def test_summary_over_ten_seeds(ten_seeds: pd.DataFrame, shared: Path, gpu: str) -> None:
     """The default, grid search and Zeus: last five recurrences, and all of them."""
-    zeus("run", "zeus-nsdi23", "--set", f"cluster.gpu={gpu}", "--seeds", "10", "--out", "out")
-    ours = pd.read_parquet(tmp_path / "out/jobs.parquet")
     keys = ["variant", "workload", "seed", "recurrence"]
-    jobs = ours.groupby(keys, as_index=False)[["energy_j", "time_s", "cost"]].sum()
+    jobs = ten_seeds.groupby(keys, as_index=False)[["energy_j", "time_s", "cost"]].sum()
     last = jobs["recurrence"] > jobs.groupby("workload")["recurrence"].transform("max") - 5
     last5 = jobs[last].groupby(["workload", "variant"])[["energy_j", "time_s", "cost"]].mean()
     total = jobs.groupby(["workload", "variant"])[["energy_j", "time_s", "cost"]].sum() / 10
@@ -104,9 +114,9 @@ def test_summary_over_ten_seeds(zeus: Command, shared: Path, tmp_path: Path, gpu
                 )
 
 
-@pytest.mark.parametrize("gpu", ["A40", "P100"])
-def test_other_gpus_run_to_the_end(zeus: Command, tmp_path: Path, gpu: str) -> None:
-    zeus("run", "zeus-nsdi23", "--set", f"cluster.gpu={gpu}", "--out", "out")
+@pytest.mark.parametrize("other", ["A40", pytest.param("P100", marks=pytest.mark.slow)])
+def test_other_gpus_run_to_the_end(zeus: Command, tmp_path: Path, other: str) -> None:
+    zeus("run", "zeus-nsdi23", "--set", f"cluster.gpu={other}", "--out", "out")
     ours = pd.read_parquet(tmp_path / "out/jobs.parquet")
     reached = ours.groupby(["variant", "job_id"])["reached_target"].any()
     assert reached.loc[["default", "zeus"]].all()
