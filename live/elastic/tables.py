@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 from wattkeeper.live.elastic.records import ElasticResults
 from wattkeeper.sim.results.schemas import KEYS, SHAPES
 from wattkeeper.traces.files.atomic import replace_file
-from wattkeeper.traces.schema import field
+from wattkeeper.traces.schema import field, is_optional
 
 SHAPES_FILE: Final = "shapes.parquet"
 RESULTS_FILE: Final = "elastic.json"
 
 LIVE_SHAPES: Final = pa.schema([
-    *[column for column in SHAPES if column.name not in {key.name for key in KEYS}],
+    *[column for column in SHAPES
+      if column.name not in {key.name for key in KEYS} and not is_optional(column)],
     field(
         "predicted_pause_s",
         pa.float64(),
@@ -30,7 +31,8 @@ LIVE_SHAPES: Final = pa.schema([
         null=True,
     ),
 ])  # fmt: skip
-"""The columns of simulated shapes, without those that tell runs apart, and the predicted pause."""
+"""The columns that all simulated shapes have, without those that tell runs apart, and the predicted
+pause."""
 
 
 def write_results(folder: Path, results: ElasticResults, values: Mapping[str, Any]) -> None:

@@ -105,6 +105,8 @@ class Shape(NamedTuple):
         is_redundant: Whether others train a stage on at once whose node is lost: while a node holds
             each stage, no work is lost, and what is not committed goes over into the next shape,
             after a planned change, too.
+        redundant_share: Share of the time of a step in which nodes compute only what guards against
+            a loss; it changes no time, and is counted apart.
     """
 
     nodes: int
@@ -114,6 +116,7 @@ class Shape(NamedTuple):
     saves_on_notice: bool = False
     pipelines: tuple[tuple[ShapeStage, ...], ...] = ()
     is_redundant: bool = False
+    redundant_share: float = 0.0
 
     def survives_on(self, nodes: Iterable[int]) -> bool:
         """Whether no work is lost with all but these nodes."""
@@ -193,7 +196,7 @@ def check_reshape(answer: Reshape, view: ElasticView) -> None:
     """Check an answer of `Replan`.
 
     Raises:
-        PolicyError: If its shape is none for the nodes, or its costs are no finite times.
+        PolicyError: If its shape is none for the nodes, or has values that are not possible.
     """
     shape, task = answer.shape, view.task
     nodes = view.nodes + view.spare
@@ -211,6 +214,12 @@ def check_reshape(answer: Reshape, view: ElasticView) -> None:
         raise PolicyError(
             f"job {view.job_id} commits its work after {shape.commit_steps} steps; allowed is 0 "
             "(never by itself) or more",
+            "replan",
+        )
+    if not 0 <= shape.redundant_share < 1:
+        raise PolicyError(
+            f"job {view.job_id} gets redundant_share = {shape.redundant_share}; allowed is 0 up to "
+            "less than 1",
             "replan",
         )
     times = {"pause_s": answer.pause_s, "write_s": shape.write_s}

@@ -25,6 +25,10 @@ SLOWDOWN: Final = 1.5
 MOST_DOUBLED: Final = 0.05
 """Above this share of nodes of taken-over stages, pipelines are formed anew (its artifact)."""
 
+REDUNDANT_SHARE: Final = 0.8029
+"""Share of a step in which nodes compute the next stage, as Oobleck's artifact (SOSP '23) has it of
+Bamboo, for all models."""
+
 Ring = tuple[ShapeStage, ...]
 """A pipeline; its first stage follows the last one. The first node of a stage trains it."""
 
@@ -48,6 +52,7 @@ class Bamboo(Replan):
 
     def __init__(self, config: BambooConfig) -> None:
         self._depth, self._every_steps = config.depth, config.every_steps
+        self._redundant_share = config.redundant_share
         self._jobs: dict[str, JobState] = {}
 
     def replan(self, ctx: Context, view: ElasticView) -> Reshape | None:
@@ -93,7 +98,10 @@ class Bamboo(Replan):
         rate = task.rates[nodes] if rings else 0.0
         mean_s = (now_s - state.since_s + view.mean_loss_s / nodes) / (state.fatal + 1)
         steps = self._commit_steps(task, nodes, mean_s) if rate else 1
-        shape = Shape(nodes, rate, steps, task.checkpoint_s, pipelines=rings, is_redundant=True)
+        shape = Shape(
+            nodes, rate, steps, task.checkpoint_s,
+            pipelines=rings, is_redundant=True, redundant_share=self._redundant_share,
+        )  # fmt: skip
         if survives:
             return Reshape(shape, task.reconfigure_s)
         return Reshape(shape, task.restart_s[nodes] - task.checkpoint_s, from_storage=True)
@@ -159,6 +167,10 @@ class BambooConfig(PolicyConfig):
     """Steps from one checkpoint to the next; `daly`: as follows from the fatal losses observed so
     far, with one beforehand in the mean time between losses of any node (Daly, FGCS 2006), looked
     at whenever pipelines are formed anew."""
+    redundant_share: Annotated[float, Field(ge=0, lt=1)] = REDUNDANT_SHARE
+    """Share of the time of a step in which nodes compute the next stage only to guard it, counted
+    apart from useful work; by default that of Bamboo in Oobleck's artifact (SOSP '23), for all
+    models. Rates include it: it changes no time."""
 
     @property
     def fewest_nodes(self) -> int:

@@ -7,8 +7,8 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
-PARTS: Final = {"lost": "lost", "pause": "pauses", "checkpoint": "checkpoints",
-                "waiting": "waiting nodes"}  # fmt: skip
+PARTS: Final = {"redundant": "redundant", "lost": "lost", "pause": "pauses",
+                "checkpoint": "checkpoints", "waiting": "waiting nodes"}  # fmt: skip
 """Parts of the energy of elastic jobs that are not useful, and their names."""
 
 
@@ -70,7 +70,8 @@ def _describe_energy(mean: Mapping[str, float | None], money: str) -> str:
     whole = mean["elastic_energy_j"]
     if whole:
         listed = ", ".join(f"{label} {100 * (mean[f'elastic_{part}_j'] or 0.0) / whole:z.1f} %"
-                           for part, label in PARTS.items())  # fmt: skip
+                           for part, label in PARTS.items()
+                           if f"elastic_{part}_j" in mean)  # fmt: skip
         text += f" ({listed})"
     return text + (
         "." if rent is None else f"; the rent of 1,000 is {four_digits(1000 * rent)} {money}."

@@ -160,7 +160,7 @@ class Holdings:
 
     def _row(self, training: ElasticTraining, spent: Spent) -> ShapeRow:
         """The row of `shapes.parquet` of an attempt that ends now."""
-        attempt, change = training.attempt, training.change
+        attempt, change, shape = training.attempt, training.change, training.shape
         batch = training.task.batch
         return ShapeRow(
             number=attempt.job.number,
@@ -169,7 +169,7 @@ class Holdings:
             until_s=self._loop.now_s,
             moment=training.moment,
             nodes=len(training.nodes),
-            samples_per_s=0.0 if training.shape is None else training.shape.rate,
+            samples_per_s=0.0 if shape is None else shape.rate,
             pause_s=spent.pause_s,
             steps_s=spent.steps_s,
             write_s=math.fsum(to_s - from_s for from_s, to_s in spent.writes),
@@ -178,4 +178,5 @@ class Holdings:
             lost_samples=spent.lost_steps * batch,
             from_storage=change is not None and change.from_storage,
             copied_bytes=math.nan if change is None else change.copied_bytes,
+            redundant_share=0.0 if shape is None else shape.redundant_share,
         )

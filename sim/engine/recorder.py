@@ -343,6 +343,7 @@ class ShapeRow(NamedTuple):
         lost_samples: Samples of finished steps that were lost.
         from_storage: Whether its state was read from storage.
         copied_bytes: What nodes sent each other for it, bytes; NaN: not known.
+        redundant_share: Share of the time of its steps in redundant computation.
     """
 
     number: int
@@ -360,6 +361,7 @@ class ShapeRow(NamedTuple):
     lost_samples: float
     from_storage: bool
     copied_bytes: float
+    redundant_share: float
 
 
 def waits_between_attempts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from wattkeeper.policies.replan.bamboo import REDUNDANT_SHARE
 from wattkeeper.sim.published_replays.events import EventKind
 from wattkeeper.sim.published_replays.inputs import (
     RateTable,
@@ -22,7 +23,7 @@ from wattkeeper.sim.published_replays.replay import (
 from wattkeeper.sim.published_replays.result import ReplayResult
 
 RESTART_MS: Final = 30_000
-EFFECTIVE, REDUNDANT = 0.1971, 0.8029
+EFFECTIVE, REDUNDANT = 0.1971, REDUNDANT_SHARE
 """Shares of a step: a node's own layers, and those of the next stage."""
 SLOWER: Final = 1.5
 """Length of steps from a loss to the next meeting, relative to those before."""

@@ -19,6 +19,7 @@ from wattkeeper.sim.results.node_use import (
     energy_of_nodes,
     find_free,
     on_demand_rent,
+    redundant_time_s,
     rent_of_nodes,
     rest_of,
 )
@@ -29,11 +30,19 @@ def shape_columns(rows: Sequence[ShapeRow], source: Source) -> dict[str, pa.Arra
     columns = {name: [getattr(row, name) for row in rows] for name in ShapeRow._fields}
     numbers = np.array(columns.pop("number"), dtype=np.int64)
     copied = np.array(columns.pop("copied_bytes"), dtype=np.float64)
+    redundant = {"redundant_s": pa.array(redundant_time_s(rows))} if _any_redundant(rows) else {}
+    del columns["redundant_share"]
     return {
         "job_id": source.column("job_id", numbers),
         "copied_bytes": pa.array(copied, mask=np.isnan(copied)),
+        **redundant,
         **{name: pa.array(values) for name, values in columns.items()},
     }
+
+
+def _any_redundant(rows: Sequence[ShapeRow]) -> bool:
+    """Whether redundant computation is counted apart."""
+    return any(row.redundant_share for row in rows)
 
 
 class ElasticTotals(NamedTuple):
@@ -138,17 +147,20 @@ def _node_metrics(
     samples = math.fsum(total.samples for total in totals)
     free = find_free(recorder, scope, cluster.nodes, spans)
     energy = energy_of_nodes(rows, free, cluster)
-    energy_j = math.fsum(energy)
+    energy_j, is_redundant = math.fsum(energy), _any_redundant(rows)
     metrics = {
         "elastic_energy_j": energy_j,
-        **{f"elastic_{part}_j": each for part, each in energy._asdict().items()},
+        **{f"elastic_{part}_j": each for part, each in energy._asdict().items()
+           if part != "redundant" or is_redundant},
         "useful_sample_j": _each(energy_j, samples),
-    }
+    }  # fmt: skip
     if scope.prices is None:
         return metrics
     rent = rent_of_nodes(rows, free, scope.prices.node_hour)
     metrics["elastic_rent"] = math.fsum(rent)
     metrics["lost_rent"] = rent.lost
+    if is_redundant:
+        metrics["redundant_rent"] = rent.redundant
     metrics["useful_sample_rent"] = _each(math.fsum(rent), samples)
     if scope.prices.on_demand is not None:
         trained = {total.span.number: total.samples for total in totals}

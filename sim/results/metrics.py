@@ -100,9 +100,14 @@ METRICS: dict[str, Metric] = {
     "elastic_energy_j": Metric(
         "J",
         "with elastic jobs: energy of their nodes, from the first pause of a job to its end: the "
-        "five parts below together",
+        "parts below together",
     ),
-    "elastic_useful_j": Metric("J", "with elastic jobs: of steps that were not lost"),
+    "elastic_useful_j": Metric(
+        "J", "with elastic jobs: of steps that were not lost, without redundant computation"
+    ),
+    "elastic_redundant_j": Metric(
+        "J", "with redundant shapes (`replan: bamboo`): of redundant computation in these steps"
+    ),
     "elastic_lost_j": Metric("J", "with elastic jobs: of steps that were lost"),
     "elastic_pause_j": Metric("J", "with elastic jobs: of pauses"),
     "elastic_checkpoint_j": Metric("J", "with elastic jobs: of writes of checkpoints"),
@@ -114,6 +119,11 @@ METRICS: dict[str, Metric] = {
         "currency", "with `cluster.rent`: rent of the same nodes, in its currency"
     ),
     "lost_rent": Metric("currency", "with `cluster.rent`: of that, of steps that were lost"),
+    "redundant_rent": Metric(
+        "currency",
+        "with `cluster.rent` and redundant shapes: of that, of redundant computation in other "
+        "steps",
+    ),
     "useful_sample_rent": Metric("currency", "with `cluster.rent`: rent of a committed sample"),
     "on_demand_rent": Metric(
         "currency",

@@ -68,14 +68,16 @@ class NodeParts(NamedTuple):
     """A quantity of the nodes of elastic jobs by what they do: J, or money.
 
     Attributes:
-        useful: Steps that were not lost.
-        lost: Steps that were lost.
+        useful: Steps that were not lost, without their redundant computation.
+        redundant: Redundant computation in these steps.
+        lost: Steps that were lost, whatever they computed.
         pause: Pauses.
         checkpoint: Writes of checkpoints.
         waiting: Nodes that are too few to train on, that boot, or that no job takes.
     """
 
     useful: float
+    redundant: float
     lost: float
     pause: float
     checkpoint: float
@@ -148,7 +150,15 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
         for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "pause_s", "write_s")
     )
     rest_s = rest_of(end_s - begin_s, steps_s, pause_s, write_s)
-    return np.asarray(nodes * np.array([steps_s - lost_s, lost_s, pause_s, write_s, rest_s]))
+    redundant_s = redundant_time_s(rows)
+    useful_s = steps_s - lost_s - redundant_s
+    parts_s = np.array([useful_s, redundant_s, lost_s, pause_s, write_s, rest_s])
+    return np.asarray(nodes * parts_s)
+
+
+def redundant_time_s(rows: Sequence[ShapeRow]) -> Floats:
+    """Time of redundant computation in steps that were not lost, s, shape (shapes,)."""
+    return np.array([row.redundant_share * (row.steps_s - row.lost_s) for row in rows])
 
 
 def rest_of(span_s: Floats | float, *parts_s: Floats | float) -> Floats:
@@ -165,7 +175,7 @@ def energy_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, cluster: ClusterS
     idle_w, busy_w, asleep_w = (
         gpus * each for each in (power.idle_w, power.busy_w or 0.0, power.sleep_w)
     )
-    weights = np.array([busy_w, busy_w, idle_w, idle_w, idle_w])
+    weights = np.array([busy_w, busy_w, busy_w, idle_w, idle_w, idle_w])
     parts = weights[:, None] * node_seconds(rows)
     free_w = free.nodes * idle_w - free.asleep * (idle_w - asleep_w)
     return _sum_parts(parts, (free.to_s - free.from_s) * free_w)

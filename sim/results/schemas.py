@@ -244,6 +244,13 @@ SHAPES = pa.schema(
             "what nodes sent each other for the shape; null: not known",
             null=True,
         ),
+        field(
+            "redundant_s",
+            pa.float64(),
+            "s",
+            "of steps_s, redundant computation in steps that were not lost; if any shape has some",
+            optional=True,
+        ),
     ]
 )
 

@@ -25,6 +25,7 @@ JOULES: Final = (("J", 1.0),)
 
 PARTS: Final = {
     "useful": BarPart("useful", "--soft"),
+    "redundant": BarPart("redundant", "--v5"),
     "checkpoint": BarPart("checkpoints", "--v1"),
     "pause": BarPart("pauses", "--v3"),
     "waiting": BarPart("waiting", "--v4"),
@@ -39,6 +40,7 @@ SHARES: Final = {"useful": "ettr", "checkpoint": "checkpoint_share", "pause": "p
 RENTS: Final = {
     "elastic_rent": "rent",
     "lost_rent": "of lost work",
+    "redundant_rent": "of redundant computation",
     "useful_sample_rent": "of 1,000 samples",
     "on_demand_rent": "same samples on demand",
 }
@@ -55,7 +57,8 @@ def elastic_section(study: Study) -> Element | None:
     if not known:
         return None
     times = {name: _time_shares(mean) for name, mean in known.items()}
-    parts = PARTS | {"waiting": PARTS["waiting"]._replace(label="too few nodes")}
+    parts = {part: PARTS[part] for part in SHARES}
+    parts["waiting"] = parts["waiting"]._replace(label="too few nodes")
     describe = [_count_losses] if only_elastic(study.manifest["scenario"]) else []
     tables = [build_bars("time", times, parts, PERCENT, summary, *describe)]
     energies = {name: _energy_of_sample(mean) for name, mean in known.items()
@@ -75,7 +78,7 @@ def _time_shares(mean: Mapping[str, float]) -> PartValues:
 def _energy_of_sample(mean: Mapping[str, float]) -> PartValues:
     """Energy of a committed sample by what nodes do, J."""
     each = mean["useful_sample_j"] / mean["elastic_energy_j"]
-    return {part: each * mean[f"elastic_{part}_j"] for part in PARTS}
+    return {part: each * mean.get(f"elastic_{part}_j", 0.0) for part in PARTS}
 
 
 def _count_losses(variant: str, summary: Json) -> Element:
@@ -111,6 +114,7 @@ def _format_rent(value: float | None, metric: str) -> str:
 def _explain(manifest: Manifest, means: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """What the figures are of."""
     seeds = len(manifest["seeds"])
+    metrics = {metric for mean in means.values() for metric in mean}
     beside = (
         ""
         if only_elastic(manifest["scenario"])
@@ -125,7 +129,11 @@ def _explain(manifest: Manifest, means: Mapping[str, Mapping[str, float]]) -> It
         + beside
         + ". Of a sample: all of it, over the samples that no loss undoes."
     )
-    metrics = {metric for mean in means.values() for metric in mean}
+    if "elastic_redundant_j" in metrics:
+        yield (
+            "Redundant: energy of these steps for what nodes compute only to guard against a loss. "
+            "Bars of time count it as useful."
+        )
     if "elastic_rent" in metrics:
         yield (
             "Rent is that of the same nodes by the hour."

@@ -48,12 +48,13 @@ def _describe_span(study: Study, variant: str) -> str:
 
 def _count_useful(variant: str, summary: Json) -> str:
     """What share of the energy of a variant went into steps that count."""
-    useful_j, energy_j = (
-        _mean(variant, f"elastic_{what}_j", summary) for what in ("useful", "energy")
+    useful_j, energy_j, redundant_j = (
+        _mean(variant, f"elastic_{what}_j", summary) for what in ("useful", "energy", "redundant")
     )
     if useful_j is None or not energy_j:
         return ""
-    return f"; {100 * useful_j / energy_j:.1f} % of it went into steps that count"
+    text = f"; {100 * useful_j / energy_j:.1f} % of it went into steps that count"
+    return text + (", without redundant computation" if redundant_j else "")
 
 
 def _compare_on_demand(variant: str, money: str, summary: Json) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.sim.elastic.test_elastic_jobs import plain
 from tests.support.elastic import run_elastic, shapes, task
+from tests.support.messages import assert_states
 from tests.support.worlds import attempts, decided
-from wattkeeper.policies.elastic.replanning import Shape
+from wattkeeper.policies.elastic.replanning import ElasticView, Reshape, Shape, check_reshape
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.replan.bamboo import form_ring
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.world import World
@@ -30,12 +33,12 @@ def up(time_s: float, node: int) -> NodeChange:
 
 def train(
     changes: list[NodeChange], *, nodes: int = 4, depth: int = 4, steps: int | str = RARELY,
-    samples: float = 30.0, **more: Any
+    samples: float = 30.0, share: float = 0.8029, **more: Any
 ) -> World:  # fmt: skip
     """Pauses of 7 s from storage and 2 s for new pipelines; steps of 2.5 s on 4 nodes."""
     return run_elastic(
         [task(most=nodes)], changes, replan="bamboo", nodes=nodes, samples=samples,
-        settings={"depth": depth, "every_steps": steps}, **more,
+        settings={"depth": depth, "every_steps": steps, "redundant_share": share}, **more,
     )  # fmt: skip
 
 
@@ -141,14 +144,32 @@ def test_others_get_nodes_after_a_checkpoint() -> None:
 
 @pytest.mark.parametrize("steps", [1, 3, "daly"])
 def test_without_losses_it_trains_as_checkpoints_in_storage_do(steps: int | str) -> None:
-    ours = train([], steps=steps, until_s=500.0, samples=1e9)
+    ours = shapes(train([], steps=steps, until_s=500.0, samples=1e9))
     theirs = run_elastic(
         [task(most=4)], [], replan="varuna", settings={"every_steps": steps}, until_s=500.0
     )
-    assert shapes(ours) == shapes(theirs)
+    assert [row._replace(redundant_share=0.0) for row in ours] == shapes(theirs)
     if isinstance(steps, int):
         cycle_s = steps * 2.5 + 3
-        assert shapes(ours)[0].samples == (500 - 7) // cycle_s * steps * 10
+        assert ours[0].samples == (500 - 7) // cycle_s * steps * 10
+
+
+def test_all_shapes_have_the_share_of_redundant_computation() -> None:
+    changes = [down(10.75, 1), up(13.0, 1)]
+    rows = shapes(train(changes, samples=40.0))
+    assert [row.moment for row in rows] == ["start", "lost", "boundary"]
+    assert [row.redundant_share for row in rows] == [0.8029] * 3
+    assert shapes(train(changes, samples=40.0, share=0.5)) == [
+        row._replace(redundant_share=0.5) for row in rows
+    ]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, math.nan])
+def test_a_share_of_redundant_computation_leaves_some_for_useful_work(share: float) -> None:
+    view = ElasticView("e", task(), "start", (0, 1), 0, None, 1e6)
+    with pytest.raises(PolicyError) as caught:
+        check_reshape(Reshape(Shape(2, 2.0, redundant_share=share), 0.0), view)
+    assert_states(str(caught.value), "job e", f"redundant_share = {share}", "less than 1")
 
 
 @given(depth=st.integers(2, 7), lost=st.lists(st.integers(0, 6), unique=True))

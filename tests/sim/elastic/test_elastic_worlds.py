@@ -37,7 +37,7 @@ REPLANS: list[tuple[str, dict[str, Any]]] = [
     ("oobleck", {"join": "loss"}), ("oobleck", {"join": "now"}), ("oobleck", {"join": "pays"}),
     ("varuna", {"every_steps": 2, "join": "now"}), ("varuna", {"every_steps": "daly"}),
     ("in-memory", {}), ("on-notice", {"join": "now"}), ("adaptive", {}),
-    ("bamboo", {"depth": 2, "every_steps": 2}), ("bamboo", {"depth": 3}),
+    ("bamboo", {"depth": 2, "every_steps": 2, "redundant_share": 0.25}), ("bamboo", {"depth": 3}),
 ]  # fmt: skip
 SELECTS = ["fifo", "fjf", "las", "fair-share"]
 
@@ -268,7 +268,26 @@ def test_the_same_world_gives_the_same_bytes(drawn: Drawn) -> None:
     assert collected(drawn, drawn.run()).digest == collected(drawn, drawn.run()).digest
 
 
-PARTS = ("useful", "lost", "pause", "checkpoint", "waiting")
+PARTS = ("useful", "redundant", "lost", "pause", "checkpoint", "waiting")
+
+
+def parts_of(metrics: dict[str, float]) -> dict[str, float]:
+    """Energy of the nodes of elastic jobs by part, J; that of redundant computation may lack."""
+    return {part: metrics.get(f"elastic_{part}_j", 0.0) for part in PARTS}
+
+
+def _redundant_energy_adds_up(drawn: Drawn, result: RunResult) -> None:
+    """A stated share of steps that were not lost, in the metrics and shape by shape."""
+    kind, stated = drawn.replan
+    table, found = result.tables["shapes"], result.metrics.get("elastic_redundant_j")
+    if kind != "bamboo" or not len(table):
+        assert found is None
+        assert "redundant_s" not in table.column_names
+        return
+    share, useful_j = stated.get("redundant_share", 0.8029), result.metrics["elastic_useful_j"]
+    assert found == pytest.approx(share / (1 - share) * useful_j)
+    node_s = np.dot(table["nodes"].to_numpy(), table["redundant_s"].to_numpy())
+    assert found == pytest.approx(node_s * BUSY_W * drawn.gpus)
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -282,8 +301,9 @@ def test_parts_of_the_energy_of_nodes_add_up(drawn: Drawn) -> None:
     window = (rows[0].time_s, end_s) if rows else (0.0, 0.0)
     result = collected(drawn, world, window)
     metrics = result.metrics
-    parts = [metrics[f"elastic_{part}_j"] for part in PARTS]
+    parts = parts_of(metrics).values()
     assert min(parts) >= -1e-6
+    _redundant_energy_adds_up(drawn, result)
     assert metrics["elastic_energy_j"] == pytest.approx(math.fsum(parts))
     jobs = result.tables["jobs"].to_pylist()
     names = {each.name for each in drawn.tasks}
@@ -301,9 +321,11 @@ def test_parts_of_the_energy_of_nodes_add_up(drawn: Drawn) -> None:
 def test_rent_is_between_that_at_the_lowest_and_at_the_highest_price(drawn: Drawn) -> None:
     """Of 0.5 and 1 a node and second, for nodes that draw power of which the least is known."""
     metrics = collected(drawn, drawn.run()).metrics
-    busy_s = (metrics["elastic_useful_j"] + metrics["elastic_lost_j"]) / (BUSY_W * drawn.gpus)
-    idle_j = math.fsum(metrics[f"elastic_{part}_j"] for part in ("pause", "checkpoint", "waiting"))
+    parts, busy_w = parts_of(metrics), BUSY_W * drawn.gpus
+    busy_s = (parts["useful"] + parts["redundant"] + parts["lost"]) / busy_w
+    idle_j = parts["pause"] + parts["checkpoint"] + parts["waiting"]
     node_s = busy_s + idle_j / (IDLE_W * drawn.gpus)
     assert 0.5 * node_s - 1e-6 <= metrics["elastic_rent"] <= node_s + 1e-6
-    lost_s = metrics["elastic_lost_j"] / (BUSY_W * drawn.gpus)
-    assert 0.5 * lost_s - 1e-6 <= metrics["lost_rent"] <= lost_s + 1e-6
+    for part in ("lost", "redundant"):
+        part_s = parts[part] / busy_w
+        assert 0.5 * part_s - 1e-6 <= metrics.get(f"{part}_rent", 0.0) <= part_s + 1e-6

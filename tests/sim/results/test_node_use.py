@@ -89,6 +89,40 @@ def test_rent_is_paid_for_nodes_that_are_up() -> None:
     assert found["on_demand_rent"] == pytest.approx(found["useful_samples"] / 4 * 4 * 2)
 
 
+def guarded(changes: list[NodeChange], share: float) -> dict[str, float]:
+    """Metrics of three steps in a pipeline of four nodes, at 1 a node and second."""
+    world = run_elastic(
+        [task()], changes, replan="bamboo", samples=30.0, until_s=60.0,
+        settings={"depth": 4, "every_steps": 100, "redundant_share": share},
+    )  # fmt: skip
+    return metrics_of(world, task(), NodePrices(constant(3600.0)))
+
+
+def test_redundant_computation_is_a_share_of_steps_that_are_not_lost() -> None:
+    """Four nodes train 3.75 s; then three do, of which one is a guard, for 5.625 s."""
+    changes = [NodeChange(10.75, "down", 1)]
+    found, plain = guarded(changes, 0.25), guarded(changes, 0.0)
+    trained_s = 4 * 3.75 + 3 * 5.625
+    assert found["elastic_redundant_j"] == pytest.approx(0.25 * trained_s * BUSY_W)
+    assert found["elastic_useful_j"] == pytest.approx(0.75 * trained_s * BUSY_W)
+    assert found["redundant_rent"] == pytest.approx(0.25 * trained_s)
+    assert plain["elastic_useful_j"] == pytest.approx(trained_s * BUSY_W)
+    assert plain.keys() == found.keys() - {"elastic_redundant_j", "redundant_rent"}
+    for name in plain.keys() - {"elastic_useful_j"}:
+        assert found[name] == pytest.approx(plain[name]), name
+
+
+def test_steps_that_are_lost_are_lost_with_their_redundant_computation() -> None:
+    """Two neighbours are: 3.75 s of four nodes, 0.25 s of three. Then four train 3 steps."""
+    ups = [NodeChange(12.0, "up", 1), NodeChange(12.0, "up", 2)]
+    found = guarded([NodeChange(10.75, "down", 1), NodeChange(11.0, "down", 2), *ups], 0.25)
+    lost_s = 4 * 3.75 + 3 * 0.25
+    assert found["elastic_lost_j"] == pytest.approx(lost_s * BUSY_W)
+    assert found["elastic_redundant_j"] == pytest.approx(0.25 * 4 * 7.5 * BUSY_W)
+    assert found["elastic_useful_j"] == pytest.approx(0.75 * 4 * 7.5 * BUSY_W)
+    assert (found["lost_rent"], found["redundant_rent"]) == pytest.approx((lost_s, 7.5))
+
+
 def test_rent_follows_its_signal() -> None:
     """The price doubles at 30 s; the shape before the loss pays the first price alone."""
     price = SignalSeries("spot", np.array([0.0, 30.0]), np.array([3600.0, 7200.0]))

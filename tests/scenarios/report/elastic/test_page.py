@@ -113,6 +113,21 @@ def test_bars_show_all_time_and_all_energy_of_a_sample(inside: Command) -> None:
     assert_states(plain(rent), "rent, USD", "of lost work, USD", "same samples on demand, USD")
 
 
+def test_redundant_computation_is_a_part_of_energy(inside: Command) -> None:
+    text = rented().replace("baseline:", "  bamboo: {policies: {replan: {kind: bamboo, depth: 3}}}"
+                            "\nbaseline:")  # fmt: skip
+    section = read_section(run(inside, text), "elastic")
+    time, energy, rent = re.findall(r"<table.*?</table>", section, re.DOTALL)
+    found = metrics()
+    assert [name for name, each in found.items() if "elastic_redundant_j" in each] == ["bamboo"]
+    own = found["bamboo"]
+    share = own["elastic_redundant_j"] / own["elastic_energy_j"]
+    assert_states(plain(energy), "redundant, ", f"{100 * share:.1f} %")
+    assert "redundant" not in plain(time)
+    assert_states(plain(rent), "of redundant computation, USD", f"{own['redundant_rent']:,.0f}")
+    assert "Redundant: " in plain(section)
+
+
 def test_charts_of_the_front_and_of_the_nodes(inside: Command) -> None:
     names, charts = read_charts(run(inside, SCENARIO))
     found = metrics()
