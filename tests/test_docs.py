@@ -110,6 +110,13 @@ def test_the_protocol_has_all_that_policies_see_and_answer(reference: dict[str, 
         assert f"`{name}" in page
 
 
+@pytest.mark.parametrize("page", ["docs/concepts.md", "README.md"])
+def test_pages_name_all_decision_points(page: str) -> None:
+    text = (DOCS.parent / page).read_text(encoding="utf-8")
+    paragraph = text.partition("*decision point")[2].partition("\n")[0]
+    assert set(re.findall(r"`(\w+)`", paragraph)) == set(POINTS)
+
+
 def test_every_metric_has_its_formula() -> None:
     page = (DOCS / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.+) \|$", page, re.MULTILINE)

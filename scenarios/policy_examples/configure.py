@@ -35,6 +35,7 @@ class EpsilonGreedy(Configure):
             among = untried or sizes
             return Configuration(among[int(rng.integers(len(among)))])
         means = {int(size): total / number for size, (number, total) in costs.items()}
+        # A second argument, `cost_bound` (J), would end the attempt before it costs more.
         return Configuration(min(means, key=lambda size: (means[size], size)))
 
     def observe(self, ctx: Context, outcome: Outcome) -> None:
@@ -42,8 +43,9 @@ class EpsilonGreedy(Configure):
         costs = self.known.get(outcome.start.learning_key)
         if costs is None:
             return  # of jobs that this policy never decided on
-        # A parent from the zoo leaves a share of the training: costs are compared as if from
-        # scratch. What missed the target was in vain, and its job trains again.
+        # `work` is the share of the training that a parent from the zoo left, 1 without one: costs
+        # are compared as if from scratch. What missed the target was in vain, and its job trains
+        # again: with a `cost_bound` that it reached, or after all its epochs.
         cost = outcome.cost / outcome.start.work
         if not outcome.reached:
             cost *= self.config.penalty
@@ -73,4 +75,5 @@ class EpsilonGreedyConfig(PolicyConfig):
     epsilon: float = Field(default=0.2, ge=0, le=1)
     """Probability of trying another batch size."""
     penalty: float = Field(default=3.0, ge=1)
-    """Factor on the cost of an attempt that misses its target."""
+    """Factor on the cost of an attempt that misses its target, since its job has to train again; 1:
+    a miss counts as a run that reached it."""

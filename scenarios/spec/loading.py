@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.parts import parts
+from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, register_policy_files
@@ -35,6 +36,7 @@ WORDS = {
     "a valid string": "text",
 }
 """Terms of JSON in messages, and those of YAML."""
+OWN_POLICY = "; one of your own needs its file: policy_files: [FILE.py], or --policy FILE.py"
 
 
 class LoadedScenario(NamedTuple):
@@ -263,7 +265,8 @@ def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseMode
     if kind == "missing":
         return f"the key {key!r} is missing"
     if kind == "union_tag_invalid":
-        return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}"
+        hint = OWN_POLICY if any(step in POINTS for step in loc) else ""
+        return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}{hint}"
     if kind == "union_tag_not_found":
         return f"{name}: a mapping needs the key {ctx['discriminator']}"
     if kind == "too_short":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +17,8 @@ from tests.support.messages import assert_states
 from wattkeeper.policies.registry import BASES, POINTS, policies
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, class_name, read_example
 from wattkeeper.scenarios.policy_kit import load_policy
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_every_decision_point_has_an_example() -> None:
@@ -71,3 +76,15 @@ def test_files_are_not_overwritten(inside: Command, tmp_path: Path) -> None:
     refused = inside("policy", "new", "tune", "mine", code=2)
     assert_states(refused.stderr, "test_mine.py", "is there already")
     assert not (tmp_path / "mine.py").exists()
+
+
+def test_the_page_states_what_the_example_costs(inside: Command, tmp_path: Path) -> None:
+    """The commands of the page on policies, and the figure beside them."""
+    page = (DOCS / "policy.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"## Begin with an example\n(.*?)\n## ", page, re.DOTALL)
+    new, _, run = re.findall(r"^\$ wattkeeper (.*)$", section, re.MULTILINE)
+    for line in (new, run):
+        inside(*shlex.split(line))
+    summary = json.loads((tmp_path / "results/mine/summary.json").read_text())
+    ratio = summary["variants"]["mine"]["versus"]["energy_j"]["ratio"]
+    assert f"needs {100 * (ratio - 1):.1f} % more energy" in section

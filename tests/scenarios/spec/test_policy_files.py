@@ -198,3 +198,12 @@ def test_one_of_several_faults_does_not_hide_the_scenario(folder: Path) -> None:
     with pytest.raises(WattkeeperError) as caught:
         load(str(folder / "shares.yaml"))
     assert_states(str(caught.value), "policy_files", "'share.py'", "a list")
+
+
+def test_an_unknown_policy_is_told_where_own_ones_come_from(inside: Command, folder: Path) -> None:
+    (folder / "shares.yaml").write_text(SCENARIO.replace("policy_files: [share.py]\n", ""))
+    said = inside("validate", "exp/shares.yaml", code=2).stderr
+    assert_states(said, "found 'share'", "'max-power'", "policy_files: [FILE.py]", "--policy")
+    said = inside("validate", "quickstart", "--set", "workload.kind=mine", code=2).stderr
+    assert_states(said, "found 'mine'", "'recurring'")
+    assert "policy_files" not in said
