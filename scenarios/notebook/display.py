@@ -1,16 +1,23 @@
 """How a notebook displays results: the answer of their page, and its table."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
 from wattkeeper.scenarios.analysis.study import StoredStudy, Study, read
 from wattkeeper.scenarios.notebook.colours import SHEETS, variant_colours
 from wattkeeper.scenarios.notebook.plots import StudyPlots
+from wattkeeper.scenarios.notebook.regret import tabulate_regret
 from wattkeeper.scenarios.report.markup import tag, to_html
 from wattkeeper.scenarios.report.page import describe_variants, write_answer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class DisplayedStudy(Study):
@@ -20,6 +27,15 @@ class DisplayedStudy(Study):
     def plot(self) -> StudyPlots:
         """Plots of the study."""
         return StudyPlots(self)
+
+    @cached_property
+    def regret(self) -> pd.DataFrame:
+        """Jobs, cost and regret (J), a row for each recurrence of a workload in a run.
+
+        What several groups of the workload have at one recurrence is summed up. Regret is absent
+        where no best configuration is known, and where the workload's jobs differ in their GPUs.
+        """
+        return tabulate_regret(self)
 
     def _repr_html_(self) -> str:
         window = read_learning_window(self)

@@ -11,6 +11,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.notebook.drawing import draw_chart
 from wattkeeper.scenarios.notebook.gantt import draw_gantt
+from wattkeeper.scenarios.notebook.regret import select_workload
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.columns import read_outcomes
 from wattkeeper.scenarios.report.charts.distributions import draw_distributions
@@ -51,13 +52,19 @@ class StudyPlots(NamedTuple):
         title = f"Power over time{_name_seed(self.study.manifest)}"
         return draw_chart(_first(charts, "power over time"), self._variants, title, ax)
 
-    def regret(self, ax: Axes | None = None) -> Axes:
-        """Regret summed up over recurrences; cost, where no best configuration is known."""
+    def regret(self, workload: str | None = None, ax: Axes | None = None) -> Axes:
+        """Regret summed up over recurrences; cost, where no best configuration is known.
+
+        Of one workload, or of all. `DisplayedStudy.regret` has the values.
+        """
         outcomes = read_outcomes(self.study)
+        if workload is not None:
+            outcomes = select_workload(outcomes, workload)
         recurs = any((jobs.recurrence > 1).any() for _, jobs in outcomes)
         charts = draw_regret(outcomes, self._variants) if recurs else iter(())
         chart = _first(charts, "cost of jobs that recur")
-        return draw_chart(chart, self._variants, chart.title, ax)
+        title = chart.title if workload is None else f"{chart.title}, {workload}"
+        return draw_chart(chart, self._variants, title, ax)
 
     def completion(self, ax: Axes | None = None) -> Axes:
         """The distribution of job completion times, of all seeds."""

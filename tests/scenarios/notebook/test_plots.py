@@ -71,6 +71,25 @@ def test_lines_are_those_of_the_page(name: str, chart: str, done: ScenarioResult
         np.testing.assert_array_equal(line.get_ydata(), np.array(expected["y"], dtype=float))
 
 
+@pytest.mark.parametrize("workload", [None, "image"])
+def test_regret_of_a_workload_adds_up_to_its_metric(
+    workload: str | None, done: ScenarioResult
+) -> None:
+    axes = done.plot.regret(workload)
+    assert (workload or "") in axes.get_title()
+    scale = {"J": 1.0, "kJ": 1e3, "MJ": 1e6}[axes.get_ylabel().rpartition(", ")[2]]
+    chosen = done.regret if workload is None else done.regret.query("workload == @workload")
+    part = "by == ''" if workload is None else "by == 'workload' and part == @workload"
+    whole = done.metrics.query(f"metric == 'regret' and {part}").groupby("variant")["value"].mean()
+    by_recurrence = chosen.groupby(["variant", "recurrence"])["regret"].sum() / 2  # seeds
+    for line in axes.get_lines():
+        variant = str(line.get_label()).removesuffix(" (a bound)")
+        y = np.asarray(line.get_ydata(), float)
+        assert y[-1] * scale == pytest.approx(whole[variant], rel=1e-3)
+        np.testing.assert_allclose(y * scale, by_recurrence[variant].cumsum(), rtol=1e-3)
+    assert chosen.groupby(["variant", "seed"])["jobs"].sum().eq(6 if workload else 12).all()
+
+
 def test_the_front_leaves_out_what_knows_the_future(done: ScenarioResult) -> None:
     axes = done.plot.front()
     front = axes.get_lines()[0]
@@ -124,6 +143,8 @@ def test_what_cannot_be_plotted_is_said(
         done.plot.gantt(seed=0)
     with pytest.raises(InputError, match=r"ax: found ndarray; must be one matplotlib Axes"):
         done.plot.front(pyplot.subplots(2)[1])
+    with pytest.raises(InputError, match=r"workload: found 'img'; .* image, language"):
+        done.plot.regret("img")
     monkeypatch.setattr(gantt, "MOST_BARS", 3)
     with pytest.raises(InputError, match=r"12 bars.*at most 3"):
         done.plot.gantt()
