@@ -48,10 +48,15 @@ def check(file: Path) -> None:
 def new(point: Point, name: str, out: Path) -> None:
     """Write a file with a policy of a decision point, called NAME, and one with its test.
 
-    They are a stateful example, with comments, to change.
+    They are a stateful example, with comments, to change. Prints the commands that check it, and
+    compare it with other policies.
     """
-    from wattkeeper.scenarios.contract.new_policy import write_policy
+    from wattkeeper.scenarios.contract.new_policy import list_next_steps, write_policy
 
     out.mkdir(parents=True, exist_ok=True)
-    for path in write_policy(point, name, out):
+    written = write_policy(point, name, out)
+    for path in written:
         terminal.write(str(path))
+    terminal.write("Next:")
+    for command in list_next_steps(point, name, written[0]):
+        terminal.write(f"  {command}")

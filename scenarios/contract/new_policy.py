@@ -1,6 +1,7 @@
 """Makes a policy file and its test from the example of a decision point."""
 
 import re
+import shlex
 import sys
 from importlib.resources import files
 from keyword import iskeyword
@@ -19,6 +20,26 @@ EXAMPLES: Final[dict[Point, str]] = {
 }  # fmt: skip
 """Kind of the example of each decision point."""
 
+PRICE: Final = (
+    "'signals={price: {series: {mean: 0.3, amplitude: 0.1, period_s: 86400, slots: 24}, "
+    "forecast: persistence}}'"
+)
+
+RUNS: Final[dict[Point, tuple[str, str, str]]] = {
+    "configure": ("quickstart", "{policies: {configure: KIND, tune: zeus-jit}}", "baseline=zeus"),
+    "select": ("quickstart", "{policies: {select: KIND}}", "cluster.gpus=1"),
+    "place": ("quickstart", "{policies: {place: KIND}}", ""),
+    "tune": ("quickstart", "{policies: {tune: KIND}}", PRICE),
+    "replan": ("elastic-losses", "{policies: {replan: KIND}}", ""),
+    "retain": (
+        "zoo-bandits",
+        "{policies: {configure: modelkeeper, retain: KIND}, zoo: {capacity_gb: 1.0e-4}}",
+        "baseline=modelkeeper",
+    ),
+}
+"""Scenario, variant and another setting with which the example of each decision point is compared
+with other policies."""
+
 
 def class_name(kind: str) -> str:
     """The name of a policy's class."""
@@ -29,6 +50,15 @@ def read_example(point: Point, suffix: str = "") -> str:
     """The text of an example, or with `_test` that of its test."""
     path = files("wattkeeper.scenarios.policy_examples") / f"{point}{suffix}.py"
     return path.read_text(encoding="utf-8")
+
+
+def list_next_steps(point: Point, kind: str, file: Path) -> tuple[str, str]:
+    """The commands that check a new policy, and compare it with others."""
+    name = shlex.quote(str(file))
+    scenario, variant, setting = RUNS[point]
+    mine = f"--set 'variants.mine={variant.replace('KIND', kind)}'"
+    run = f"wattkeeper run {scenario} --policy {name} {mine}"
+    return f"wattkeeper policy check {name}", f"{run} --set {setting}" if setting else run
 
 
 def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:

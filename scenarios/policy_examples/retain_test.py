@@ -1,4 +1,8 @@
-"""Tests of the policy `fading`: `pytest FILE`."""
+"""Tests of the policy `fading`: `pytest FILE`.
+
+`test_it_keeps_the_contract` is for any policy. The other tests, and the settings in them, are those
+of the example: replace them where the policy becomes another one.
+"""
 
 from pathlib import Path
 

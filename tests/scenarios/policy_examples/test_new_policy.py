@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.conftest import Command
@@ -28,7 +29,9 @@ def test_every_decision_point_has_an_example() -> None:
 @pytest.mark.parametrize("point", POINTS)
 def test_the_file_holds_a_policy_of_that_name(point: str, inside: Command, tmp_path: Path) -> None:
     done = inside("policy", "new", point, "mine-too", "--out", "made")
-    assert done.stdout.split() == ["made/mine_too.py", "made/test_mine_too.py"]
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["made/mine_too.py", "made/test_mine_too.py"]
+    assert lines[3] == "  wattkeeper policy check made/mine_too.py"
     config = load_policy(tmp_path / "made/mine_too.py")
     assert (config.point, config.__name__) == (point, "MineTooConfig")
     policy = config().build()
@@ -76,6 +79,19 @@ def test_files_are_not_overwritten(inside: Command, tmp_path: Path) -> None:
     refused = inside("policy", "new", "tune", "mine", code=2)
     assert_states(refused.stderr, "test_mine.py", "is there already")
     assert not (tmp_path / "mine.py").exists()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_printed_run_compares_the_policy(point: str, inside: Command, tmp_path: Path) -> None:
+    printed = inside("policy", "new", point, "mine-too", "--out", "my files").stdout.splitlines()[
+        -1
+    ]
+    few = [] if point == "replan" else ["--set", "workload.recurrences=2"]
+    inside(*shlex.split(printed)[1:], "--seeds", "1", "--out", "results", *few)
+    decisions = pd.read_parquet(tmp_path / "results/decisions.parquet", columns=["policy"])
+    retained = pd.read_parquet(tmp_path / "results/jobs.parquet", columns=["variant"])
+    assert "mine" in set(retained["variant"])
+    assert point == "retain" or "mine-too" in set(decisions["policy"])
 
 
 def test_the_page_states_what_the_example_costs(inside: Command, tmp_path: Path) -> None:
