@@ -149,7 +149,7 @@ def _find_absent(loaded: LoadedScenario) -> str:
 def _examine(entry: Entry, loaded: LoadedScenario, scratch: Path, accept: bool) -> EntryResult:
     laps, started = 0, False
 
-    def progress(_done: int, _all: int) -> None:
+    def progress(_done: int, _all: int, _at_work: str) -> None:
         nonlocal started
         started = True
 

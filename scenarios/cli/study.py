@@ -71,7 +71,7 @@ def study(
         raise InputError(f"{form} holds {added.kind}; a study needs a log of jobs")
     print_import(added)
     plan = StudyPlan(added.name, f"./{log_study.TRACE}", cluster, rates, baseline=baseline or "")
-    with terminal.progress(added.name) as progress:
+    with terminal.trainings(added.name, live=False) as (progress, _):
         reporter = log_study.Reporter(terminal.write, progress)
         ended = log_study.study_log(plan, out, workers, reporter)
     from wattkeeper.scenarios.cli.tables.run import print_results

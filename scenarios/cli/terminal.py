@@ -170,8 +170,8 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def trainings(
     title: str, *, live: bool
-) -> Iterator[tuple[Callable[[int, int], None], Callable[[RunSpec, AttemptProgress], None]]]:
-    """Progress over runs, and over the attempts of live runs.
+) -> Iterator[tuple[Callable[[int, int, str], None], Callable[[RunSpec, AttemptProgress], None]]]:
+    """Progress over runs, with the one at work, and over the attempts of live runs.
 
     On a terminal each running attempt has a bar; in a pipe each ended attempt gets a line.
     """
@@ -196,7 +196,11 @@ def trainings(
                 tasks[key], description=text, completed=attempt.epoch, total=attempt.max_epochs
             )
 
-        yield lambda done, all_: bars.update(runs, completed=done, total=all_), watch
+        def show(done: int, all_: int, at_work: str) -> None:
+            named = f"{title}: {at_work}" if at_work else title
+            bars.update(runs, description=named, completed=done, total=all_)
+
+        yield show, watch
 
 
 @contextmanager
@@ -208,8 +212,8 @@ def _bars(refreshes: float) -> Iterator[Progress]:
         yield bars
 
 
-def _note_progress(title: str, done: int, all_: int) -> None:
-    _activity.text = f"{title}: {done} of {all_}"
+def _note_progress(title: str, done: int, all_: int, at_work: str = "") -> None:
+    _activity.text = f"{title}: {done} of {all_}" + f", now {at_work}" * bool(at_work)
 
 
 @contextmanager

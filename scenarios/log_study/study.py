@@ -44,11 +44,11 @@ class Reporter(NamedTuple):
 
     Attributes:
         tell: Called with each line.
-        progress: Called with the number of finished runs and of all runs.
+        progress: See `wattkeeper.scenarios.run.run.run`.
     """
 
     tell: Callable[[str], None]
-    progress: Callable[[int, int], None]
+    progress: Callable[[int, int, str], None]
 
 
 class StudyResult(NamedTuple):

@@ -97,7 +97,7 @@ class ScenarioResult(DisplayedStudy):
 def run(
     loaded: LoadedScenario,
     workers: int = 1,
-    progress: Callable[[int, int], None] = lambda done, all_: None,
+    progress: Callable[[int, int, str], None] = lambda done, all_, at_work: None,
     trainings: Path = Path("trainings"),
     live: Path | None = None,
     ray: str | None = None,
@@ -110,7 +110,8 @@ def run(
     Args:
         loaded: The scenario.
         workers: Number of processes on this machine.
-        progress: Called with the number of finished runs and of all runs.
+        progress: Called with the number of finished runs, of all runs, and the variant and seed of
+            the first that is not finished; empty after the last.
         trainings: Folder of what is trained for real, where an interrupted run goes on.
         live: Folder of live runs, where interrupted ones go on; None: they are simulated.
         ray: Address of the Ray cluster that does the runs, instead of this machine.
@@ -147,11 +148,11 @@ def run(
             tell(f"Goes on with the unfinished run in {live}.")
         runs = _run_live(specs, inputs.runs, equipment, endings, watch, tell)
     results: list[RunResult] = []
-    progress(0, len(specs))
+    progress(0, len(specs), _describe_next(specs, 0))
     try:
         for result in runs:
             results.append(result)
-            progress(len(results), len(specs))
+            progress(len(results), len(specs), _describe_next(specs, len(results)))
     except (InputError, PolicyError) as error:
         raise locate_error(loaded, specs[len(results)].variant, error) from None
     report = None
@@ -163,6 +164,10 @@ def run(
     concluded = conclude(scenario, inputs, sources, results, report)
     concluded.manifest["wall_s"] = time.perf_counter() - began
     return concluded
+
+
+def _describe_next(specs: Sequence[RunSpec], finished: int) -> str:
+    return "".join(f"{spec.variant}, seed {spec.seed}" for spec in specs[finished : finished + 1])
 
 
 def conclude(

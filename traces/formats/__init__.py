@@ -30,6 +30,11 @@ def registry() -> Mapping[str, Format | JobsFormat]:
     return {form.name: form for form in sorted(formats, key=lambda form: form.name)}
 
 
+def recognise(paths: Sequence[Path]) -> list[Format | JobsFormat]:
+    """The formats that recognise one of the paths, by name."""
+    return [form for form in registry().values() if any(form.sniff(path) for path in paths)]
+
+
 def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
     """The format of a name; for `AUTO` the only one that recognises one of the paths.
 
@@ -46,7 +51,7 @@ def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
         raise InputError(f"format {form} needs paths: {takes}")
     if form != AUTO:
         return formats[form]
-    fits = [f for f in formats.values() if any(f.sniff(path) for path in paths)]
+    fits = recognise(paths)
     if len(fits) == 1:
         return fits[0]
     where = ", ".join(map(str, paths))

@@ -174,7 +174,7 @@ def read(folder: Path) -> Trace:
             or invalid; the problem names the file.
     """
     if not folder.is_dir():
-        state = "is a file, not the folder of a trace" if folder.exists() else "does not exist"
+        state = "is not the folder of a trace" if folder.exists() else "does not exist"
         raise TraceError(state, folder)
     path = folder / META
     meta = _parse_meta(_bytes(path, MOST_DETAILS_BYTES), path)

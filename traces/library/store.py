@@ -12,12 +12,13 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
+from wattkeeper.traces.library.hints import advise_import, advise_source
 from wattkeeper.traces.library.importer import MUCH, default_name, write_jobs
 from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
 from wattkeeper.traces.schema import KINDS
@@ -79,6 +80,7 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
 
     Raises:
         InputError: If there is no such trace; the message lists what is there.
+        TraceError: If it is a file; the message says how to import it.
     """
     text = str(name_or_path)
     if is_name(text):
@@ -89,16 +91,19 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
         path = beside / Path(text).expanduser()
         whole = resolve(path)
         settle(whole.parent, whole.name)
-        if text and path.exists():
-            return path
+        found = bool(text) and path.exists()
     except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, ~nobody
-        pass
+        found = False
+    if found and path.is_file():
+        advice = "give its folder" if _is_trace(path.parent) else advise_import(path)
+        raise TraceError(f"is a file, not the folder of a trace; {advice}", path)
+    if found:
+        return path
     known = ", ".join(names()) or "nothing yet"
     nowhere = "" if beside == Path() else f", and {beside} holds no folder of that name"
     raise InputError(
         f"no trace named {text!r}: in the library ({library_folder()}) there is {known}{nowhere}. "
-        "Import one with `wattkeeper traces import FORMAT PATH...`, or give the path of a trace's "
-        "folder"
+        f"{advise_source(text)}, or give the path of a trace's folder"
     )
 
 

@@ -89,15 +89,15 @@ def test_validate_shipped(inside: Command) -> None:
     assert done.stdout.endswith("quickstart.yaml: good; 4 variants, 20 runs\n")
     done = inside("validate", "zeus-eta", code=2)
     assert re.search(r"zeus-eta\.yaml:\d+:\d+: no trace named 'zeus-nsdi23'", done.stderr)
-    assert "wattkeeper traces import" in done.stderr
+    assert "wattkeeper traces fetch zeus-nsdi23" in done.stderr
 
 
-def test_an_unknown_trace_tells_how_to_import(inside: Command, tmp_path: Path) -> None:
+def test_an_absent_trace_tells_how_to_get_it(inside: Command, tmp_path: Path) -> None:
     done = inside("run", "zeus-nsdi23", code=2)
     assert re.match(
         r"\S+zeus-nsdi23\.yaml:\d+:\d+: no trace named 'zeus-nsdi23': in the library \(.*\) there "
-        r"is nothing yet, and \S+ holds no folder of that name\. Import one with `wattkeeper "
-        r"traces import FORMAT PATH",
+        r"is nothing yet, and \S+ holds no folder of that name\. Download it with "
+        r"`wattkeeper traces fetch zeus-nsdi23`",
         done.stderr,
     )
     assert names(tmp_path) == []

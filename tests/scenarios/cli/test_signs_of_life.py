@@ -39,7 +39,7 @@ with Session("waits", batch_sizes=[8], default_batch_size=8, target=1, max_epoch
                 time.sleep(0.01)
         session.report(1.0)
 """
-AT_WORK = re.compile(r"wattkeeper: at work for [\d,]+ s(, .+: \d+ of \d+)?")
+AT_WORK = re.compile(r"wattkeeper: at work for [\d,]+ s(, .+: \d+ of \d+(, now .+, seed \d+)?)?")
 ROOT = Path(__file__).resolve().parents[3]
 AT_PLACE = ROOT / "tests/support/at_place"
 

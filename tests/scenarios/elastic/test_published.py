@@ -94,8 +94,12 @@ def test_a_table_names_models_without_memory(shared: Path, spot: Command) -> Non
     rates = shared / "data/oobleck/throughput_by_nodes.csv"
     out = spot("elastic", "replay", trace_name("10m.csv"), "--rates", rates).stdout
     assert_states(out, "GPT-2-ours", "varuna-nockpt", "no memory for GPT-3-medium", "accidents")
+    assert_states(out, "over varuna", "13.90", "losses: nodes lost before")
+    out = spot("elastic", "replay", trace_name("10m.csv"), "--rates", rates, "--system",
+               "oobleck").stdout  # fmt: skip
+    assert "over varuna" not in out
     out = spot("elastic", "bamboo", trace_name("g4dn-trace.csv"), "--model", "BERT").stdout
-    assert_states(out, "BERT", "on demand")
+    assert_states(out, "BERT", "on demand", "losses: nodes lost.")
 
 
 @pytest.mark.parametrize(

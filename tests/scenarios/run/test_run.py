@@ -22,6 +22,8 @@ from tests.conftest import Command
 from tests.support.messages import assert_states, drop_signs_of_life
 from tests.support.runs import FILES, SMALL, content, names, seeds_of
 from wattkeeper.scenarios.cli.main import main
+from wattkeeper.scenarios.run.run import run
+from wattkeeper.scenarios.spec.loading import load
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "3..1", "1..", "..3", "1.5", "1,2", "9" * 20])
@@ -61,6 +63,15 @@ def test_a_scenario_of_ones_own(inside: Command, tmp_path: Path) -> None:
     assert json.loads(done.stdout) == json.loads(summary)
     assert list(json.loads(summary)["variants"]) == ["default", "é"]
     assert done.stdout == summary
+
+
+def test_progress_names_the_run_at_work(tmp_path: Path) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL, encoding="utf-8")
+    seen: list[tuple[int, int, str]] = []
+    run(load(str(path), seeds=[1, 2]), progress=lambda *told: seen.append(told))
+    at_work = ["default, seed 1", "default, seed 2", "é, seed 1", "é, seed 2", ""]
+    assert seen == [(done, 4, named) for done, named in enumerate(at_work)]
 
 
 def test_an_output_folder_with_other_things(inside: Command, tmp_path: Path) -> None:

@@ -194,6 +194,38 @@ def test_an_unknown_trace_lists_what_there_is(home: Path, text: str) -> None:
         store.find(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("0,add,node1\n", "wattkeeper traces import node-events {} --name NAME"),
+        ("time_s,event,node\n0,up,a\n", "wattkeeper traces import node-events {} --name NAME"),
+        ("timestamp,duration,num_gpus,gpu_time,cluster\n",
+         "wattkeeper traces import philly-csv {} --name NAME"),
+        ("a poem\n", "wattkeeper traces import FORMAT {} --name NAME"),
+        ("\0", "wattkeeper traces import FORMAT {} --name NAME"),
+    ],
+)  # fmt: skip
+def test_a_file_tells_how_to_import_it(text: str, advice: str, home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "events.csv"
+    file.write_text(text)
+    assert_states(read_error(file), f"{file}: ", "is a file", advice.format(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("zeus-nsdi23", "wattkeeper traces fetch zeus-nsdi23"),
+        ("zeus-groups", "wattkeeper traces import zeus-groups PATH --name zeus-groups"),
+    ],
+)
+def test_an_absent_trace_of_a_known_name_tells_where_it_comes_from(
+    name: str, advice: str, home: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        store.find(name)
+    assert_states(str(caught.value), f"no trace named {name!r}", advice)
+
+
 def test_the_list(inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
     store.save(jobs("short"))
