@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # A slow machine fails no test: time decides nothing.
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=15)
 settings.load_profile("quick")
 
 # The tests keep all cores busy: threads of one training would wait for each other's turns, which

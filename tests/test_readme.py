@@ -46,7 +46,7 @@ INLINE = re.compile(r"`(wattkeeper [^`]+)`")
 LARGE = (
     (re.compile(r"(--jobs) \d{5,}"), r"\1 2000"),
     (re.compile(r"(--seeds) \d{2,}"), r"\1 2"),
-    (re.compile(r"^(wattkeeper run quickstart)(?!.*--seeds)"), r"\1 --seeds 2"),
+    (re.compile(r"^(wattkeeper run (?:quickstart|zoo-bandits))(?!.*--seeds)"), r"\1 --seeds 2"),
     (re.compile(r"^(wattkeeper record)(?!.*--repeats)"), r"\1 --repeats 1"),
     (re.compile(r"--workers \d+"), "--workers 1"),
     (re.compile(r"^(wattkeeper study)"), r"\1 --workers 1"),

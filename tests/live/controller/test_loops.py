@@ -56,7 +56,9 @@ def install(folder: Path) -> Path:
     return site
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_policy_that_loops_is_interrupted(number: signal.Signals, tmp_path: Path) -> None:
     variants = {"loops": {"policies": {"configure": "looping"}}}
     content = REHEARSED | {"variants": variants, "baseline": "loops"}

@@ -122,7 +122,9 @@ def test_a_script_without_epochs_is_given_up(tmp_path: Path) -> None:
     assert not any(row["early_stopped"] for row in rows(tmp_path / "live", "jobs"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_resumes(number: signal.Signals, tmp_path: Path) -> None:
     path = trained(tmp_path, "keep", "a")
     arguments = (path, "--live", "--out", "live")

@@ -62,7 +62,11 @@ def test_function_is_preserved_in_both_modes(parent: Any, child: Any, inputs: Te
 @pytest.mark.parametrize(
     ("parent", "child"),
     [
-        *[(models.vgg(), models.vgg(depths=depths)) for depths in ((3, 2), (2, 4), (5, 5))],
+        (models.vgg(), models.vgg(depths=(3, 2))),
+        *(
+            pytest.param(models.vgg(), models.vgg(depths=depths), marks=pytest.mark.slow)
+            for depths in ((2, 4), (5, 5))
+        ),
         (models.vgg(), models.vgg(40, (4, 3))),
         (models.MobileNet(), models.MobileNet(40, (4, 4))),
     ],
@@ -100,7 +104,9 @@ def test_double_width_has_full_coverage() -> None:
         (Recurrent(), Recurrent(32), WORDS, "embedding.weight", 1),
     ],
 )
-@pytest.mark.parametrize("optimiser", [torch.optim.SGD, torch.optim.Adam])
+@pytest.mark.parametrize(
+    "optimiser", [torch.optim.SGD, pytest.param(torch.optim.Adam, marks=pytest.mark.slow)]
+)
 def test_replicas_diverge_after_one_step(
     parent: Any, child: Any, inputs: Tensor, name: str, axis: int, optimiser: Any
 ) -> None:

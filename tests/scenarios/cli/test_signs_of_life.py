@@ -208,7 +208,13 @@ start()
 """
 
 
-@pytest.mark.parametrize("number", INTERRUPTIONS)
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(number, marks=[pytest.mark.slow] * (number != signal.SIGTERM))
+        for number in INTERRUPTIONS
+    ],
+)
 @pytest.mark.parametrize(("script", "code"), [(AT_THE_END, 0), (IN_SHUTDOWN, 130)])
 def test_an_interruption_while_python_ends_is_one_of_the_exit_codes(
     number: signal.Signals, script: str, code: int, tmp_path: Path

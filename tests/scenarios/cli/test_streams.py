@@ -15,7 +15,11 @@ RUN = ("run", "small.yaml", "--out", "out")
 UNKNOWN = ("run", "nope")
 
 
-@pytest.fixture(autouse=True, params=["", "1"], ids=["buffered", "unbuffered"])
+@pytest.fixture(
+    autouse=True,
+    params=["", pytest.param("1", marks=pytest.mark.slow)],
+    ids=["buffered", "unbuffered"],
+)
 def buffering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Python could not write from a buffer, it writes again as it ends."""
     monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
