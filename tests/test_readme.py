@@ -45,7 +45,7 @@ WITHOUT_COMMANDS = (
 INLINE = re.compile(r"`(wattkeeper [^`]+)`")
 LARGE = (
     (re.compile(r"(--jobs) \d{5,}"), r"\1 2000"),
-    (re.compile(r"(--seeds) \d{2,}"), r"\1 2"),
+    (re.compile(r"(--seeds) ([3-9]|\d{2,})"), r"\1 2"),
     (re.compile(r"^(wattkeeper run (?:quickstart|zoo-bandits))(?!.*--seeds)"), r"\1 --seeds 2"),
     (re.compile(r"^(wattkeeper record)(?!.*--repeats)"), r"\1 --repeats 1"),
     (re.compile(r"--workers \d+"), "--workers 1"),
