@@ -25,7 +25,8 @@ def policy() -> None:
 def check(file: Path) -> None:
     """Check the policies in FILE: by the contract, simulated, and in a rehearsed live run.
 
-    Each fault is a line with the line of the file. Exit code 1: there are some.
+    Each fault is a line with the line of the file. Exit code 1: there are some. Else, notes name
+    what looks like a mistake, such as a method that nothing calls.
     """
     from wattkeeper.scenarios.contract.check import check_policy_file
     from wattkeeper.scenarios.spec.wording import count
@@ -38,6 +39,8 @@ def check(file: Path) -> None:
     if report.faults:
         terminal.write(count(len(report.faults), "fault"), err=True)
         click.get_current_context().exit(FAILED)
+    for note in report.notes:
+        terminal.write(f"{note.path}:{note.line}: note: {note.message}")
     terminal.write(f"{file}: keeps the contract")
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import CodeType
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from wattkeeper.policies.registry import BASES, POINTS, PolicyConfig
 from wattkeeper.scenarios.contract import suite, trials
 from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
-from wattkeeper.scenarios.contract.lines import LineWatch
+from wattkeeper.scenarios.contract.lines import LineWatch, find_uncalled
 from wattkeeper.scenarios.contract.other_process import rehearse_elsewhere
 from wattkeeper.scenarios.contract.rehearsal import Record, Rehearsal
 from wattkeeper.scenarios.contract.scripted import example
@@ -38,6 +39,10 @@ from wattkeeper.scenarios.spec.yaml_document import read_text
 OTHER_HASHES: Final = (
     "decides otherwise in another process: by hash(), id() or the order of a set of text, which "
     "differ there; sort what is in a set"
+)
+UNTAUGHT: Final = (
+    "it has state (state_dict), but what `observe` tells it of outcomes changes neither that nor "
+    "its decisions"
 )
 MODULE: Final = "policy_file"
 MOST_VARIATIONS: Final = 6
@@ -66,10 +71,12 @@ class CheckReport(NamedTuple):
     Attributes:
         faults: By line.
         checked: A line on each policy: how it was tried, and how it was not.
+        notes: What is no fault, but looks like a mistake, by line; none where there are faults.
     """
 
     faults: list[PolicyFault]
     checked: list[str]
+    notes: list[PolicyFault]
 
 
 def check_policy_file(path: str | Path) -> CheckReport:
@@ -86,7 +93,8 @@ def check_policy_file(path: str | Path) -> CheckReport:
         with _own_random_state():
             check.rehearse()
         check.try_out()
-    return CheckReport(sorted(check.faults), check.checked)
+    notes = [] if check.faults else sorted(check.notes)
+    return CheckReport(sorted(check.faults), check.checked, notes)
 
 
 class _FileCheck:
@@ -95,6 +103,7 @@ class _FileCheck:
     Attributes:
         faults: What was found so far, each once.
         checked: A line on each policy that was tried in scenarios.
+        notes: What looks like a mistake.
     """
 
     def __init__(self, file: PolicyFile) -> None:
@@ -102,11 +111,13 @@ class _FileCheck:
         self.impurities = Impurities(file.path)
         self.faults: dict[PolicyFault, None] = {}
         self.checked: list[str] = []
+        self.notes: list[PolicyFault] = []
+        self._called: set[CodeType] = set()
         self._alike: list[tuple[PolicyConfig, Record, int]] = []
 
     def execute(self) -> bool:
         """Whether the file can be executed."""
-        watch = LineWatch(self.file.path, self.impurities)
+        watch = LineWatch(self.file.path, self.impurities, self._called)
         try:
             self.module, self.found = watch.call("import", execute_policy_file, self.file, MODULE)
         except (ContractBreach, WattkeeperError) as error:
@@ -190,10 +201,21 @@ class _FileCheck:
                     return
         for config in islice(suite.variations(part), MOST_VARIATIONS):
             self._check_config(config, line)
+        if not self.faults:
+            self._note_mistakes(example(part))
+
+    def _note_mistakes(self, config: PolicyConfig) -> None:
+        """Note what a policy has for nothing: methods, and a state that outcomes do not change."""
+        path, name = self.file.path, f"{config.point} policy {config.kind!r}: "
+        policy, base = type(config.build()), BASES[config.point]
+        for line, message in find_uncalled(policy, base, path, self._called):
+            self.notes.append(PolicyFault(path, line, f"{name}{message}"))
+        if suite.ignores_outcomes(config):
+            self.notes.append(PolicyFault(path, _line_of(config), name + UNTAUGHT))
 
     def _check_config(self, config: PolicyConfig, line: int) -> None:
         name = f"{config.point} policy {config.kind!r}: "
-        watch = LineWatch(self.file.path, self.impurities)
+        watch = LineWatch(self.file.path, self.impurities, self._called)
         run = partial(self._keeps, name=name, watch=watch, line=line)
         if not run(partial(_check_options, config, watch)):
             return
@@ -203,7 +225,7 @@ class _FileCheck:
         kept = run(lambda: Rehearsal(config, LONG[:STEPS], 1, RESTORED, True, watch=watch).state)
         if not kept or watch.noted:
             return
-        watch = LineWatch(self.file.path, self.impurities, looks=False)
+        watch = LineWatch(self.file.path, self.impurities, self._called, looks=False)
         run = partial(self._keeps, name=name, watch=watch, line=line)
         run(partial(suite.check_copied_state, config, RESTORED, watch=watch))
         if not run(lambda: self._check_alike(config, watch)):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import random
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import numpy as np
@@ -33,11 +38,14 @@ MOST_LINES: Final = 1_000_000
 MOST_LOOKS: Final = 20_000
 """Lines of one call after which it is looked at what changed; then only at the end."""
 
-ENDLESS: Final = f"runs for more than {MOST_LINES:,} lines of the file: does it ever end?"
+MOST_SECONDS: Final = 60.0
+"""Of one call: what stays in one line, or leaves the file, passes no further line."""
+
+ENDLESS: Final = "runs for more than {}: does it ever end?"
 
 
 class _Endless(BaseException):
-    """Ends a call that runs for too long; policies do not catch it."""
+    """Ends a call that runs for too long, and says for how long; policies do not catch it."""
 
 
 class LineWatch(Watch):
@@ -46,6 +54,7 @@ class LineWatch(Watch):
     Args:
         path: The file, as its code names it.
         impurities: What the file reads of clocks and entropy.
+        called: Takes the functions of the file that are called.
         looks: Whether it looks after each line at what that changed, which takes its time.
 
     Attributes:
@@ -53,11 +62,14 @@ class LineWatch(Watch):
         noted: Method, by line and message.
     """
 
-    def __init__(self, path: str, impurities: Impurities, *, looks: bool = True) -> None:
+    def __init__(
+        self, path: str, impurities: Impurities, called: set[CodeType], *, looks: bool = True
+    ) -> None:
         self.lines: dict[str, int] = {}
         self.noted: dict[tuple[int, str], str] = {}
         self._path = path
         self._impurities = impurities
+        self._called = called
         self._looks = looks
         self._name = ""
         self._line = 0
@@ -81,11 +93,12 @@ class LineWatch(Watch):
         sys.settrace(self._enter)
         sys.setprofile(self._impurities.profile)
         try:
-            return method(*arguments)
+            with _limit_time():
+                return method(*arguments)
         except (ContractBreach, WattkeeperError):
             raise
-        except _Endless:
-            raise ContractBreach(ENDLESS, name, self._line) from None
+        except _Endless as endless:
+            raise ContractBreach(ENDLESS.format(endless), name, self._line or None) from None
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -104,7 +117,10 @@ class LineWatch(Watch):
         self.noted.setdefault((self._line, message), method or self._name)
 
     def _enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        return self._step if frame.f_code.co_filename == self._path else None
+        if frame.f_code.co_filename != self._path:
+            return None
+        self._called.add(frame.f_code)
+        return self._step
 
     def _step(self, frame: FrameType, event: str, _argument: object) -> Any:
         """Before a line, and where a function ends: what did the line before it change?
@@ -118,7 +134,7 @@ class LineWatch(Watch):
                 self._look()
             self._line = frame.f_lineno
             if self._count > MOST_LINES:
-                raise _Endless
+                raise _Endless(f"{MOST_LINES:,} lines of the file")
         return self._step
 
     def _look(self) -> None:
@@ -127,6 +143,51 @@ class LineWatch(Watch):
             if now != self._before[what]:
                 self._before[what] = now
                 self.refuse(what)
+
+
+def find_uncalled(
+    policy: type, base: type, path: str, called: Collection[CodeType]
+) -> Iterator[tuple[int, str]]:
+    """Line and message of each public method of a policy that is its own, and that nobody called.
+
+    Args:
+        policy: The class of the policy.
+        base: The class of its decision point.
+        path: The file, as its code names it.
+        called: The functions of the file that were called.
+    """
+    known = [name for name in dir(base) if not name.startswith("_")]
+    for name in dir(policy):
+        function = inspect.unwrap(getattr(policy, name)) if name not in known else None
+        code = getattr(function, "__code__", None)
+        if name.startswith("_") or code is None or code.co_filename != path or code in called:
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        yield code.co_firstlineno, f"nothing called its method {name!r}{meant}"
+
+
+@contextmanager
+def _limit_time() -> Iterator[None]:
+    """Interrupt Python code that runs for longer than `MOST_SECONDS`; in the main thread only.
+
+    Raises:
+        _Endless: Then.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise _Endless(f"{MOST_SECONDS:g} s")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    timer = signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
 
 
 def _global_draws() -> object:

@@ -59,6 +59,7 @@ class Rehearsal:
         zoo: Models to start from; None: there are none.
         watch: Calls the methods.
         recorded: Attributes of jobs that their log recorded; this value, and up to 10,000 times it.
+        told: Whether the policy is told of outcomes (`observe`).
 
     Attributes:
         decisions: All answers, as text.
@@ -79,6 +80,7 @@ class Rehearsal:
         zoo: ZooView | None = None,
         watch: Watch | None = None,
         recorded: Mapping[str, float] = MappingProxyType({}),
+        told: bool = True,
     ) -> None:
         self.config = config
         self.decisions: list[str] = []
@@ -88,7 +90,7 @@ class Rehearsal:
         self._ctx = self.context(seed, config=config, refuse=self._watch.refuse)
         if zoo is not None:
             self._ctx.zoo = zoo
-        self._stranger = stranger
+        self._stranger, self._told = stranger, told
         self._world = self._make_world(recorded)
         self.go_on(stream[:cut])
         if cut is not None:
@@ -147,6 +149,8 @@ class Rehearsal:
         return self._watch.call("build", self.config.build)
 
     def _ask(self, method: str, *views: Any) -> Any:
+        if method == "observe" and not self._told:
+            return None
         self.calls += 1
         context = () if method in ("retain", "on_use") else (self._ctx,)
         policy = self._policy

@@ -210,6 +210,20 @@ def check_strangers(
     require_same(plain.record(), disturbed.record(), what, "observe")
 
 
+def ignores_outcomes(config: PolicyConfig) -> bool:
+    """Whether a policy with state decides the same, and has the same state, if `observe` is silent.
+
+    Of policies that are told of outcomes, and either have an `observe` or choose batch sizes.
+    """
+    policy, base = build_policy(config), BASES[config.point]
+    if config.point in ("replan", "retain") or type(policy).state_dict is base.state_dict:
+        return False
+    if config.point != "configure" and type(policy).observe is base.observe:
+        return False
+    told, untold = (Rehearsal(config, LONG, told=told).record() for told in (True, False))
+    return told == untold
+
+
 def check_recorded(
     config: PolicyConfig, zoo: ZooView | None = None, watch: Watch | None = None
 ) -> None:

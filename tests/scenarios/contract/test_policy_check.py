@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.policies.registry import Point
+from wattkeeper.policies.registry import POINTS, Point
+from wattkeeper.scenarios.contract import lines
 from wattkeeper.scenarios.contract.new_policy import read_example
 
 GOOD = '''\
@@ -333,6 +335,43 @@ def test_an_import_that_does_not_end_is_found(inside: Command, tmp_path: Path) -
     (tmp_path / "mine.py").write_text("x = 1\nwhile x:\n    x += 1\n")
     found = inside("policy", "check", "mine.py", code=1).stdout
     assert_states(found, "mine.py:", "import", "1,000,000 lines")
+
+
+@pytest.mark.parametrize("where", ["call", "import"])
+def test_a_line_that_does_not_end_is_found(
+    where: str, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line begins anew there: time ends it."""
+    monkeypatch.setattr(lines, "MOST_SECONDS", 2.0)
+    loop = "        while True: pass\n"
+    before = "        for job in sorted("
+    source = (
+        "x = 1\nwhile True: pass\n"
+        if where == "import"
+        else SCHEDULER.replace(before, loop + before)
+    )
+    (tmp_path / "mine.py").write_text(source)
+    found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()
+    assert_states(found[0], f"mine.py:{_line_of(tmp_path, 'while True')}: ", "2 s", "ever end")
+    assert len(found) == 1, found
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_learner_that_never_learns_is_noted(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(GOOD.replace("def observe(", "def observed("))
+    *_, state, method, kept = inside("policy", "check", "mine.py").stdout.splitlines()
+    line = _line_of(tmp_path, "class LeastCost")
+    assert_states(state, f"mine.py:{line}: note: ", "'least-cost'", "state_dict", "observe")
+    line = _line_of(tmp_path, "    def observed")
+    assert_states(method, f"mine.py:{line}: note: ", "'observed'", "did you mean 'observe'?")
+    assert kept == "mine.py: keeps the contract"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_examples_have_no_notes(point: Point, inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(read_example(point))
+    assert "note: " not in inside("policy", "check", "mine.py").stdout
 
 
 def test_clocks_are_found_on_import(inside: Command, tmp_path: Path) -> None:
