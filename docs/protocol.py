@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from wattkeeper.policies import protocols
 from wattkeeper.policies.registry import BASES, POINTS
 from wattkeeper.scenarios.contract import check, impurities, lines, suite, watch
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, read_example
+from wattkeeper.scenarios.notebook.docstrings import format_signature
 
 ROOT = Path(protocols.__file__).parents[1]
 
@@ -203,20 +204,11 @@ def _methods(file: str, name: str) -> Iterator[str]:
     for method in node.body if isinstance(node, ast.ClassDef) else ():
         if not isinstance(method, ast.FunctionDef) or method.name.startswith("_"):
             continue
-        arguments = re.sub(r"^self(, )?", "", ast.unparse(method.args))
-        decorators = [ast.unparse(decorator) for decorator in method.decorator_list]
-        if "classmethod" in decorators:
+        if any(ast.unparse(decorator) == "classmethod" for decorator in method.decorator_list):
             continue
-        returned = ast.unparse(method.returns) if method.returns else "None"
-        shown = f"{method.name}({arguments}) -> {returned}"
-        if "property" in decorators:
-            shown = f"{method.name}: {returned}"
         text, _, _ = _docstring(method).partition("\n\nArgs:")
-        yield f"- `{shown}`: {_cell(text)}"
+        yield f"- `{format_signature(method)}`: {_cell(text)}"
 
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|")
-
-
-PAGES: dict[str, Callable[[], str]] = {"protocol.md": protocol}

@@ -1,6 +1,7 @@
-"""The pages of the site that are made from what the code declares.
+"""The pages that are made from what the code declares: `python docs/reference.py [FOLDER]`.
 
-Each function gives the Markdown of one page; `PAGES` names them. Nothing is written down twice: the
+It writes them into `docs/reference`, where links to them lead in a checkout, too; the site has them
+as they are when it is made. Each function gives the Markdown of one page; `PAGES` names them. The
 texts are the docstrings and the metadata of the schemas.
 """
 
@@ -9,9 +10,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import protocol
 import pyarrow as pa
 
 from wattkeeper.policies.registry import POINTS, policies
@@ -51,14 +55,9 @@ def scenario() -> str:
         *_keys(schema, parts),
     ]
     for name, part in sorted(parts.items()):
-        lines += ["", f"({anchor(name)})=", f"## {name}", ""]
+        lines += ["", f"## {name}", ""]
         lines += [_prose(part.get("description", "")), "", *_keys(part, parts)]
     return "\n".join(lines) + "\n"
-
-
-def anchor(name: str) -> str:
-    """The label of a part of the scenario."""
-    return f"scenario-{name.lower()}"
 
 
 def _keys(part: Json, parts: Json) -> Iterator[str]:
@@ -96,7 +95,7 @@ def _type(of: Json, parts: Json) -> str:
         one = "a policy's name, or a mapping with its `kind`"
         return f"{one}; or a list of these" if '"array"' in json.dumps(of) else one
     if "$ref" in of:
-        return f"[{refs[0]}](#{anchor(refs[0])})" if refs[0] in parts else refs[0]
+        return f"[{refs[0]}](#{refs[0].lower()})" if refs[0] in parts else refs[0]
     for union in ("anyOf", "oneOf"):
         if union in of:
             kinds = dict.fromkeys(_type(each, parts) for each in of[union])
@@ -187,4 +186,16 @@ PAGES: dict[str, Callable[[], str]] = {
     "policies.md": policy_kinds,
     "files.md": files,
     "imports.md": imports,
+    "protocol.md": protocol.protocol,
 }
+
+
+def write_pages(folder: Path) -> None:
+    """Write all pages into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        (folder / name).write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "reference")

@@ -46,13 +46,10 @@ SECTIONS = {
 
 def assemble_pages(source: Path) -> None:
     """Write all pages, with the output of what they show, into a folder for Sphinx."""
-    import protocol
     import reference
     from notebooks import read, to_page
 
-    (source / "reference").mkdir(parents=True)
-    for name, make in (reference.PAGES | protocol.PAGES).items():
-        (source / "reference" / name).write_text(make(), encoding="utf-8")
+    reference.write_pages(source / "reference")
     for page in sorted(DOCS.glob("*.md")):
         text = page.read_text(encoding="utf-8")
         if page.name in EXECUTED:

@@ -8,6 +8,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.notebook.comparison import compare
 from wattkeeper.scenarios.notebook.display import open_study
+from wattkeeper.scenarios.notebook.docstrings import restore_docstrings
 from wattkeeper.scenarios.notebook.sweep import SavedSweep
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec import loading
@@ -15,6 +16,8 @@ from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.folder import is_sweep, restore_folder
 
 __all__ = ["RunnableScenario", "compare", "load", "read"]
+
+restore_docstrings()
 
 
 class RunnableScenario(loading.LoadedScenario):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +33,8 @@ from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def test_every_column_and_metric_of_the_results_is_listed() -> None:
@@ -51,10 +51,16 @@ def test_every_column_and_metric_of_the_results_is_listed() -> None:
 @pytest.fixture(scope="module")
 def reference() -> dict[str, str]:
     """The pages that are made, by name."""
-    pages: dict[str, Callable[[], str]] = {}
-    for module in ("reference", "protocol"):
-        pages |= runpy.run_path(str(DOCS / f"{module}.py"))["PAGES"]
-    return {name: make() for name, make in pages.items()}
+    return {page.name: page.read_text("utf-8") for page in (DOCS / "reference").glob("*.md")}
+
+
+def test_the_pages_that_are_made_are_up_to_date(reference: dict[str, str], tmp_path: Path) -> None:
+    """In a process of its own, in which no policies are registered but those installed."""
+    subprocess.run([sys.executable, str(DOCS / "reference.py"), str(tmp_path)], check=True)
+    made = {page.name: page.read_text(encoding="utf-8") for page in tmp_path.iterdir()}
+    assert made.keys() == reference.keys()
+    old = [name for name, text in made.items() if text != reference[name]]
+    assert not old, f"docs/reference is not up to date ({', '.join(old)}): python docs/reference.py"
 
 
 def test_the_reference_has_every_key_of_a_scenario(reference: dict[str, str]) -> None:
@@ -147,17 +153,26 @@ def test_tests_named_in_pages_exist(name: str) -> None:
         assert not function or f"def {function}(" in text
 
 
-def test_links_between_pages_lead_somewhere(reference: dict[str, str]) -> None:
-    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
-    pictures = {f"pictures/{path.name}" for path in (DOCS / "pictures").glob("*.png")}
-    notebooks = {path.name for path in DOCS.glob("*.ipynb")}
-    for name in notebooks:
-        cells = json.loads((DOCS / name).read_text(encoding="utf-8"))["cells"]
-        pages[name] = "\n".join("".join(cell["source"]) for cell in cells)
-    there = {*pages, *pictures, *(f"reference/{name}" for name in reference)}
-    for name, text in pages.items():
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", text):
-            assert target in there, f"{name} links to {target}"
+def test_links_between_pages_lead_somewhere() -> None:
+    """From each page to a file of the checkout, and to a heading that it has."""
+    pages = {page: page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")}
+    pages[DOCS.parent / "README.md"] = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    for notebook in DOCS.glob("*.ipynb"):
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        pages[notebook] = "\n".join("".join(cell["source"]) for cell in cells)
+    headings = {
+        page: {slug(line) for line in HEADING.findall(text)} for page, text in pages.items()
+    }
+    for page, text in pages.items():
+        for target, heading in LINK.findall(text):
+            file = (page.parent / target).resolve() if target else page
+            assert file.is_file(), f"{page} links to {target}"
+            assert not heading or heading in headings[file], f"{page}: {target}#{heading}"
+
+
+def slug(heading: str) -> str:
+    """The name of a heading in links, as forges and the site make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 @pytest.mark.slow
