@@ -146,7 +146,7 @@ def test_what_a_zoo_saves_is_what_was_measured() -> None:
 @pytest.mark.parametrize("name", ["promises", "validation"])
 def test_tests_named_in_pages_exist(name: str) -> None:
     page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(tests/[\w/]+\.py)`(?:, `(test_\w+)`)?", page)
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:(?:::|`, `)(test_\w+))?`", page)
     assert len(named) == page.count("tests/") > 5
     for path, function in named:
         text = (DOCS.parent / path).read_text(encoding="utf-8")

@@ -160,7 +160,10 @@ def save_elastic(folder: Path) -> None:
     systems = ("oobleck", "varuna", "bamboo")
     models = ("bertLarge", "gpt_2_ours", "gpt_3m", "gpt_3_2_7b", "gpt_3_6_7b")
     files = {
-        "10m.csv": [f"0,add,n{n}" for n in range(30)] + ["600000,remove,n1", "5000000,remove,n2"],
+        **dict.fromkeys(
+            ("10m.csv", "p3-trace.csv"),
+            [f"0,add,n{n}" for n in range(30)] + ["600000,remove,n1", "5000000,remove,n2"],
+        ),
         "throughput_by_nodes.csv": ["system,model,num_nodes,samples_per_s"] + [
             f"{system},{model},{nodes},{nodes}" for system in systems for model in models
             for nodes in range(15, 31)],
@@ -343,6 +346,9 @@ def test_commands_of_pages(
     lines = [line for line in commands(page) if not is_a_pattern(line) or "FILE" in line]
     if page == "elastic.md":
         save_elastic(tmp_path)
+    if page == "validation.md":
+        rows = ["job_id,submit_time,duration,num_gpus", "0,0,79,1", "1,232,19,8"]
+        (tmp_path / "philly_1k.csv").write_text("\n".join(rows), encoding="utf-8")
     if page == "zoo.md":
         lines = save_models(tmp_path, lines)
     if page == "live.md":
