@@ -127,7 +127,14 @@ PLANTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+ALIKE = ("a changed random stream", "a missing metric")
+"""Plants that change the same entry as another one does."""
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in PLANTS],
+)
 def test_planted_regressions_are_caught(copy: Copy, plant: str) -> None:
     path, old, new, expected = PLANTS[plant]
     file = copy.root / "wattkeeper" / path
