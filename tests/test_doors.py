@@ -55,11 +55,13 @@ def test_the_log_ends_in_a_page(inside: Command, tmp_path: Path) -> None:
 
 def test_the_policy_ends_in_a_verdict_and_a_figure(inside: Command, tmp_path: Path) -> None:
     said = [inside(*words(line)).stdout for line in commands("first-policy.md")]
-    table, _, verdict, with_frugal = said
+    table, _, verdict, with_frugal, new, mine = said
     assert "zeus" in table
     assert "frugal" not in table
     assert "comparisons" in verdict
     assert "frugal" in with_frugal
+    assert "my_batch_size.py" in new
+    assert "mine" in mine
     (code,) = blocks("first-policy.md", "python")
     run_python(code, tmp_path, MPLBACKEND="agg")
     assert (tmp_path / "regret.pdf").stat().st_size > 1000

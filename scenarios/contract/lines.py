@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import inspect
 import random
 import signal
@@ -90,6 +91,8 @@ class LineWatch(Watch):
         self._before = {what: probe() for what, probe in self._probes.items()}
         self._impurities.found.clear()
         outer = sys.gettrace(), sys.getprofile()
+        collects = gc.isenabled()
+        gc.disable()  # what others do at a collection, such as timing it, is none of the policy's
         sys.settrace(self._enter)
         sys.setprofile(self._impurities.profile)
         try:
@@ -106,6 +109,8 @@ class LineWatch(Watch):
         finally:
             sys.settrace(outer[0])
             sys.setprofile(outer[1])
+            if collects:
+                gc.enable()
             self._look()
             if self._line:
                 self.lines[name] = self._line
