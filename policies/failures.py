@@ -60,7 +60,7 @@ def explain_failure(
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if frame.filename.startswith(folders)]  # fmt: skip
     method_name = getattr(method, "__name__", "it")
-    event = f"raised {_describe(error)}"
+    event = f"raised {describe_error(error)}"
     if not frames and isinstance(error, TypeError):
         reason = cut_message(str(error), MOST_CHARACTERS)
         event = f"gave an answer of a wrong type{ANSWERS.get(method_name, '')}: {reason}"
@@ -89,7 +89,7 @@ def explain_import(name: str, error: BaseException, advice: str) -> BaseExceptio
     """
     if _passes(error):
         return error
-    failure = PolicyFailed(f"{name} cannot be loaded: {_describe(error)}; {advice}")
+    failure = PolicyFailed(f"{name} cannot be loaded: {describe_error(error)}; {advice}")
     house = (*(file.rpartition("/")[0] for file in (__file__, importlib.__file__)), "<frozen ")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if not frame.filename.startswith(house)]  # fmt: skip
@@ -118,7 +118,8 @@ def _passes(error: BaseException, folders: tuple[str, ...] = ()) -> bool:
     return str(frame.f_globals.get("__name__")).partition(".")[0] in {"wattkeeper", "__main__"}
 
 
-def _describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
+    """An exception on one line, cut where it is long."""
     words = traceback.format_exception_only(error)[-1].split()
     return cut_message(" ".join(words), MOST_CHARACTERS)
 

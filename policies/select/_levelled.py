@@ -203,7 +203,7 @@ class Gittins(Levelled):
         self._learnt = True
 
     def advance(self, now_s: float) -> None:
-        """Reorder the queues if jobs completed, and move jobs that passed a limit."""
+        """Reorder the queues if jobs completed; then as by levels."""
         if self._learnt:
             self._learnt = False
             places = self._order()

@@ -68,7 +68,7 @@ class Preempting(Select):
 
     A head that could not start is tried again only when that may have changed: what is free or held
     by running jobs of lower priority, all that it could get, grows only when another running job
-    gives its GPUs back, when a running job falls behind (`retry_all`), and with
+    gives its GPUs back, when a running job falls behind (`retry_between`), and with
     `CapacityView.growths`. So the time of a pass grows with what changed, not with what waits.
     """
 
@@ -138,6 +138,7 @@ class Preempting(Select):
     def on_end(self, ctx: Context, job: Job) -> None:
         """Remove the job."""
         run = self._runs.pop(job.number)
+        # Twice the slack, lest rounding hides a job that could not have its GPUs before.
         self._retry_behind(run.order - self.shift(ctx.now_s) - 2 * SLACK)
         self._stop(run, ctx.now_s)
 

@@ -9,7 +9,6 @@ import random
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
@@ -17,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from wattkeeper.policies.errors import WattkeeperError, cut_message
+from wattkeeper.policies.errors import WattkeeperError
+from wattkeeper.policies.failures import describe_error
 from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
 from wattkeeper.scenarios.contract.watch import CHANGED, Watch, show
@@ -29,9 +29,6 @@ GLOBAL_DRAW: Final = (
     "draws: ClassVar[bool] = True in the config"
 )
 
-
-MOST_CHARACTERS: Final = 300
-"""Of what an exception says."""
 
 MOST_LINES: Final = 1_000_000
 """Of one call."""
@@ -201,9 +198,7 @@ def _global_draws() -> object:
 
 
 def _describe(error: BaseException) -> str:
-    text = cut_message(
-        " ".join(traceback.format_exception_only(error)[-1].split()), MOST_CHARACTERS
-    )
+    text = describe_error(error)
     fixed = ("read-only", "not writable", "can't set attribute", "does not support item", "setter",
              "is frozen")  # fmt: skip
     hint = "; what a policy is shown cannot be changed" if any(w in text for w in fixed) else ""

@@ -167,7 +167,9 @@ def run(
 
 
 def _describe_next(specs: Sequence[RunSpec], finished: int) -> str:
-    return "".join(f"{spec.variant}, seed {spec.seed}" for spec in specs[finished : finished + 1])
+    if finished == len(specs):
+        return ""
+    return f"{specs[finished].variant}, seed {specs[finished].seed}"
 
 
 def conclude(

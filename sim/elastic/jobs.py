@@ -12,8 +12,6 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-import numpy as np
-
 from wattkeeper.policies.elastic.replanning import (
     ElasticTask,
     ElasticView,
@@ -26,7 +24,7 @@ from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.holdings import Holdings
-from wattkeeper.sim.elastic.sharing import NodeSharing
+from wattkeeper.sim.elastic.sharing import NodeSharing, find_free_nodes
 from wattkeeper.sim.elastic.spent import Fate
 from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.engine.event_loop import SIGNAL, Callback, EventLoop, schedule_at
@@ -96,7 +94,7 @@ class ElasticJobs:
     def place(self, job: Job, cluster: ClusterView) -> Placement:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`; the lowest numbers that are free."""
         needed = job.gpus // self._gpus
-        nodes = np.flatnonzero(cluster.free == cluster.capacity)[:needed].tolist()
+        nodes = find_free_nodes(cluster)[:needed]
         return self._holdings.place(nodes) if len(nodes) == needed else ()
 
     def start(self, attempt: Attempt) -> Execution:

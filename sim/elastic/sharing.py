@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattkeeper.policies.protocols import Key
+from wattkeeper.policies.protocols import ClusterView, Key
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.training import ElasticTraining
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 Trainings = Mapping[int, ElasticTraining]
 """Elastic jobs by number."""
+
+
+def find_free_nodes(cluster: ClusterView) -> list[int]:
+    """Nodes that are up and free, ascending."""
+    nodes: list[int] = np.flatnonzero(cluster.free == cluster.capacity).tolist()
+    return nodes
 
 
 class NodeSharing:
@@ -38,8 +44,7 @@ class NodeSharing:
 
     def free_nodes(self) -> list[int]:
         """Nodes that are up and free, ascending."""
-        cluster = self._cluster
-        return [int(node) for node in np.flatnonzero(cluster.free == cluster.capacity)]
+        return find_free_nodes(self._cluster)
 
     def could_take(self, training: ElasticTraining, spare: int) -> int:
         """How many of so many spare nodes a job could take."""

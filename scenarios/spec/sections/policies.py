@@ -60,10 +60,10 @@ class OneOf:
         """Either the name or the mapping; or a list of these."""
         known = parts(self.group)
         names = {"type": "string", "enum": list(known)}
-        one = {"anyOf": [names, handler(_union(*known.values()))]}
+        forms = [names, handler(_union(*known.values()))]
         if self.group in LISTED:
-            one = {"anyOf": [names, one["anyOf"][1], {"type": "array", "items": one}]}
-        return {"anyOf": [*one["anyOf"], {"type": "null"}]}
+            forms = [*forms, {"type": "array", "items": {"anyOf": forms}}]
+        return {"anyOf": [*forms, {"type": "null"}]}
 
 
 @cache
