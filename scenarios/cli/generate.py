@@ -89,6 +89,7 @@ def parse_loss_rate(text: str) -> float | str:
 @click.option(
     "--rate",
     type=parse_loss_rate,
+    metavar="RATE",
     default="rsc-1",
     help="Losses per 1,000 node-days, or a name [rsc-1].",
 )

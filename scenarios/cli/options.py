@@ -23,6 +23,7 @@ def number_type(
             pass
         raise click.BadParameter(f"found {str(text)!r}; must be {requirement}")
 
+    parse_number.__name__ = "number"  # as --help names the value
     return parse_number
 
 

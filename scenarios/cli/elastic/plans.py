@@ -61,10 +61,12 @@ def _check_rates(out: Path | None, **needed: object) -> None:
 @click.argument("file", type=FILE)
 @_profile
 @click.option("--gpus-per-node", type=GPUS, help="Of each node [1].")
-@click.option("--sizes", type=parse_range, help="Numbers of nodes of the templates, as 3-9.")
+@click.option(
+    "--sizes", type=parse_range, metavar="RANGE", help="Numbers of nodes of the templates, as 3-9."
+)
 @click.option("--least", type=_WHOLE, help="Or: fewest nodes of a template, which hold the model.")
 @click.option("--losses", type=_LOSSES, help="With --least: so many losses leave a pipeline [1].")
-@click.option("--nodes", type=parse_range, help="Of the job, as 13 or 6-30.")
+@click.option("--nodes", type=parse_range, metavar="RANGE", help="Of the job, as 13 or 6-30.")
 @click.option("--microbatches", type=_MICROBATCHES, help="Of a step, over all pipelines.")
 @click.option("--count-options", is_flag=True, help="Count the sets of pipelines that could run.")
 @_rates
@@ -160,7 +162,8 @@ def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
 @click.argument("file", type=FILE)
 @_profile
 @click.option("--gpus-per-node", type=GPUS, default=1, help="Of each node [1].")
-@click.option("--nodes", type=parse_range, required=True, help="Of the job, as 13 or 6-30.")
+@click.option("--nodes", type=parse_range, metavar="RANGE", required=True,
+              help="Of the job, as 13 or 6-30.")  # fmt: skip
 @click.option("--batch", type=_WHOLE, required=True, help="Samples of a step.")
 @click.option("--memory-gb", type=_SIZE, required=True, help="Of a GPU.")
 @click.option("--bandwidth-gb-s", type=_SIZE, required=True,
