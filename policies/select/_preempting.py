@@ -1,9 +1,11 @@
 """Base class of preemptive `Select` policies, and shortest remaining time first: `srtf`."""
 
 import math
+import sys
 from abc import abstractmethod
 from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -13,6 +15,9 @@ from wattkeeper.policies.select._queueing import NOTHING
 SLACK = 1e-6
 """Order difference up to which a running job is not preempted: it may be a rounding error."""
 
+ALL: Final = sys.maxsize
+"""More GPUs than any cluster has."""
+
 
 class TrackedJob:
     """A waiting or running job and its attained service.
@@ -21,6 +26,8 @@ class TrackedJob:
         job: The job.
         key: Its demand and workload.
         gpus: Allocated GPUs, fractions included.
+        lack_gpus: While it waits and could not start: how many more GPUs must be free, or held by
+            running jobs of lower priority, before it may; 0 if GPUs are not what it lacks.
         level: Number of passed limits of attained service, in policies that have limits.
         attained_s: Attained run time when the job began to wait.
         began_s: While it runs: its start time, had it run without interruption.
@@ -36,6 +43,7 @@ class TrackedJob:
         "gpus",
         "job",
         "key",
+        "lack_gpus",
         "level",
         "order",
         "started_s",
@@ -45,6 +53,7 @@ class TrackedJob:
         self.job = job
         self.key = job.key
         self.gpus = job.gpus_held
+        self.lack_gpus = 0
         self.level = 0
         self.attained_s = 0.0
         self.began_s = 0.0
@@ -69,20 +78,22 @@ class Preempting(Select):
     A head that could not start is tried again only when that may have changed: what is free or held
     by running jobs of lower priority, all that it could get, grows only when another running job
     gives its GPUs back, when a running job falls behind (`retry_between`), and with
-    `CapacityView.growths`. So the time of a pass grows with what changed, not with what waits.
+    `CapacityView.growths`; and where GPUs were too few, by as many as were lacking. So the time of
+    a pass grows with what changed, not with what waits.
     """
 
     def __init__(self) -> None:
         self._runs: dict[int, TrackedJob] = {}
         self._waiting: dict[Key, list[Entry]] = {}
-        # Each key of a waiting job is in one of these; of one that failed, with its head's order.
+        # Each key of a waiting job is in one of these; of one that failed, with its head.
         self._untried: dict[Key, None] = {}
-        self._failed: dict[Key, float] = {}
+        self._failed: dict[Key, TrackedJob] = {}
         self._failed_now: list[Key] = []  # those that may have another answer once time advances
         self._running: list[Entry] = []
         self._passed_s = -math.inf
         self._refused_s = -math.inf
         self._growths = 0
+        self._lack_gpus = 0
         self._spares = False
 
     @abstractmethod
@@ -114,17 +125,23 @@ class Preempting(Select):
         self._untried = dict.fromkeys(self._waiting)
         self._failed.clear()
 
-    def retry_between(self, order: float, behind: float) -> None:
-        """Try the waiting jobs again behind which a running job fell.
+    def retry_between(self, order: float, behind: float, gpus: int) -> None:
+        """Try the waiting jobs again behind which a running job fell, unless they lack more GPUs.
 
         Args:
             order: What its priority value was.
             behind: What it is.
+            gpus: Its GPUs.
         """
-        for key in [
-            key for key, failed in self._failed.items() if order - SLACK <= failed < behind
-        ]:
-            self._retry(key)
+        least = order - SLACK
+        for run in [run for run in self._failed.values() if least <= run.order < behind]:
+            self.give(run, gpus)
+
+    def give(self, run: TrackedJob, gpus: int) -> None:
+        """Try a job again that could not start, unless it lacks more than these GPUs."""
+        run.lack_gpus -= gpus
+        if run.lack_gpus <= 0:
+            self._retry(run.key)
 
     def wake_s(self, ctx: Context) -> float:
         """Never."""
@@ -139,7 +156,7 @@ class Preempting(Select):
         """Remove the job."""
         run = self._runs.pop(job.number)
         # Twice the slack, lest rounding hides a job that could not have its GPUs before.
-        self._retry_behind(run.order - self.shift(ctx.now_s) - 2 * SLACK)
+        self.retry_between(run.order - self.shift(ctx.now_s) - SLACK, math.inf, job.gpus)
         self._stop(run, ctx.now_s)
 
     def on_refuse(self, ctx: Context, job: Job) -> None:
@@ -179,32 +196,27 @@ class Preempting(Select):
             for victim in victims:
                 self._wait(victim)
             if victims:
-                self._retry_behind(order)
+                given = sum([victim.job.gpus for victim in victims])
+                if job.gpu_milli == WHOLE:
+                    given = max(given - job.gpus, 0)
+                self.retry_between(order, math.inf, given)
             return Selection((job,), tuple([victim.job for victim in victims]))
         return NOTHING
 
     def _victims(self, capacity: CapacityView, run: TrackedJob, now: float) -> list[TrackedJob]:
         """The jobs to preempt for a job that does not fit; empty if preemption does not help."""
         self.update(now)
-        running, job, order = self._running, run.job, run.order
-        self._spares = False
-        victims: list[TrackedJob] = []
-        gpus = capacity.free_gpus
-        enough = False
-        index = self._last_behind(order, len(running) - 1, now)
-        while index >= 0 and not enough:
-            other = running[index][2]
-            victims.append(other)
-            gpus += other.job.gpus
-            enough = gpus >= job.gpus or job.gpu_milli < WHOLE
-            index = self._last_behind(order, index - 1, now)
-        if not enough:
+        job, order = run.job, run.order
+        missing = job.gpus - capacity.free_gpus if job.gpu_milli == WHOLE else 0
+        victims = self.behind(order, max(missing, 1), now)
+        if self._lack_gpus > 0:
+            if missing <= 0:  # of GPUs, but not where it could have them
+                self._lack_gpus = 0
             return []
         few = len(victims)
         if not _fits_without(capacity, job, victims):
-            while index >= 0:
-                victims.append(running[index][2])
-                index = self._last_behind(order, index - 1, now)
+            victims = self.behind(order, ALL, now)
+            self._lack_gpus = 0
             if len(victims) == few or not _fits_without(capacity, job, victims):
                 return []
 
@@ -214,18 +226,34 @@ class Preempting(Select):
             few += 1 + bisect_left(range(few + 1, len(victims)), True, key=suffice)
         return _needed(capacity, job, victims[:few])
 
-    def _last_behind(self, order: float, index: int, now: float) -> int:
-        """Index of the last running job up to an index that a waiting one may preempt; -1: none."""
-        running, shift = self._running, self.shift(now)
-        while index >= 0:
+    def behind(self, order: float, enough: int, now: float) -> list[TrackedJob]:
+        """The running jobs that a waiting one may preempt, the worst first; none that started now.
+
+        `_lack_gpus` becomes how many GPUs they have less than enough, 0 if not so; and `_spares`,
+        whether jobs that started now are left out.
+
+        Args:
+            order: Priority value of the waiting job.
+            enough: GPUs after which the rest of the jobs need not be looked at.
+            now: The time, s.
+        """
+        running, least, shift = self._running, order + SLACK, self.shift(now)
+        self._spares = False
+        behind: list[TrackedJob] = []
+        index = len(running) - 1
+        while index >= 0 and enough > 0:
             entry = running[index]
-            if entry[0] - shift <= order + SLACK:
-                return -1
-            if entry[2].started_s != now:
-                return index
-            self._spares = True
+            if entry[0] - shift <= least:
+                break
+            run = entry[2]
+            if run.started_s == now:
+                self._spares = True
+            else:
+                behind.append(run)
+                enough -= run.job.gpus
             index -= 1
-        return -1
+        self._lack_gpus = max(enough, 0)
+        return behind
 
     def _wait(self, run: TrackedJob) -> None:
         run.order = self.waiting_order(run)
@@ -240,18 +268,14 @@ class Preempting(Select):
     def _fail(self, run: TrackedJob, now: float) -> None:
         """Note that the head of a key cannot start."""
         del self._untried[run.key]
-        self._failed[run.key] = run.order
+        self._failed[run.key] = run
+        run.lack_gpus = self._lack_gpus
         if self._spares or now == self._refused_s:
             self._failed_now.append(run.key)
 
     def _retry(self, key: Key) -> None:
         if self._failed.pop(key, None) is not None:
             self._untried[key] = None
-
-    def _retry_behind(self, order: float) -> None:
-        """Try those of worse order again: GPUs that they could not get were given back."""
-        for key in [key for key, failed in self._failed.items() if failed > order]:
-            self._retry(key)
 
     def _start(self, run: TrackedJob, now: float) -> None:
         heap = self._waiting[run.key]

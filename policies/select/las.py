@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._levelled import Las
+from wattkeeper.policies.select._las import Las
 
 
 class LasConfig(PolicyConfig):
@@ -22,7 +22,7 @@ class LasConfig(PolicyConfig):
 
     point: ClassVar[Point] = "select"
     kind: Literal["las"] = "las"
-    quantum_gpu_s: float = Field(3600.0, gt=0)
+    quantum_gpu_s: float = Field(3600.0, ge=0.001)
     """Smallest difference in GPU-seconds that leads to a preemption: a smaller quantum is fairer,
     with more preemptions."""
 
