@@ -24,8 +24,10 @@ def describe_losses(scenario: Json, summary: Json) -> Iterator[str]:
     money = currency_of_rent(scenario)
     for name, about in summary["variants"].items():
         mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
-        if mean.get("goodput") is not None:
+        if mean.get("ettr") is not None:
             yield f"{name}: {_describe_time(mean)}{_describe_energy(mean, money)}"
+        elif mean.get("goodput") is not None:
+            yield f"{name}: no elastic job ever held a node."
 
 
 def count_losses(summary: Json) -> Iterator[str]:

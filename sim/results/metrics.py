@@ -338,5 +338,7 @@ def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
         "queue_delay_s": mean(jobs.queue_delay_s),
         "p95_jct_s": float(np.quantile(jct_s, 0.95)) if len(jct_s) else math.nan,
         "preemptions": float(jobs.preemptions.sum()),
-        "makespan_s": float(jobs.finish_time_s.max() - jobs.submit_time_s.min()),
+        "makespan_s": (
+            float(jobs.finish_time_s.max() - jobs.submit_time_s.min()) if len(jct_s) else math.nan
+        ),
     }

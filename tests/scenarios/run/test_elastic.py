@@ -75,6 +75,22 @@ def test_slow_nodes_cost_goodput(inside: Command, tmp_path: Path) -> None:
         assert metrics["elastic_energy_j"] == pytest.approx(metrics["cluster_energy_j"])
 
 
+def test_a_job_that_never_has_enough_nodes(inside: Command, tmp_path: Path) -> None:
+    """It needs all nodes, and one is down: there is nothing to measure, and the command says so."""
+    (tmp_path / "events.csv").write_text("time_s,node,event\n0,0,down\n90000,0,up\n")
+    inside("traces", "import", "node-events", "events.csv", "--name", "one-down")
+    text = re.sub("losses: .*", "losses: {events: one-down}", SCENARIO)
+    (tmp_path / "elastic.yaml").write_text(text.replace("least_nodes: 3", "least_nodes: 6"))
+    done = inside("run", "elastic.yaml", "--out", "out")
+    assert "varuna: no elastic job ever held a node." in " ".join(done.stdout.split())
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    for about in summary["variants"].values():
+        assert about["metrics"]["unable_jobs"]["mean"] == 1
+        assert about["metrics"]["makespan_s"]["mean"] is None
+        assert about["metrics"]["useful_samples"]["mean"] == 0
+    assert (tmp_path / "out/report.html").exists()
+
+
 RECURRING = """
 name: recurring
 cluster:
