@@ -7,8 +7,10 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.learning.gaussian import Gaussian
 from wattkeeper.policies.learning.normal import survival
 from wattkeeper.policies.protocols import Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
@@ -41,16 +43,15 @@ class ExpectedImprovement(CostBandit):
 
 def posterior(group: GroupCosts) -> tuple[Floats, Floats]:
     """Mean and deviation of ln(cost / scale) by batch size, in the order of `group.sizes`."""
-    x = np.log2(np.array(group.sizes, dtype=np.float64))
-    kernel = DEVIATION**2 * np.exp(-0.5 * ((x[:, None] - x[None, :]) / OCTAVES) ** 2)
-    tried = [index for index, size in enumerate(group.sizes) if size in group.costs]
-    costs = [group.costs[group.sizes[index]] for index in tried]
-    y = np.array([math.log(max(each.mean, 1e-300) / max(group.scale, 1e-300)) for each in costs])
-    noise = np.array([NOISE**2 / each.runs for each in costs])
-    across = kernel[:, tried]
-    gain = np.linalg.solve(kernel[np.ix_(tried, tried)] + np.diag(noise), across.T).T
-    variance = np.diag(kernel) - np.sum(gain * across, axis=1)
-    return gain @ y, np.sqrt(np.maximum(variance, 0.0))
+    x = np.array([math.log2(size) for size in group.sizes])
+    kernel = DEVIATION**2 * portable.exp(-0.5 * ((x[:, None] - x[None, :]) / OCTAVES) ** 2)
+    believed = Gaussian(np.zeros(len(x)), kernel)
+    for index, size in enumerate(group.sizes):
+        if size in group.costs:
+            cost = group.costs[size]
+            log_cost = math.log(max(cost.mean, 1e-300) / max(group.scale, 1e-300))
+            believed = believed.observe(index, log_cost, NOISE**2 / cost.runs)
+    return believed.mean, np.sqrt(np.maximum(np.diag(believed.covariance), 0.0))
 
 
 def improvement(better: float, deviation: float) -> float:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 
 MOST_STEPS: Final = 1_000_000
@@ -31,7 +32,8 @@ class Regression(NamedTuple):
     def predict(self, row: Floats) -> float:
         """Predicted target of one row, shape (features,)."""
         distances = ((self.rows - row) ** 2).sum(axis=1)
-        return float(self.coefficients @ np.exp(-self.gamma * distances)) + self.offset
+        weights = portable.exp(-self.gamma * distances)
+        return portable.dot(self.coefficients, weights) + self.offset
 
 
 def fit_regression(
@@ -57,7 +59,7 @@ def fit_regression(
         epsilon: Errors up to it cost nothing.
         tolerance: Steps end where the slopes of all pairs are smaller.
     """
-    kernel = np.exp(-gamma * ((rows[:, None] - rows[None]) ** 2).sum(axis=2))
+    kernel = portable.exp(-gamma * ((rows[:, None] - rows[None]) ** 2).sum(axis=2))
     b = np.zeros(len(targets))
     gradient = -targets.astype(np.float64)  # of the smooth part
     for _ in range(MOST_STEPS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts._svr import Regression, fit_regression
+from wattkeeper.policies.portable import each
 
 DIGITS: Final = 6
 """Decimals of forecasts, so that all machines have the same ones."""
@@ -89,4 +91,4 @@ def _times(slots: Ints, day: int) -> Floats:
     depend on where the day begins.
     """
     angles = 2 * np.pi * (slots % day + 1) / day
-    return np.column_stack([np.sin(angles), np.cos(angles)])
+    return np.column_stack([each(math.sin, angles), each(math.cos, angles)])

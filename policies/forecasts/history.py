@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
 
@@ -22,7 +23,7 @@ class History(Forecast):
         ahead = np.arange(slots)
         means = mean_by_time(known.values, known.slots_per_day, self.config.days)
         deviation = known.values[-1] - means[0]
-        fading = np.exp(-known.slot_s / self.config.fade_s * ahead)
+        fading = portable.exp(-known.slot_s / self.config.fade_s * ahead)
         return np.asarray(means[ahead % len(means)] + deviation * fading)
 
 

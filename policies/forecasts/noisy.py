@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
@@ -43,7 +44,8 @@ def _go_on(known: KnownSignal, near: Floats, slots: int, fade_s: float) -> Float
     means = mean_by_time(known.values, day, HistoryConfig().days)
     deviation = np.mean((near - means[: len(near)])[-max(1, day // 4) :])
     ahead = np.arange(len(near), slots)
-    fading = np.exp(-known.slot_s / fade_s * (ahead - len(near) + 1))
+    since_s = known.slot_s * np.arange(1, slots - len(near) + 1, dtype=np.float64)
+    fading = portable.exp(-since_s / fade_s)
     return np.asarray(means[ahead % day] + deviation * fading)
 
 

@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.epoch_belief import Posterior
 from wattkeeper.policies.learning.normal import normal_cdf
+from wattkeeper.policies.portable import each
 
 REACH: Final = 1.6
 """Octaves from a batch size that reached the target within which others are tried."""
@@ -61,16 +63,16 @@ class Lookahead:
         self, belief: Posterior, log_costs: Floats, variances: Floats, max_epochs: int
     ) -> None:
         self._belief = belief
-        self.epoch_costs = np.exp(log_costs)
+        self.epoch_costs = portable.exp(log_costs)
         self._joint = belief.covariance + np.diag(variances)
         self._base = log_costs + belief.noise / 2
         log_means = self._base + belief.mean + np.diag(self._joint) / 2
-        self.costs = np.exp(log_means) / (1 - belief.misses)
+        self.costs = portable.exp(log_means) / (1 - belief.misses)
         reached = np.flatnonzero(belief.reached)
         self.incumbent: int | None = None
         if reached.size:
             self.incumbent = int(reached[np.argmin(self.costs[reached])])
-        self._stops, self._ends = _stops(max_epochs)
+        self._stops = _stops(max_epochs)
 
     def candidates(self) -> list[int]:
         """The batch sizes near to those that reached the target, and not the incumbent."""
@@ -82,24 +84,24 @@ class Lookahead:
         """A run of the incumbent to its end."""
         assert self.incumbent is not None
         gain = float(self._gains(self.incumbent)[-1])
-        return Trial(self.incumbent, int(self._stops[-1]), -horizon * gain)
+        return Trial(self.incumbent, int(self._stops.epochs[-1]), -horizon * gain)
 
     def explore(self, index: int, horizon: float) -> Trial:
         """The best run of a batch size; `horizon`: recurrences that profit from what it teaches."""
         scores = self._excess(index) - horizon * self._gains(index)
         best = int(np.argmin(scores))
-        return Trial(index, int(self._stops[best]), float(scores[best]))
+        return Trial(index, int(self._stops.epochs[best]), float(scores[best]))
 
     def excess(self, trial: Trial) -> float:
         """What a trial costs beyond a run of the incumbent, in expectation, J."""
-        return float(self._excess(trial.choice)[np.searchsorted(self._stops, trial.epochs)])
+        return float(self._excess(trial.choice)[np.searchsorted(self._stops.epochs, trial.epochs)])
 
     def _excess(self, index: int) -> Floats:
         """The same by the number of epochs after which a run of a batch size is stopped."""
         assert self.incumbent is not None
         reached = self._reached_by(index, self._belief.noise[index])
         parts = np.diff(reached, prepend=0.0)
-        epochs = np.cumsum(self._ends * parts) + self._stops * (1 - reached)
+        epochs = np.cumsum(self._stops.ends * parts) + self._stops.epochs * (1 - reached)
         spare = self.costs[self.incumbent]
         excess: Floats = self.epoch_costs[index] * epochs + (1 - reached) * spare - spare
         return excess
@@ -108,7 +110,7 @@ class Lookahead:
         """Probability of having reached the target by each of the stops."""
         belief = self._belief
         spread = math.sqrt(self._joint[index, index] + noise)
-        z = (np.log(self._stops + 0.5) - belief.mean[index]) / spread
+        z = (self._stops.log_epochs - belief.mean[index]) / spread
         return (1 - float(belief.misses[index])) * normal_cdf(z)
 
     def _gains(self, index: int) -> Floats:
@@ -119,20 +121,36 @@ class Lookahead:
         column = joint[:, index]
         share = column / (joint[index, index] + noise)
         after = self._base + belief.mean + (np.diag(joint) - share * column) / 2
-        moved = share[:, None] * (np.log(self._ends) - belief.mean[index])[None, :]
+        moved = share[:, None] * (self._stops.log_ends - belief.mean[index])[None, :]
         misses = belief.misses.copy()
         if not belief.reached[index]:
             misses[index] = 0.0
-        costs = np.exp(after[:, None] + moved) / (1 - misses)[:, None]
+        costs = portable.exp(after[:, None] + moved) / (1 - misses)[:, None]
         now = int(np.argmin(self.costs))
         return np.cumsum(parts * (costs[now] - costs.min(axis=0)))
 
 
+class _Stops(NamedTuple):
+    """When a run may be stopped.
+
+    Attributes:
+        epochs: Epochs after which it may be, rising.
+        ends: Mean epochs of runs that end by then, and no sooner.
+        log_epochs: ln(epochs + 1/2).
+        log_ends: ln(ends).
+    """
+
+    epochs: Floats
+    ends: Floats
+    log_epochs: Floats
+    log_ends: Floats
+
+
 @cache
-def _stops(max_epochs: int) -> tuple[Floats, Floats]:
-    """Epochs after which a run may be stopped, and of those that end by then, and no sooner."""
+def _stops(max_epochs: int) -> _Stops:
     stops = [min(EACH, max_epochs)]
     while stops[-1] < max_epochs:
         stops.append(min(max_epochs, int(stops[-1] * APART)))
     later = np.array([*range(1, stops[0]), *stops], dtype=np.float64)
-    return later, later - (np.diff(later, prepend=0.0) - 1) / 2
+    ends = later - (np.diff(later, prepend=0.0) - 1) / 2
+    return _Stops(later, ends, each(math.log, later + 0.5), each(math.log, ends))

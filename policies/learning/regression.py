@@ -8,8 +8,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.arm import Arm, hopeless
+from wattkeeper.policies.learning.gaussian import Gaussian
 from wattkeeper.policies.learning.normal import hazard, survival
 
 LEVEL: Final = math.log(10.0)
@@ -54,33 +56,19 @@ def regress(arms: Sequence[Arm], x: Floats, noise: float, change: Floats | None)
         noise: Variance of a run, without that of whole epochs.
         change: Covariance of what the last change did to f; None if there was none.
     """
-    mean, before = _prior(x)
-    covariance = before if change is None else before + change
-    evidence, rounding = 0.0, np.zeros(len(x))
-    new = [index for index, arm in enumerate(arms) if arm.runs]
-    old = [index for index, arm in enumerate(arms) if arm.before is not None]
-    rounding[new] = [arms[index].rounding for index in new]
-    if new or old:
-        found = [
-            *(arms[index].mean for index in new),
-            *(arms[index].before or 0.0 for index in old),
-        ]
-        errors = [*((noise + rounding[index]) / arms[index].runs for index in new),
-                  *(arms[index].variance for index in old)]  # fmt: skip
-        cross, joint = covariance[:, new], covariance[np.ix_(new, new)]
-        if old:
-            cross = np.hstack([cross, before[:, old]])
-            joint = np.vstack([cross[new], before[np.ix_(old, [*new, *old])]])
-        joint = joint + np.diag(errors)
-        left = np.array(found) - mean[[*new, *old]]
-        gain = np.linalg.solve(joint, cross.T).T
-        if change is not None:
-            evidence = -float(left @ np.linalg.solve(joint, left) + np.linalg.slogdet(joint)[1]) / 2
-        mean, covariance = mean + gain @ left, covariance - gain @ cross.T
+    believed, count = _prior(x, change), len(x)
+    rounding = np.zeros(count)
+    for index, arm in enumerate(arms):
+        if arm.runs:
+            rounding[index] = arm.rounding
+            believed = believed.observe(index, arm.mean, (noise + arm.rounding) / arm.runs)
+        if arm.before is not None:
+            believed = believed.observe(count + index, arm.before, arm.variance)
+    mean, covariance = believed.mean[:count], believed.covariance[:count, :count]
     unseen = [index for index, arm in enumerate(arms) if not arm.runs]
-    rounding[unseen] = np.exp(-2 * np.maximum(mean[unseen], 0.0)) / 12
+    rounding[unseen] = portable.exp(-2 * np.maximum(mean[unseen], 0.0)) / 12
     total = noise + rounding
-    return Regressed(*_add_stops(mean, covariance, total, arms, x), evidence)
+    return Regressed(*_add_stops(mean, covariance, total, arms, x), believed.evidence)
 
 
 def mix(first: Regressed, second: Regressed, share: float) -> Regressed:
@@ -96,11 +84,16 @@ def mix(first: Regressed, second: Regressed, share: float) -> Regressed:
     )
 
 
-def _prior(x: Floats) -> tuple[Floats, Floats]:
+def _prior(x: Floats, change: Floats | None) -> Gaussian:
+    """Of f, and behind it of f before the last change if there was one."""
     apart = (x[:, None] - x[None, :]) / BEND_OCTAVES
     covariance = LEVEL_SD**2 + SLOPE_SD**2 * np.outer(x, x)
-    covariance = covariance + BEND_SD**2 * np.exp(-0.5 * apart**2)
-    return LEVEL + SLOPE * x, covariance + UNEVEN_SD**2 * np.eye(len(x))
+    covariance = covariance + BEND_SD**2 * portable.exp(-0.5 * apart**2)
+    mean, covariance = LEVEL + SLOPE * x, covariance + UNEVEN_SD**2 * np.eye(len(x))
+    if change is None:
+        return Gaussian(mean, covariance)
+    both = np.block([[covariance + change, covariance], [covariance, covariance]])
+    return Gaussian(np.concatenate([mean, mean]), both)
 
 
 def _add_stops(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
-from math import exp, floor, inf
+from math import exp, floor, inf, log
+from sys import float_info
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.pipeline.profile import KINDS, PipelineProfile
+from wattkeeper.policies.portable import each
 
 NEARLY = 0.95
 """A point that is this much better in both replaces another one where few are left."""
@@ -22,6 +24,8 @@ DECAYS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.1)
 """Of the fit's starting points, by ms."""
 OFFSETS = (10.0, 100.0, 1000.0)
 MOST_EVALUATIONS = 50_000
+
+LARGEST = log(float_info.max)
 
 UNLIMITED_UJ = 10_000_000_000
 """What bounds the flow where nothing else does: 10,000 J."""
@@ -140,7 +144,7 @@ def _fit(options: tuple[DurationOption, ...], unit_s: float) -> tuple[float, flo
     costs = np.array([option.cost_j for option in options])
 
     def model(duration: Ints, a: float, b: float, k: float) -> Floats:
-        cost_j: Floats = a * np.exp(b * duration) + k
+        cost_j: Floats = a * each(_bounded_exp, b * duration) + k
         return cost_j
 
     best, least = None, inf
@@ -160,6 +164,11 @@ def _fit(options: tuple[DurationOption, ...], unit_s: float) -> tuple[float, flo
         if error < least:
             best, least = (float(fit[0]), float(fit[1]), float(fit[2])), error
     return best
+
+
+def _bounded_exp(value: float) -> float:
+    """The exponential; infinite where it is beyond what a number can be."""
+    return exp(value) if value < LARGEST else inf
 
 
 def bounds_uj(model: CostModel) -> tuple[list[int], list[int]]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.planning.hull import SpeedPoint, lower_hull, paused, upper_hull
+from wattkeeper.policies.portable import dot
 
 ROUNDING = 1e-12
 """Share of the work by which sums differ through rounding."""
@@ -151,7 +152,7 @@ def _take(pieces: _Pieces, lengths_s: Floats, work: float) -> Plan | None:
     taken = amount[: whole + 1].copy()
     if whole < len(total):
         taken[whole] = left - (float(total[whole - 1]) if whole else 0.0)
-    cost = float(pieces.base_cost.sum()) + float(taken @ price[: whole + 1])
+    cost = float(pieces.base_cost.sum()) + dot(taken, price[: whole + 1])
     done = pieces.base_work + np.bincount(slot[: whole + 1], taken, len(lengths_s))
     speeds = np.divide(done, lengths_s, out=np.zeros(len(done)), where=lengths_s > 0)
     marginal = float(price[whole]) if whole < len(total) else np.inf

@@ -13,6 +13,7 @@ import numpy as np
 
 from wattkeeper.live.signals.providers import GrowingFile
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
+from wattkeeper.policies.portable import each
 from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import Kind, explain_first_excess
@@ -218,7 +219,7 @@ def state_signal(name: str, stated: float | StepSeries | WaveSeries, unit: str) 
         part = np.arange(stated.slots, dtype=np.float64) / stated.slots
         first_s = stated.peak_s % stated.period_s - stated.period_s
         starts, end_s = first_s + part * stated.period_s, first_s + stated.period_s
-        values = stated.mean + stated.amplitude * np.cos(2 * math.pi * part)
+        values = stated.mean + stated.amplitude * each(math.cos, 2 * math.pi * part)
         return SignalSeries(name, starts, values, end_s, unit, stated.period_s, is_made_up=True)
     return SignalSeries(name, np.array([-math.inf]), np.array([stated]), unit=unit)
 

@@ -5,6 +5,7 @@ with its source. Others are computed from a trace by `wattkeeper.traces.generate
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,9 +15,11 @@ from typing import Annotated, Final, Literal, Self
 import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.policies.portable import each
 from wattkeeper.traces.files.regular import open_file
 from wattkeeper.traces.limits import MOST_DETAILS_BYTES
 
@@ -60,12 +63,14 @@ class Quantiles(_Model):
 
     def evaluate(self, levels: Floats) -> Floats:
         """The quantile at each level."""
-        return np.exp(np.interp(levels, self.levels, np.log(self.values)))
+        logs = each(math.log, np.array(self.values))
+        return portable.exp(np.interp(levels, self.levels, logs))
 
     @property
     def mean(self) -> float:
         """The mean of the distribution, in the unit of its values."""
-        logs, values = np.log(self.values), np.asarray(self.values)
+        values = np.array(self.values)
+        logs = each(math.log, values)
         rise, step = np.diff(logs), np.diff(values)
         flat = rise < 1e-9
         inside = np.where(flat, values[:-1], step / np.where(flat, 1.0, rise))

@@ -8,6 +8,7 @@ correlated.
 """
 
 import hashlib
+import math
 import zlib
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.fits import DAY_S, Demand, Fit, Groups, Users, to_json
@@ -130,20 +132,20 @@ def normal_cdf(z: Floats) -> Floats:
     poly = np.zeros_like(t)
     for term in terms:
         poly = (poly + term) * t
-    tail = 0.5 * poly * np.exp(-x * x)
+    tail = 0.5 * poly * portable.exp(-x * x)
     probability: Floats = np.clip(np.where(z >= 0, 1 - tail, tail), 0.0, 1 - 1e-9)
     return probability
 
 
 def autoregressive(noise: Floats, memory_jobs: float) -> Floats:
     """Stationary series from standard normal noise, with correlation 1/e at lag `memory_jobs`."""
-    decay = np.exp(-1 / memory_jobs)
+    decay = math.exp(-1 / memory_jobs)
     length = min(max(int(REACH * memory_jobs), 1), len(noise))
     blocks = -(-len(noise) // length)
     steps = np.zeros(blocks * length)
     steps[: len(noise)] = noise * np.sqrt(1 - decay**2)
     steps[0] = noise[0]
-    powers = np.exp(-np.arange(1, length + 1) / memory_jobs)
+    powers = portable.exp(-np.arange(1, length + 1) / memory_jobs)
     sums = np.cumsum(steps.reshape(blocks, length) / powers, axis=1)
     last, carry = 0.0, np.empty(blocks)
     for block, end in enumerate((sums[:, -1] * powers[-1]).tolist()):
@@ -167,7 +169,7 @@ def _submit_times(fit: Fit, jobs: int, seed: int, rate_scale: float) -> Floats:
         ranks = stream.random(jobs)
     mean_s = DAY_S / arrivals.jobs_per_day / rate_scale
     if arrivals.gap_s is None:
-        gaps = -np.log1p(-ranks) * mean_s
+        gaps = -portable.log(1 - ranks) * mean_s
     else:
         gaps = arrivals.gap_s.evaluate(ranks) * (mean_s / arrivals.gap_s.mean)
     times = clock_of(arrivals).unflatten(np.cumsum(gaps))

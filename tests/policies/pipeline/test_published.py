@@ -8,6 +8,7 @@ from csv import DictReader
 from itertools import pairwise
 from math import exp
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -20,6 +21,12 @@ from wattkeeper.policies.pipeline.profile import ClockPoint, PipelineProfile, St
 from wattkeeper.policies.pipeline.published import PublishedFrontier, published_frontier
 from wattkeeper.policies.pipeline.published_costs import cost_models, duration_options
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
+
+OF_COST: Final = 1e-6
+OF_CHANGE: Final = 4e-5
+"""The published fits end where a step improves them by less than 1.5e-8 (scipy's `curve_fit`).
+Where that is depends on the last bit of the exponential, which in numpy differs between processors:
+costs of plans then differ by 5e-7 of themselves, and what a step changes by 2e-5."""
 
 
 def rows_of(shared: Path, name: str) -> list[dict[str, str]]:
@@ -41,10 +48,10 @@ def test_published_frontiers(shared: Path, microbatches: int) -> None:
     rows = rows_of(shared, f"frontier_m{microbatches}_u5ms.csv")
     for row, step in zip(rows, frontier.steps, strict=True):
         assert step.duration == int(row["quant_time"])
-        assert step.cost_change_j == pytest.approx(float(row["cost_change"]), abs=1e-6)
-        assert step.cost_j == pytest.approx(float(row["eff_cost_J"]), abs=1e-4)
+        assert step.cost_change_j == pytest.approx(float(row["cost_change"]), rel=OF_CHANGE)
+        assert step.cost_j == pytest.approx(float(row["eff_cost_J"]), rel=OF_COST)
         planned_j = step.cost_j + frontier.waiting_w * step.duration * 0.005
-        assert planned_j == pytest.approx(float(row["planned_total_J"]), abs=1e-4)
+        assert planned_j == pytest.approx(float(row["planned_total_J"]), rel=OF_COST)
         assert step.time_s == pytest.approx(float(row["exec_time_s"]), abs=1e-6)
         assert step.energy_j == pytest.approx(float(row["exec_energy_J"]), abs=1e-4)
     text = (shared / f"reference/perseus/plans_m{microbatches}_u5ms.json").read_text("utf-8")
@@ -73,8 +80,8 @@ def test_published_frontier_with_several_instructions_in_a_cut(shared: Path) -> 
     rows = rows_of(shared, "frontier_parallel_s4_m6_u10ms.csv")
     for row, step in zip(rows, frontier.steps, strict=True):
         assert step.duration == int(row["quant_time"])
-        assert step.cost_change_j == pytest.approx(float(row["cost_change"]), abs=1e-6)
-        assert step.cost_j == pytest.approx(float(row["eff_cost_J"]), abs=1e-4)
+        assert step.cost_change_j == pytest.approx(float(row["cost_change"]), rel=OF_CHANGE)
+        assert step.cost_j == pytest.approx(float(row["eff_cost_J"]), rel=OF_COST)
     assert max(len(change.shortened) for change in frontier.walk) == 5
     assert sum(bool(change.lengthened) for change in frontier.walk) == 6
 
