@@ -105,6 +105,7 @@ def growing(path: Path, folder: Path) -> Iterator[None]:
         writer.join()
 
 
+@pytest.mark.slow
 def test_a_training_follows_a_file_that_grows_and_survives_a_kill(tmp_path: Path) -> None:
     site = install(tmp_path)
     path = script(tmp_path, {"provider": "file", "file": "s.csv", "unit": "n", "fallback": "last"})
@@ -208,6 +209,7 @@ def test_sources_that_are_refused(tmp_path: Path, live: dict[str, Any], facts: l
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_start_that_failed_is_no_run_to_go_on_with(tmp_path: Path) -> None:
     site = install(tmp_path)
     path = script(tmp_path, {"provider": "file", "file": "s.csv", "unit": "n", "fallback": "last"})

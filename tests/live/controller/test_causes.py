@@ -224,6 +224,7 @@ def test_a_script_without_a_session_ends_the_run(tmp_path: Path) -> None:
     assert causes == ["silent"] * 3
 
 
+@pytest.mark.slow
 def test_a_script_that_hangs_in_its_first_epoch_ends_the_run(tmp_path: Path) -> None:
     path = failing(tmp_path, "hangs", lease_s=6)
     said = run(path, "--live", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none").stderr

@@ -60,6 +60,7 @@ def link(pid: int) -> tuple[str, int, str, str] | None:
     return host, int(port), token, variables["WATTKEEPER_RUN"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [17])
 def test_contradictions_change_nothing(seed: int, tmp_path: Path) -> None:
     path = scenario(tmp_path, REHEARSED, recurrences=3)

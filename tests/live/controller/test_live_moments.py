@@ -116,7 +116,7 @@ def assert_same_jobs(mine: list[Row], theirs: list[Row]) -> None:
             assert own[name] == other[name], (name, own, other)
 
 
-@pytest.mark.parametrize("pauses", ["free", "hold"])
+@pytest.mark.parametrize("pauses", ["free", pytest.param("hold", marks=pytest.mark.slow)])
 def test_a_live_run_decides_over_time_as_the_simulator_does(pauses: str, tmp_path: Path) -> None:
     site, path = install(tmp_path), followed(tmp_path, pauses)
     run(path, "--out", "sim", cwd=tmp_path, PYTHONPATH=site)
@@ -134,6 +134,7 @@ def test_a_live_run_decides_over_time_as_the_simulator_does(pauses: str, tmp_pat
     assert causes["attempts"] == []
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_killed_decides_on_as_if_it_was_not(tmp_path: Path) -> None:
     site, path = install(tmp_path), followed(tmp_path, "free", recurrences=4)
     run(path, "--out", "sim", cwd=tmp_path, PYTHONPATH=site)

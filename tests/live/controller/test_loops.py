@@ -56,6 +56,7 @@ def install(folder: Path) -> Path:
     return site
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )

@@ -20,7 +20,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(
+    scope="module",
+    params=["zeus", *(pytest.param(name, marks=pytest.mark.slow) for name in ("slices", "frugal"))],
+)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the results of a simulated run and of a live one."""
     folder = tmp_path_factory.mktemp("both")

@@ -44,6 +44,7 @@ def logged(folder: Path) -> list[tuple[str, int, str, dict[str, Any]]]:
     return [(job_id, attempt, kind, json.loads(text)) for job_id, attempt, kind, text in events]
 
 
+@pytest.mark.slow
 def test_slices_go_on_after_kills(tmp_path: Path) -> None:
     path = scenario(tmp_path, REHEARSED | FRUGAL, workloads=["image"], recurrences=4)
     rng, code = random.Random(5), None
@@ -85,6 +86,7 @@ def test_slices_go_on_after_kills(tmp_path: Path) -> None:
         assert again.tables[name].cast(recorded.schema).equals(recorded)
 
 
+@pytest.mark.slow
 def test_preempted_slices_are_those_of_the_simulator(tmp_path: Path) -> None:
     one = {"cluster": REHEARSED["cluster"] | {"gpus": 1}, "policies": {"select": "las"}}
     path = scenario(

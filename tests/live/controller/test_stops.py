@@ -98,7 +98,7 @@ def test_preempted_rehearsals_give_the_simulators_journal_and_results(tmp_path: 
     assert again.tables["decisions"].cast(recorded.schema).equals(recorded)
 
 
-@pytest.mark.parametrize("how", ["keep", "lose"])
+@pytest.mark.parametrize("how", ["keep", pytest.param("lose", marks=pytest.mark.slow)])
 def test_a_preempted_training_resumes_or_starts_over(how: str, tmp_path: Path) -> None:
     run(trained(tmp_path, how, "a", "b"), "--live", "--out", "live", cwd=tmp_path,
         WATTKEEPER_DEVICE="none")  # fmt: skip
@@ -122,6 +122,7 @@ def test_a_script_without_epochs_is_given_up(tmp_path: Path) -> None:
     assert not any(row["early_stopped"] for row in rows(tmp_path / "live", "jobs"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )

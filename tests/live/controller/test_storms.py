@@ -93,7 +93,7 @@ def send(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(KILLS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("who", ["controller", "session"])
 def test_signals_at_random_moments_cost_no_observation(
     who: str, kills: int, tmp_path: Path
@@ -125,7 +125,7 @@ def test_signals_at_random_moments_cost_no_observation(
     check(tmp_path, errors)
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(KILLS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(KILLS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("who", ["controller", "session"])
 def test_signals_at_exact_places_cost_no_observation(who: str, kills: int, tmp_path: Path) -> None:
     path, errors = prepare(tmp_path, 2), tmp_path / "errors"

@@ -117,6 +117,7 @@ def said(folder: Path, job_id: str) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_a_live_run_gives_the_simulators_journal(folder: Path) -> None:
     expected, found = decisions(folder / "sim"), decisions(folder / "live")
     assert found == expected
@@ -126,6 +127,7 @@ def test_a_live_run_gives_the_simulators_journal(folder: Path) -> None:
     assert retained == ["admit", "admit evict=small"]
 
 
+@pytest.mark.slow
 def test_scripts_start_from_the_weights_of_the_chosen_parent(folder: Path) -> None:
     assert said(folder, "small")["coverage"] is None
     assert said(folder, "wide")["parent"] == "small"
@@ -135,6 +137,7 @@ def test_scripts_start_from_the_weights_of_the_chosen_parent(folder: Path) -> No
     assert not (folder / "other-zoo").exists(), "the run's zoo replaces the script's"
 
 
+@pytest.mark.slow
 def test_reported_accuracies_enter_the_zoo(folder: Path) -> None:
     models = rows(folder / "live", "models")
     assert [row["parent_model"] for row in models] == [None, "small"]
@@ -144,6 +147,7 @@ def test_reported_accuracies_enter_the_zoo(folder: Path) -> None:
     assert manifest(folder / "live")["live"]["causes"] == {"epochs": 2}
 
 
+@pytest.mark.slow
 def test_evicted_weights_leave_the_disk(folder: Path) -> None:
     assert stored(folder) == ["wide"]
 
@@ -155,6 +159,7 @@ def stored(folder: Path) -> list[str]:
     return [model.name for model in Zoo(folder / "live.live/zoo/1/zoo").models()]
 
 
+@pytest.mark.slow
 def test_a_replayed_log_gives_the_same_models(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

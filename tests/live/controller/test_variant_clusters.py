@@ -26,6 +26,7 @@ SCRIPTED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rehearsals_on_the_variants_own_gpus(tmp_path: Path) -> None:
     content = REHEARSED | {
         "variants": {

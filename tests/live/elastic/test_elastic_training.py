@@ -31,7 +31,7 @@ from tests.support.elastic_training import (
 )
 
 
-@pytest.mark.parametrize("replan", ["oobleck", "in-memory"])
+@pytest.mark.parametrize("replan", [pytest.param("oobleck", marks=pytest.mark.slow), "in-memory"])
 def test_a_killed_worker_costs_no_finished_step(replan: str, tmp_path: Path) -> None:
     order(tmp_path, "kill at step 20")
     order(tmp_path, "kill at step 40")

@@ -193,6 +193,7 @@ def test_savings_are_computed_from_the_trainings(full_run: Path) -> None:
     assert summary["variants"]["zoo"]["metrics"]["energy_j"]["mean"] is None
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_with_the_same_results(full_run: Path, tmp_path: Path) -> None:
     """The process is killed by SIGKILL."""
     out = tmp_path / "killed"

@@ -278,6 +278,7 @@ def run_script(folder: Path, where: str) -> int:
     return done.returncode
 
 
+@pytest.mark.slow
 def test_slices_survive_kills(tmp_path: Path) -> None:
     assert run_script(tmp_path, "own") == -signal.SIGKILL
     assert run_script(tmp_path, "other") == -signal.SIGKILL

@@ -255,7 +255,7 @@ def test_killed_sessions_neither_lose_nor_repeat_attempts(
     check_after_kills(where, tmp_path / "log")
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("where", ["postgresql"], indirect=True)
 def test_sessions_survive_restarts_of_the_server(
     where: str, postgres: Server, tmp_path: Path, kills: int

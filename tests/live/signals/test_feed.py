@@ -220,6 +220,7 @@ def test_the_cache_spares_questions_and_keeps_no_secret(service: Service, tmp_pa
     assert SignalFeed(ElectricityMaps("DE", service.address), None).first() == first
 
 
+@pytest.mark.slow
 def test_failures_at_the_start(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     good = {"history": [latest(300.0, hour())]}
     service.answer(MAPS_HISTORY, Answer(b"", 503), Answer(b"", 503), good)

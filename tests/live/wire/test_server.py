@@ -171,6 +171,7 @@ def test_unauthenticated_connections_do_not_fill_the_controller(controller: Cont
             peer.close()
 
 
+@pytest.mark.slow
 def test_who_reads_no_replies_is_left(controller: Controller) -> None:
     with connect(controller) as peer:
         assert any(is_refused(peer, line(VALID[1]) * 2000) for _ in range(1000))

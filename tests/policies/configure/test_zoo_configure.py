@@ -144,6 +144,7 @@ widths = st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4)
 graphs = widths.map(lambda inner: chain(8, *inner, 4))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(graphs, st.sampled_from([0.5, 0.89, 0.9, 0.91])), max_size=12),
     st.lists(graphs, min_size=1, max_size=4),

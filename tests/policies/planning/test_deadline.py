@@ -98,6 +98,7 @@ def test_a_restart_is_paid_for() -> None:
 rates_by_slot = st.lists(st.floats(-100, 700), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     points=points,

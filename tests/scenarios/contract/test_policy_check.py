@@ -279,6 +279,7 @@ SET_ORDER = SCHEDULER.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_file_that_imports_pandas_can_be_checked(tmp_path: Path) -> None:
     """In a process of its own, in which pandas is not loaded yet."""
     source = SCHEDULER.replace("from typing", "import pandas as pd\nfrom typing", 1)
@@ -357,6 +358,7 @@ def test_a_line_that_does_not_end_is_found(
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_learner_that_never_learns_is_noted(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(GOOD.replace("def observe(", "def observed("))
     *_, state, method, kept = inside("policy", "check", "mine.py").stdout.splitlines()

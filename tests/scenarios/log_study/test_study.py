@@ -200,6 +200,7 @@ def test_nodes_that_cannot_do_what_the_log_says(inside: Command, folder: Path) -
     assert_states(page, "had no place there at the recorded start", "(variant today)")
 
 
+@pytest.mark.slow
 def test_a_log_without_limits(inside: Command, folder: Path) -> None:
     jobs = draw_jobs(60)
     write_sacct(folder / "sacct.txt", jobs, first_that_fits(jobs), limits=False)

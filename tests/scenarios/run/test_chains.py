@@ -97,6 +97,7 @@ def test_results_say_what_was_chosen(inside: Command, tmp_path: Path) -> None:
     inside("report", "out")
 
 
+@pytest.mark.slow
 def test_a_live_rehearsal_decides_as_the_simulator(inside: Command, tmp_path: Path) -> None:
     configure = ["modelkeeper", "zeus"]
     chosen = {"chosen": {"policies": {"configure": configure}}}

@@ -28,6 +28,7 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
+@pytest.mark.slow
 def test_each_variant_of_a_live_run_has_a_folder_inside(tmp_path: Path) -> None:
     """`a` and `./a` shared a log: the second one replayed the first one's, with its figures."""
     home = tmp_path / "deep" / "home"

@@ -327,6 +327,7 @@ def test_interrupted(tmp_path: Path, workers: str) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_interrupted_while_workers_start(tmp_path: Path) -> None:
     with running(tmp_path, "2", STARTED) as (process, terminal):
         os.killpg(process.pid, signal.SIGINT)

@@ -62,6 +62,7 @@ def test_workers_and_hash_seeds_change_no_byte(
 CLUSTER = ("run", "million-jobs", "--set", "workload.trace=some", "--set", "cluster.gpus=64")
 
 
+@pytest.mark.slow
 def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
     inside: Command, tmp_path: Path
 ) -> None:

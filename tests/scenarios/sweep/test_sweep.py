@@ -427,6 +427,7 @@ def test_each_file_of_finished_points_is_hashed_once(
         assert [hashed[number] for number in tables] == [1, 1], command
 
 
+@pytest.mark.slow
 def test_a_sweep_resumes_after_any_end(inside: Command, tmp_path: Path) -> None:
     inside("run", *LONG, "--out", "undisturbed")
     kept = tmp_path / "out.sweep"
