@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
-from wattkeeper.policies.parts import parts
-from wattkeeper.policies.registry import POINTS
+from wattkeeper.policies.parts import foreign_modules
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run import search_run, simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
@@ -75,8 +74,5 @@ def _sources() -> list[Path]:
     floors = [Path(__file__).parents[2] / floor for floor in FLOORS]
     own = [path for floor in floors for path in sorted(floor.rglob("*"))
            if path.suffix in {".py", ".json"}]  # fmt: skip
-    modules = {config.__module__ for point in POINTS
-               for config in parts(point, added=False).values()}  # fmt: skip
-    others = [sys.modules[name].__file__ for name in sorted(modules)
-              if not name.startswith("wattkeeper.")]  # fmt: skip
+    others = [sys.modules[name].__file__ for name in foreign_modules()]
     return own + [Path(file) for file in others if file is not None]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
@@ -124,4 +124,4 @@ def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
         config: PolicyConfig | None = getattr(chosen, point)
         if config is not None:
             return config
-    return policies(point)[DEFAULTS[point]].model_validate({})
+    return find_config(point, DEFAULTS[point])
