@@ -8,7 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 
@@ -16,8 +16,11 @@ class Described(BaseModel):
     """Base of models with described fields.
 
     Pydantic's own `use_attribute_docstrings` reads the sources whenever a class is created, at
-    every start of a program; this class reads them when a schema is requested.
+    every start of a program; this class reads them when a schema is requested. What validates a
+    class is built when the class is first used, alone or inside another one.
     """
+
+    model_config = ConfigDict(defer_build=True)
 
     @classmethod
     def __get_pydantic_json_schema__(

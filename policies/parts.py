@@ -32,7 +32,7 @@ _parts: dict[str, dict[str, type[Any]]] = {room: {} for room in ROOMS}
 class Part(Described):
     """Base of all configs; the docstring under a field is its description in the schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: str
     """The part's name; a subclass narrows it to one `Literal`."""

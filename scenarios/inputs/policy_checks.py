@@ -7,7 +7,13 @@ from wattkeeper.policies.registry import Point, PolicyConfig, find_config, polic
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
+from wattkeeper.scenarios.spec.variants import (
+    DEFAULTS,
+    occupancy_of,
+    points_of,
+    policy_of,
+    zoo_of,
+)
 from wattkeeper.sim.replay.backend import options_of
 
 
@@ -39,7 +45,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         _check_slices(loaded, run, variant)
         _check_queue(loaded, variant, configure)
         _check_energy(loaded, run, variant)
-        for point in DEFAULTS:
+        for point in points_of(loaded.scenario, variant):
             config = policy_of(loaded.scenario, variant, point)
             missing = _explain_missing(config, inputs, run.load)
             if missing:

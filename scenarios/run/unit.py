@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.parts import foreign_modules
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.run import search_run, simulated_run
+from wattkeeper.scenarios.run import simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.results.tables import RunResult
 
@@ -39,8 +39,12 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     began = time.perf_counter()
     result: RunResult | Exception
     try:
-        runner = simulated_run if inputs.search is None else search_run
-        result = runner.execute(spec, inputs)
+        if inputs.search is None:
+            result = simulated_run.execute(spec, inputs)
+        else:
+            from wattkeeper.scenarios.run import search_run
+
+            result = search_run.execute(spec, inputs)
     except WattkeeperError as error:
         result = error
     except Exception as error:  # of a policy, whose author reads the note; perhaps no pickle

@@ -10,6 +10,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
@@ -50,6 +51,7 @@ def run_sweep(
     with lock_folder(folder):
         errors.unlink(missing_ok=True)
         works = prepare(points, folder)
+        end_start()
         for place in note_policy_files(points[0].loaded.document.policy_files or (), folder):
             tell(f"{place}: changed since {folder} was begun; the runs of the sweep begin anew.")
         total = sum(len(work.units) for work in works)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.checksums import SUMS, write_sums
+from wattkeeper.sim.results.indented import indent_json
 from wattkeeper.sim.results.schemas import KEYS, TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
@@ -222,7 +223,7 @@ def _may_be_page(path: Path) -> bool:
 
 def to_json(content: Mapping[str, Any]) -> str:
     """JSON as result files hold it."""
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return indent_json(content) + "\n"
 
 
 def digest_results(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:

@@ -13,6 +13,9 @@ Verdict = Literal["identical", "noise", "lower", "higher", "one seed"]
 
 RESAMPLES = 2000
 
+BLOCK = 8
+"""Fewer values are added up from the first to the last, by numpy, too."""
+
 FEWEST = 5
 """Of fewer values, a bootstrap holds the mean too seldom: `benchmarks/interval_coverage.py`."""
 
@@ -147,9 +150,8 @@ def interval(values: Floats) -> list[float] | None:
     if size < FEWEST:
         half = t * float(values.std(ddof=1)) / math.sqrt(size)
         return [mean - half, mean + half]
-    ends = np.quantile(values[_resamples(size)].mean(axis=1), (0.025, 0.975))
     wider = math.sqrt(size / (size - 1)) * t / t_quantile(0.95, None)
-    return [mean + wider * (float(end) - mean) for end in ends]
+    return [mean + wider * (end - mean) for end in _middle(_resampled_means(values))]
 
 
 def _varies(values: Floats, size: float) -> bool:
@@ -157,9 +159,34 @@ def _varies(values: Floats, size: float) -> bool:
     return len(values) > 1 and float(np.ptp(values)) > ROUNDING * size
 
 
+def _resampled_means(values: Floats) -> Floats:
+    """Means of resamples, shape (RESAMPLES,)."""
+    if len(values) >= BLOCK:
+        means: Floats = values[_resamples(len(values))].mean(axis=1)
+        return means
+    total = np.zeros(RESAMPLES)
+    for drawn in _resamples(len(values)).T:
+        total += values.take(drawn)
+    return total / len(values)
+
+
+def _middle(values: Floats) -> list[float]:
+    """The 2.5 % and the 97.5 % quantile, between two values in proportion, as `numpy.quantile`."""
+    places = [(len(values) - 1) * level for level in (0.025, 0.975)]
+    indices = [(int(place), int(place) + 1) for place in places]
+    ordered = np.partition(values, [*indices[0], *indices[1]])
+    ends = []
+    for place, (index, following) in zip(places, indices, strict=True):
+        (low, high), part = ordered[[index, following]].tolist(), place - index
+        ends.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return ends
+
+
 @cache
 def _resamples(size: int) -> Ints:
-    return np.random.default_rng(0).integers(size, size=(RESAMPLES, size))
+    """Indices of the resamples of so many values; those of few are stored by column."""
+    drawn = np.random.default_rng(0).integers(size, size=(RESAMPLES, size))
+    return np.asfortranarray(drawn) if size < BLOCK else drawn
 
 
 @cache

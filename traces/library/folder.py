@@ -43,7 +43,7 @@ ABOUT: Final = ("format", "origin", "source", "licence")
 
 
 class _TableMeta(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
     rows: int
     sha256: str
@@ -52,7 +52,7 @@ class _TableMeta(BaseModel):
 class _Meta(BaseModel):
     """The content of ``trace.json``."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[2]
     name: str
