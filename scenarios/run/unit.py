@@ -57,7 +57,10 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
 
 def software_versions() -> dict[str, str]:
     """Versions of Python and of the libraries that results depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in SOFTWARE}
+    return {"python": platform.python_version()} | {name: _version(name) for name in SOFTWARE}
+
+
+_version = cache(version)
 
 
 @cache
