@@ -1,9 +1,11 @@
 """Registry of the parts that a scenario names: policies and forecasts, by room and kind.
 
 A part is one module in `policies/<room>/`: a frozen config class, whose `kind` is the part's name
-in a scenario, and the object that it builds. Defining the class registers it. Other distributions
-register theirs by an entry point in the group `wattkeeper.policies` that names a module. Those of
-policy files are set aside, and added for the scenario that names the files.
+in a scenario, and the object that it builds. Defining the class registers it. The module is named
+as the kind with `_` for `-`, so that a part is found without importing the others. Other
+distributions register theirs by an entry point in the group `wattkeeper.policies` that names a
+module; these are imported when a kind is asked for that is not shipped. Those of policy files are
+set aside, and added for the scenario that names the files.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _parts: dict[str, dict[str, type[Any]]] = {room: {} for room in ROOMS}
 class Part(Described):
     """Base of all configs; the docstring under a field is its description in the schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: str
     """The part's name; a subclass narrows it to one `Literal`."""
@@ -60,6 +62,8 @@ def register(room: str, plural: str, part: type[Part]) -> None:
         _aside[part.__module__].append(AsidePart(room, part))
         return
     kind = part.model_fields["kind"].default
+    if part.__module__ != _module_of(room, kind):
+        _import_shipped(room, kind)
     known = _parts[room].setdefault(kind, part)
     name, before = (f"{each.__module__}.{each.__qualname__}" for each in (part, known))
     if before != name:
@@ -80,17 +84,55 @@ def add_parts(added: Iterable[AsidePart]) -> None:
 
 def parts(room: str, *, added: bool = True) -> dict[str, type[Any]]:
     """The config classes of a room by kind, in alphabetical order, with the added ones or not."""
-    _load_all()
+    _import_all()
     return dict(sorted((_parts[room] | (_added.get(room, {}) if added else {})).items()))
 
 
+def find_part(room: str, kind: str) -> type[Any] | None:
+    """The config class of a room with this kind, also an added one; None: there is none."""
+    if (added := _added.get(room, {}).get(kind)) is not None:
+        return added
+    _import_shipped(room, kind)
+    if kind not in _parts[room]:
+        _import_foreign()
+    return _parts[room].get(kind)
+
+
+def foreign_modules() -> list[str]:
+    """The modules of other distributions that define registered parts, sorted."""
+    _import_foreign()
+    found = {part.__module__ for room in ROOMS for part in _parts[room].values()}
+    return sorted(name for name in found if not name.startswith("wattkeeper."))
+
+
+def _module_of(room: str, kind: str) -> str:
+    """The module of a shipped part."""
+    return f"wattkeeper.policies.{room}.{kind.replace('-', '_')}"
+
+
+def _import_shipped(room: str, kind: str) -> None:
+    """Import the module of a shipped part; do nothing if there is none of this kind."""
+    if kind in _kinds(room):
+        importlib.import_module(_module_of(room, kind))
+
+
 @cache
-def _load_all() -> None:
+def _kinds(room: str) -> frozenset[str]:
+    """The kinds of the shipped parts of a room."""
+    package = importlib.import_module(f"wattkeeper.policies.{room}")
+    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return frozenset(name.replace("_", "-") for name in names if not name.startswith("_"))
+
+
+def _import_all() -> None:
     for room in ROOMS:
-        package = importlib.import_module(f"wattkeeper.policies.{room}")
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{package.__name__}.{module.name}")
+        for kind in sorted(_kinds(room)):
+            _import_shipped(room, kind)
+    _import_foreign()
+
+
+@cache
+def _import_foreign() -> None:
     for entry in entry_points(group="wattkeeper.policies"):
         try:
             entry.load()

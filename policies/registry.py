@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.moments import FIRST, Moment
-from wattkeeper.policies.parts import Part, parts, register
+from wattkeeper.policies.parts import Part, find_part, parts, register
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
 
@@ -166,10 +166,9 @@ def find_config(
             refuses a setting.
     """
     if isinstance(chosen, str):
-        known = policies(point)
-        if chosen not in known:
-            raise InputError(f"no {point} policy {chosen!r}; there is {', '.join(known)}")
-        kind = known[chosen]
+        kind: type[PolicyConfig] | None = find_part(point, chosen)
+        if kind is None:
+            raise InputError(f"no {point} policy {chosen!r}; there is {', '.join(policies(point))}")
         try:
             chosen = kind.model_validate(settings or {})
         except ValidationError as error:

@@ -7,6 +7,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from wattkeeper.scenarios.run.garbage import begin_start
 from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 
 INTERRUPTED = 130
@@ -17,6 +18,7 @@ _is_over = False
 def start() -> NoReturn:
     """Run the command, and exit; an interruption counts from the first import on."""
     global _is_over
+    begin_start()
     try:
         _handle_interruptions()
         from wattkeeper.scenarios.cli.main import main

@@ -10,10 +10,10 @@ from email.message import Message
 from http.client import HTTPException, HTTPResponse
 from typing import IO, Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.errors import EnvironmentLacks
 
 TIMEOUT_S: Final = 20.0
 """How long a connection, each part of an answer, and a whole answer may take, s."""
@@ -40,22 +40,6 @@ class _NoRedirects(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
         """Follow none: the answer is an error."""
-
-
-def check_address(address: str) -> str:
-    """An address without the slash at its end.
-
-    Raises:
-        InputError: If it is no address of a web service, or has secrets in it.
-    """
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError(f"address: found {address!r}; an address as https://HOST is needed")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise InputError(
-            "address: it has a user, a query or a fragment; secrets belong into the environment"
-        )
-    return address.rstrip("/")
 
 
 def get_json(

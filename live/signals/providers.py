@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from wattkeeper.live.signals.addresses import MAPS, WATTTIME
 from wattkeeper.live.signals.http import NoAnswer, basic_authorization, get_json
 from wattkeeper.policies.errors import EnvironmentLacks, TraceError
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
@@ -26,8 +27,6 @@ from wattkeeper.traces.electricity.series import format_time
 MAPS_TOKEN: Final = "ELECTRICITYMAPS_TOKEN"
 WATTTIME_USER: Final = "WATTTIME_USER"
 WATTTIME_PASSWORD: Final = "WATTTIME_PASSWORD"
-MAPS: Final = "https://api.electricitymaps.com"
-WATTTIME: Final = "https://api.watttime.org"
 
 HISTORY_S: Final = 8 * 86_400.0
 """So much of the past is asked for, where a service has it."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import Context, Policy
+
+if TYPE_CHECKING:
+    from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 
 ReplanMoment = Literal["start", "lost", "gained", "boundary", "pause"]
 """Why `Replan` is asked.

@@ -14,7 +14,7 @@ from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.planning.waiting import Outlook, best_start
 from wattkeeper.policies.protocols import CapacityView, Context, Job, Select, Selection
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config
 from wattkeeper.policies.select._estimates import Estimates, needed_columns
 
 
@@ -171,7 +171,7 @@ class CarbonAwareConfig(PolicyConfig):
     def queue_config(self) -> PolicyConfig:
         """The config of the queue."""
         settings = {"estimates": self.estimates} if self.queue == "easy-backfill" else {}
-        return policies("select")[self.queue].model_validate(settings)
+        return find_config("select", self.queue, settings)
 
     @property
     def signals(self) -> tuple[str, ...]:

@@ -277,7 +277,8 @@ def _row(left: Sequence[float | None], right: Sequence[float | None], *, compara
         np.array([math.nan if value is None else value for value in side], dtype=float)
         for side in (right, left)
     )
-    statistics = versus(values.tolist(), baseline.tolist() if comparable else [])
+    pair = values.tolist(), baseline.tolist()
+    statistics = versus(pair[0], pair[1] if comparable else [])
     known = statistics["verdict"] is not None
     reference, other = (
         mean if math.isfinite(mean := float(side.mean())) else None for side in (baseline, values)
@@ -287,9 +288,9 @@ def _row(left: Sequence[float | None], right: Sequence[float | None], *, compara
         "reference": reference,
         "other": other,
         "difference": float((values - baseline).mean()) if known else None,
-        "difference_ci95": interval(values - baseline) if known else None,
+        "difference_ci95": interval((values - baseline).tolist()) if known else None,
         **statistics,
-        "p": p_value(values, baseline) if known and not all_equal(values, baseline) else None,
+        "p": p_value(*pair) if known and not all_equal(*pair) else None,
     }
 
 

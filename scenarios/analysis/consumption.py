@@ -115,7 +115,7 @@ def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None =
         (values[seed] - (baseline[seed] if baseline else 0.0)) * (factors[seed] if factors else 1.0)
         for seed in seeds
     ])  # fmt: skip
-    return Estimate(float(results.mean()), *(interval(results) or ()))
+    return Estimate(float(results.mean()), *(interval(results.tolist()) or ()))
 
 
 def format_amount(

@@ -2,7 +2,8 @@
 
 from wattkeeper.policies.failures import is_foreign
 from wattkeeper.policies.json_types import Json
-from wattkeeper.policies.registry import POINTS, Point, policies
+from wattkeeper.policies.parts import find_part
+from wattkeeper.policies.registry import POINTS, Point
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.policy_kinds import policy_kinds
 
@@ -33,5 +34,5 @@ def seeds_agree(summary: Json) -> bool:
 
 
 def _policy_draws(scenario: Json, variant: str, point: Point) -> bool:
-    configs = [policies(point).get(kind) for kind in policy_kinds(scenario, variant, point)]
+    configs = [find_part(point, kind) for kind in policy_kinds(scenario, variant, point)]
     return any(config is None or config.draws or is_foreign(config) for config in configs)

@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from wattkeeper.sim.results.statistics import interval
 from wattkeeper.sim.results.tables import RunResult
 
@@ -58,7 +56,7 @@ def savings(results: Sequence[RunResult], baseline: str) -> dict[str, Any]:
 
 def _mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
     mean = math.fsum(values) / len(values)
-    return {"mean": mean, "ci95": interval(np.array(values)), "n": len(values)}
+    return {"mean": mean, "ci95": interval(values), "n": len(values)}
 
 
 def savings_labels(summary: Mapping[str, Any]) -> dict[str, str]:

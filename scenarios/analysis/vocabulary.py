@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.policies.registry import Point, policies
+from wattkeeper.policies.parts import find_part
+from wattkeeper.policies.registry import Point
 from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, format_amount
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
@@ -146,13 +147,16 @@ def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
 def oracle_variants(scenario: Json) -> list[str]:
     """The variants of a resolved scenario that choose batch sizes or limits by foresight."""
     points: tuple[Point, ...] = ("configure", "tune")
-    foreseeing = {(point, kind) for point in points for kind, config in policies(point).items()
-                  if config.needs_foresight is True}  # fmt: skip
     return [
         name for name in scenario["variants"]
-        if any((point, kind) in foreseeing for point in points
+        if any(_foresees(point, kind) for point in points
                for kind in policy_kinds(scenario, name, point))
     ]  # fmt: skip
+
+
+def _foresees(point: Point, kind: str) -> bool:
+    config = find_part(point, kind)
+    return config is not None and config.needs_foresight is True
 
 
 def describe_profiles(manifest: Manifest) -> Iterator[str]:

@@ -128,6 +128,9 @@ def validate(
     policy_files: tuple[str, ...],
 ) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
+    from wattkeeper.traces.arrow import configure_arrow
+
+    configure_arrow()
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
     from wattkeeper.scenarios.inputs.policy_checks import check_policies

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.parts import parts
+from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.registry import Point
 
 NAME: Final = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -72,7 +72,7 @@ def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
             f"found {kind!r}; a name has small letters and digits, and '-' between them, as "
             "`my-policy`"
         )
-    if kind in parts(point):
+    if find_part(point, kind) is not None:
         raise InputError(f"there is a {point} policy {kind!r} already: choose another name")
     stem = kind.replace("-", "_")
     if iskeyword(stem) or stem in sys.stdlib_module_names:

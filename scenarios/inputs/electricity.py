@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
 from wattkeeper.policies.errors import InputError
@@ -18,10 +18,11 @@ from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.results.accounting import CARBON, COST, Tariff
 from wattkeeper.traces.electricity.charges import Rate
-from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
-from wattkeeper.traces.electricity.readers import read_series
 from wattkeeper.traces.electricity.series import Series
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.traces.electricity.forms import Quantity
 
 KEYS: Final[Mapping[str, Quantity]] = {COST: "price", CARBON: "carbon"}
 """The key of each metric in a scenario."""
@@ -75,6 +76,9 @@ def read_rate(key: Quantity, stated: float | RateFile, beside: Path) -> Rate:
     """
     if not isinstance(stated, RateFile):
         return stated
+    from wattkeeper.traces.electricity.forms import SeriesOptions
+    from wattkeeper.traces.electricity.readers import read_series
+
     options = stated.model_dump(exclude={"file"}, exclude_none=True)
     return read_series(beside / stated.file, key, SeriesOptions(**options))
 

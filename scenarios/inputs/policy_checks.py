@@ -3,11 +3,17 @@
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
+from wattkeeper.scenarios.spec.variants import (
+    DEFAULTS,
+    occupancy_of,
+    points_of,
+    policy_of,
+    zoo_of,
+)
 from wattkeeper.sim.replay.backend import options_of
 
 
@@ -39,7 +45,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         _check_slices(loaded, run, variant)
         _check_queue(loaded, variant, configure)
         _check_energy(loaded, run, variant)
-        for point in DEFAULTS:
+        for point in points_of(loaded.scenario, variant):
             config = policy_of(loaded.scenario, variant, point)
             missing = _explain_missing(config, inputs, run.load)
             if missing:
@@ -134,7 +140,7 @@ def _check_search(loaded: LoadedScenario, variant: str, configure: PolicyConfig)
     if tune != DEFAULTS["tune"]:
         what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
         raise locate_error(loaded, variant, PolicyError(what, "tune"))
-    default = policies("configure")[DEFAULTS["configure"]].model_validate({})
+    default = find_config("configure", DEFAULTS["configure"])
     chosen = configure.parts[-1]
     if not chosen.sets_parent and chosen != default:
         parents = (kind for kind, config in policies("configure").items() if config.sets_parent)

@@ -12,11 +12,8 @@ from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import check_cap
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.signals import read_signals
-from wattkeeper.scenarios.inputs.workloads.elastic import read_elastic
-from wattkeeper.scenarios.inputs.workloads.pipelines import read_pipelines
 from wattkeeper.scenarios.inputs.workloads.recurring import read_live, read_recurring
 from wattkeeper.scenarios.inputs.workloads.rent import check_rents, with_prices
-from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
@@ -28,7 +25,6 @@ from wattkeeper.scenarios.spec.sections.workload import (
     TraceWorkload,
 )
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
-from wattkeeper.traces.generate.synthetic import generate
 from wattkeeper.traces.library import store
 from wattkeeper.traces.trace import Trace
 
@@ -103,6 +99,8 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
         if live:
             what = "workload.kind: elastic jobs can be simulated, not run live; leave out --live"
             raise ScenarioError(what, document.where(("workload", "kind")))
+        from wattkeeper.scenarios.inputs.workloads.elastic import read_elastic
+
         inputs = read_elastic(loaded, workload, clusters)
         return inputs._replace(traces=(*inputs.traces, *nodes))
     if isinstance(workload, PipelineWorkload):
@@ -112,10 +110,14 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
                 "train with a PipelineSession (docs/live-pipeline.md)"
             )
             raise ScenarioError(what, document.where(("workload", "kind")))
+        from wattkeeper.scenarios.inputs.workloads.pipelines import read_pipelines
+
         inputs = read_pipelines(loaded, workload, clusters)
         return inputs._replace(traces=tuple(nodes))
     trained = scenario.live.workloads if live and scenario.live is not None else {}
     if isinstance(workload, TraceWorkload):
+        from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
+
         inputs = read_jobs(loaded, workload, profiles, clusters, frozenset(trained))
         inputs = inputs._replace(traces=(*inputs.traces, *nodes))
     elif trained:
@@ -145,6 +147,8 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
 
 def _profile_trace(source: ProfileSource, beside: Path) -> Trace:
     if isinstance(source, SyntheticSource):
+        from wattkeeper.traces.generate.synthetic import generate
+
         return generate(source.synthetic, "synthetic")
     trace = store.find(source, beside)
     if trace.kind != "profiles":

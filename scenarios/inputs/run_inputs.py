@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,21 +16,23 @@ from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.policy_files import PolicyFile
-from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.signals import SignalSeries
-from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
-from wattkeeper.sim.results.node_use import NodePrices
 from wattkeeper.traces.gpus.model import GpuModel
-from wattkeeper.traces.layer_costs import LayerProfile
-from wattkeeper.traces.node_rates import NodeRates
-from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
+    from wattkeeper.sim.elastic.jobs import ElasticJob
+    from wattkeeper.sim.engine.stragglers import Stragglers
+    from wattkeeper.sim.results.node_use import NodePrices
+    from wattkeeper.traces.layer_costs import LayerProfile
+    from wattkeeper.traces.node_rates import NodeRates
+    from wattkeeper.traces.pipelines import PipelinePoints
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from wattkeeper.live.signals.providers import GrowingFile
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.portable import each
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import Kind, explain_first_excess
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs, SignalInput
 from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.signals import (
     GrowingFileSource,
@@ -27,15 +28,16 @@ from wattkeeper.scenarios.spec.sections.signals import (
     StepSeries,
     WaveSeries,
 )
-from wattkeeper.scenarios.spec.variants import DEFAULTS, electricity_of, policy_of
+from wattkeeper.scenarios.spec.variants import electricity_of, points_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.results.accounting import Tariff
-from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
-from wattkeeper.traces.electricity.readers import read_series
 from wattkeeper.traces.electricity.series import PERIODS_S, Series
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
 
 RATES: Final[dict[str, Quantity]] = {"price": "price", "carbon": "carbon"}
 """Signals that `electricity` states, too, and whose files are read as its own."""
@@ -107,12 +109,16 @@ def read_signals(
 
 def series_options(source: GrowingFileSource) -> SeriesOptions:
     """What is said of a file that grows."""
+    from wattkeeper.traces.electricity.forms import SeriesOptions
+
     said = source.model_dump(exclude={"file", "provider", "fallback"}, exclude_none=True)
     return SeriesOptions(**said)
 
 
 def _check_growing_file(name: str, source: GrowingFileSource, beside: Path) -> None:
     """Refuse a file that grows and cannot be read, if it is there already."""
+    from wattkeeper.live.signals.providers import GrowingFile
+
     path = beside / source.file
     if path.exists():
         GrowingFile(path, RATES.get(name, "value"), series_options(source)).history()
@@ -166,9 +172,13 @@ def _names_read(
     loaded: LoadedScenario, variant: str, followed: Mapping[str, str]
 ) -> dict[str, None]:
     """The signals that policies of a variant read, or its cluster follows."""
-    configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
+    configs = _configs_of(loaded.scenario, variant)
     names = (name for config in configs for name in config.signals)
     return dict.fromkeys((*names, *followed))
+
+
+def _configs_of(scenario: Scenario, variant: str) -> Iterator[PolicyConfig]:
+    return (policy_of(scenario, variant, point) for point in points_of(scenario, variant))
 
 
 def _of_rate(
@@ -178,7 +188,7 @@ def _of_rate(
     series = read_tariff(name, tariff)
     if series is not None:
         return series
-    configs = (policy_of(loaded.scenario, variant, point) for point in DEFAULTS)
+    configs = _configs_of(loaded.scenario, variant)
     reader = next((config for config in configs if name in config.signals), None)
     if reader is None:
         key = followed[name]
@@ -225,6 +235,9 @@ def state_signal(name: str, stated: float | StepSeries | WaveSeries, unit: str) 
 
 
 def _read_file(stated: SignalFile, name: str, beside: Path) -> Series:
+    from wattkeeper.traces.electricity.forms import SeriesOptions
+    from wattkeeper.traces.electricity.readers import read_series
+
     said = stated.model_dump(exclude={"file", "origin"}, exclude_none=True)
     return read_series(beside / stated.file, RATES.get(name, "value"), SeriesOptions(**said))
 

@@ -1,15 +1,20 @@
 """Networks that need no data: those of the search of `zoo-digits`, which nobody trained."""
 
+from __future__ import annotations
+
 import zlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattkeeper.live.search.architectures import Architecture, draw_candidates
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.inputs.zoo_models import TraceModel, TraceModels
 from wattkeeper.sim.engine.sources import recurring_id
+
+if TYPE_CHECKING:
+    from wattkeeper.live.search.architectures import Architecture
 
 CHANNELS = 3
 CLASSES = 10
@@ -20,6 +25,8 @@ def draw_models(recurrences: Mapping[str, int]) -> TraceModels:
 
     A workload is a task of its own. Nothing but its name decides on its networks.
     """
+    from wattkeeper.live.search.architectures import draw_candidates
+
     of_job: dict[str, str] = {}
     known: dict[str, TraceModel] = {}
     for workload, number in recurrences.items():

@@ -11,7 +11,6 @@ from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.spec.sections.settings import ZooSection
 from wattkeeper.scenarios.spec.sections.workload import Durations
-from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.engine.zoo import ModelOfJob, ZooSpec
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.trace import Trace
@@ -114,6 +113,8 @@ def assign_trained(
 
 def zoo_spec(zoo: ZooSection, models: TraceModels) -> ZooSpec:
     """The specification of a simulated zoo."""
+    from wattkeeper.sim.engine.warm_start import shipped
+
     known = {}
     for name, (child, accuracy) in models.known.items():
         from_scratch = zoo.accuracy if accuracy is None else accuracy

@@ -1,4 +1,7 @@
-"""How a notebook displays results: the answer of their page, and its table."""
+"""How a notebook displays results: the answer of their page, and its table.
+
+What draws and writes is imported when it is asked for: a run makes studies that nobody displays.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,15 @@ from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.etree.ElementTree import Element
 
-from wattkeeper.scenarios.analysis.learning.window import read_learning_window
 from wattkeeper.scenarios.analysis.study import StoredStudy, Study, read
-from wattkeeper.scenarios.notebook.colours import SHEETS, variant_colours
-from wattkeeper.scenarios.notebook.plots import StudyPlots
-from wattkeeper.scenarios.notebook.regret import tabulate_regret
-from wattkeeper.scenarios.report.markup import tag, to_html
-from wattkeeper.scenarios.report.page import describe_variants, write_answer
 
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
     import pandas as pd
+
+    from wattkeeper.scenarios.notebook.plots import StudyPlots
 
 
 class DisplayedStudy(Study):
@@ -26,6 +26,8 @@ class DisplayedStudy(Study):
     @cached_property
     def plot(self) -> StudyPlots:
         """Plots of the study."""
+        from wattkeeper.scenarios.notebook.plots import StudyPlots
+
         return StudyPlots(self)
 
     @cached_property
@@ -35,9 +37,14 @@ class DisplayedStudy(Study):
         What several groups of the workload have at one recurrence is summed up. Regret is absent
         where no best configuration is known, and where the workload's jobs differ in their GPUs.
         """
+        from wattkeeper.scenarios.notebook.regret import tabulate_regret
+
         return tabulate_regret(self)
 
     def _repr_html_(self) -> str:
+        from wattkeeper.scenarios.analysis.learning.window import read_learning_window
+        from wattkeeper.scenarios.report.page import describe_variants, write_answer
+
         window = read_learning_window(self)
         variants = describe_variants(self.manifest, self.summary)
         return to_fragment([*write_answer(self, window), *variants])
@@ -55,12 +62,16 @@ def open_study(folder: Path) -> SavedStudy:
 
 def to_fragment(body: Iterable[Element]) -> str:
     """HTML of elements of a page, with the style that they need, to stand in a notebook."""
+    from wattkeeper.scenarios.report.markup import tag, to_html
+
     return to_html(tag("div", tag("style", _read_style()), *body, class_="wattkeeper"))
 
 
 @cache
 def _read_style() -> str:
     """The style, with the colours of the page; the first is that of text, as themes differ."""
+    from wattkeeper.scenarios.notebook.colours import SHEETS, variant_colours
+
     colours = "currentColor", *variant_colours()[1:]
     variables = " ".join(f"--v{index}: {colour};" for index, colour in enumerate(colours))
     return f".wattkeeper {{ {variables} }}\n{SHEETS.joinpath('notebook.css').read_text('utf-8')}"

@@ -1,7 +1,10 @@
 """Puts the parts of a run together: the only place that makes a `World`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,22 +14,22 @@ from wattkeeper.scenarios.inputs.losses import open_losses
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
-from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.attempts.decisions import SignalSource
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.elastic.jobs import ElasticJobs
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.sim.engine.signals import Signal
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import ElasticParts, World
-from wattkeeper.sim.engine.zoo import SimulatedZoo
-from wattkeeper.sim.results.node_use import ElasticScope
 from wattkeeper.sim.results.tables import RunResult, collect
 from wattkeeper.traces.arrow import replace_column
+
+if TYPE_CHECKING:
+    from wattkeeper.sim.engine.zoo import SimulatedZoo
+    from wattkeeper.sim.results.node_use import ElasticScope
 
 Prepare = Callable[[World], object]
 """Called with a world before it runs, to start SimPy processes in its environment."""
@@ -61,6 +64,8 @@ def _elastic(inputs: RunInputs) -> Callable[[World, ElasticParts], Elasticity] |
     elastic = inputs.elastic
     if elastic is None:
         return None
+    from wattkeeper.sim.elastic.jobs import ElasticJobs
+
     return lambda world, parts: ElasticJobs(world, parts, *elastic)
 
 
@@ -95,6 +100,8 @@ def _scope(inputs: RunInputs) -> ElasticScope | None:
     elastic, jobs = inputs.elastic, inputs.jobs
     if elastic is None or jobs is None:
         return None
+    from wattkeeper.sim.results.node_use import ElasticScope
+
     return ElasticScope(
         elastic.jobs, elastic.until_s, len(jobs) == len(elastic.jobs), inputs.prices
     )
@@ -140,6 +147,9 @@ def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> Simul
     """The zoo of a run whose trainings are replayed or rehearsed; None if it has none."""
     if spec.zoo is None or spec.policies.retain is None:
         return None
+    from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
+    from wattkeeper.sim.engine.zoo import SimulatedZoo
+
     return SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
 
 

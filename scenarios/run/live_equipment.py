@@ -25,7 +25,7 @@ from wattkeeper.scenarios.run import live_folder
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection, LiveWorkload
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
-from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, policy_of, zoo_of
+from wattkeeper.scenarios.spec.variants import occupancy_of, points_of, policy_of, zoo_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.replay.backend import options_of
 
@@ -190,7 +190,7 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
         raise locate_error(loaded, variant, InputError(
             "profiling: live, what it finds is known when it is done; leave out foreknown"
         ))  # fmt: skip
-    for point in DEFAULTS:
+    for point in points_of(scenario, variant):
         config = policy_of(scenario, variant, point)
         if config.needs_foresight:
             raise locate_error(loaded, variant, PolicyError(

@@ -1,9 +1,12 @@
 """Makes the manifest of a scenario's results."""
 
+from __future__ import annotations
+
 import platform
 import socket
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +26,6 @@ from wattkeeper.scenarios.inputs.energy_sources import share_sources
 from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
-from wattkeeper.scenarios.run.search_run import training_versions
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.schema import Scenario
@@ -35,18 +37,19 @@ from wattkeeper.scenarios.spec.sections.workload import (
 )
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.engine.warm_start import shipped
 from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
-from wattkeeper.traces.layer_costs import LayerProfile
-from wattkeeper.traces.node_rates import NodeRates
-from wattkeeper.traces.pipelines import PipelinePoints
 from wattkeeper.traces.schema import drop_optional
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.traces.layer_costs import LayerProfile
+    from wattkeeper.traces.node_rates import NodeRates
+    from wattkeeper.traces.pipelines import PipelinePoints
 
 
 def make_manifest(
@@ -63,6 +66,8 @@ def make_manifest(
     versions = software_versions()
     window_by_seed = {result.seed: result.account.window for result in results}
     if inputs.any_run.search is not None:
+        from wattkeeper.scenarios.run.search_run import training_versions
+
         versions |= training_versions()
     manifest: Manifest = {
         "scenario": scenario.model_dump(mode="json", exclude_none=True),
@@ -321,6 +326,8 @@ def _list_modelled(
     if inputs.timed:
         modelled.append(f"durations of {inputs.timed} jobs (workload.durations)")
     if any("models" in result.tables for result in results) and not inputs.any_run.trained:
+        from wattkeeper.sim.engine.warm_start import shipped
+
         warm = shipped()
         what = "placeholder, not measured" if warm.placeholder else warm.source
         modelled.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")

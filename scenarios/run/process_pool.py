@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from multiprocessing.connection import wait
 from typing import Any, Final, Generic, TypeVar
 
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.scenarios.run.worker import start_worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,6 +85,8 @@ class _Pool(Generic[T, R]):
 
     def wait(self) -> list[_Worker[T]]:
         """Workers that sent something or were killed, as soon as there are any."""
+        from multiprocessing.connection import wait
+
         pipes = {worker.pipe: worker for worker in self._workers if not worker.idle}
         return [pipes[pipe] for pipe in wait(list(pipes))]  # type: ignore[index]
 
@@ -138,6 +138,8 @@ class _Worker(Generic[T]):
     """
 
     def __init__(self) -> None:
+        from wattkeeper.scenarios.run.worker import start_worker
+
         self.starting = True
         self.has: tuple[T, int] | None = None
         self._process, self.pipe, self._parent = start_worker()

@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import Objective
-from wattkeeper.scenarios.analysis.learning.league import compare_bandits
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
-from wattkeeper.scenarios.analysis.savings import savings
 from wattkeeper.scenarios.analysis.times.deadlines import (
     WEIGHTS,
     DeadlineSavings,
@@ -30,8 +28,8 @@ from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_err
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
-from wattkeeper.scenarios.run import search_run
 from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
+from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
@@ -130,7 +128,10 @@ def run(
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
     specs = run_specs(scenario)
+    end_start()
     if inputs.any_run.search is not None:
+        from wattkeeper.scenarios.run import search_run
+
         if ray is not None:
             raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
         search_run.check_workers(inputs.any_run.cluster, workers)
@@ -159,6 +160,8 @@ def run(
     if live is not None:
         report = live_results.report(equipment, endings, inputs.runs)
     elif inputs.any_run.search is not None:
+        from wattkeeper.scenarios.run import search_run
+
         report = search_run.report(trainings, specs, inputs.any_run.cluster)
     sources = list_sources(inputs)
     concluded = conclude(scenario, inputs, sources, results, report)
@@ -191,11 +194,15 @@ def conclude(
         _check_window(results)
     summary = summarise(results, baselines, etas)
     if inputs.any_run.search is not None:
+        from wattkeeper.scenarios.analysis.savings import savings
+
         summary["saved"] = savings(results, scenario.baseline)
     compared = _compare_deadlines(scenario, inputs, results, baselines)
     if compared is not None:
         summary["deadlines"] = compared
     if scenario.league is not None:
+        from wattkeeper.scenarios.analysis.learning.league import compare_bandits
+
         profiles, objective = inputs.any_run.profiles, Objective(scenario.objective.eta)
         summary["league"] = compare_bandits(
             results, profiles, scenario.league, scenario.baseline, objective

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
-from wattkeeper.policies.parts import parts
-from wattkeeper.policies.registry import POINTS
+from wattkeeper.policies.parts import foreign_modules
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.run import search_run, simulated_run
+from wattkeeper.scenarios.run import simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.results.tables import RunResult
 
@@ -40,8 +39,12 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     began = time.perf_counter()
     result: RunResult | Exception
     try:
-        runner = simulated_run if inputs.search is None else search_run
-        result = runner.execute(spec, inputs)
+        if inputs.search is None:
+            result = simulated_run.execute(spec, inputs)
+        else:
+            from wattkeeper.scenarios.run import search_run
+
+            result = search_run.execute(spec, inputs)
     except WattkeeperError as error:
         result = error
     except Exception as error:  # of a policy, whose author reads the note; perhaps no pickle
@@ -54,7 +57,10 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
 
 def software_versions() -> dict[str, str]:
     """Versions of Python and of the libraries that results depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in SOFTWARE}
+    return {"python": platform.python_version()} | {name: _version(name) for name in SOFTWARE}
+
+
+_version = cache(version)
 
 
 @cache
@@ -75,8 +81,5 @@ def _sources() -> list[Path]:
     floors = [Path(__file__).parents[2] / floor for floor in FLOORS]
     own = [path for floor in floors for path in sorted(floor.rglob("*"))
            if path.suffix in {".py", ".json"}]  # fmt: skip
-    modules = {config.__module__ for point in POINTS
-               for config in parts(point, added=False).values()}  # fmt: skip
-    others = [sys.modules[name].__file__ for name in sorted(modules)
-              if not name.startswith("wattkeeper.")]  # fmt: skip
+    others = [sys.modules[name].__file__ for name in foreign_modules()]
     return own + [Path(file) for file in others if file is not None]

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from threading import Thread, current_thread, main_thread
 from typing import Any, Final
 
+from wattkeeper.scenarios.run.garbage import begin_start, end_start
 from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
 from wattkeeper.traces.arrow import configure_arrow
 
@@ -53,6 +54,7 @@ def serve() -> None:
     """Be a worker, as long as the process at the other end of the standard input lives."""
     global _has_function
     _has_function = False
+    begin_start()
     sys.stdout = sys.stderr  # what policies print is none of the command's output
     pipe = Connection(os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
@@ -64,6 +66,7 @@ def serve() -> None:
     configure_arrow()
     call = pickle.loads(messages.get())
     _has_function = True
+    end_start()
     outcome: tuple[bool, Any] = True, None
     while True:
         _report(pipe, outcome)

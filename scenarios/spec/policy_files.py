@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_import
-from wattkeeper.policies.parts import FORECASTS, AsidePart, Part, add_parts, parts, set_aside
+from wattkeeper.policies.parts import FORECASTS, AsidePart, Part, add_parts, find_part, set_aside
 from wattkeeper.policies.protocols import Policy
 
 PREFIX = "policy_file_"
@@ -78,7 +78,7 @@ def register_policy_files(files: Sequence[PolicyFile]) -> None:
     for aside in (aside for file in files for aside in load_policy_file(file)):
         kind = kind_of(aside.part)
         known = added.get((aside.room, kind))
-        before = parts(aside.room).get(kind) if known is None else known.part
+        before = find_part(aside.room, kind) if known is None else known.part
         if before is not None:
             plural = FORECASTS if aside.room == FORECASTS else f"{aside.room} policies"
             here, there = place_of(aside.part), place_of(before)

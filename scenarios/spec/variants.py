@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
+from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.settings import ZooSection
 from wattkeeper.scenarios.spec.sections.workload import (
@@ -84,7 +85,9 @@ def _run_spec(scenario: Scenario, name: str, seed: int) -> RunSpec:
     return RunSpec(
         variant=name,
         seed=seed,
-        policies=PolicySet(**{point: policy_of(scenario, name, point) for point in DEFAULTS}),
+        policies=PolicySet(
+            **{point: policy_of(scenario, name, point) for point in points_of(scenario, name)}
+        ),
         rules=RunRules(
             Objective(objective.eta),
             scenario.max_attempts,
@@ -113,6 +116,13 @@ def zoo_of(scenario: Scenario, variant: str) -> ZooSection | None:
     return scenario.zoo.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
 
 
+def points_of(scenario: Scenario, variant: str) -> list[Point]:
+    """The decision points at which something is decided in a variant."""
+    elastic, zoo = isinstance(scenario.workload, ElasticWorkload), zoo_of(scenario, variant)
+    decided = {"replan": elastic, "retain": zoo is not None}
+    return [point for point in DEFAULTS if decided.get(point, True)]
+
+
 def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
     """The variant's policy of a decision point, or the scenario's, or the default.
 
@@ -124,4 +134,4 @@ def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:
         config: PolicyConfig | None = getattr(chosen, point)
         if config is not None:
             return config
-    return policies(point)[DEFAULTS[point]].model_validate({})
+    return find_config(point, DEFAULTS[point])

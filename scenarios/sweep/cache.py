@@ -7,8 +7,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
+
+import pyarrow as pa
 
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
 from wattkeeper.traces.files.atomic import replace_file, settle
@@ -77,10 +80,29 @@ def store(path: Path, content: object) -> None:
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    data = pickle.dumps(content, protocol=5)
+    buffer = BytesIO()
+    _Pickler(buffer, protocol=5).dump(content)
+    data = buffer.getvalue()
     path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(path, durable=False) as fresh, fresh.open("wb") as file:
         file.writelines((sha256(data).digest(), data))
+
+
+class _Pickler(pickle.Pickler):
+    """Stores a table as a whole, and not each of its buffers as an object."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """How to restore a table; other values as ever."""
+        if type(value) is not pa.Table:
+            return NotImplemented
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as stream:
+            stream.write_table(value)
+        return _restore_table, (sink.getvalue().to_pybytes(),)
+
+
+def _restore_table(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
 
 
 def is_stored(path: Path) -> bool:

@@ -18,6 +18,7 @@ from wattkeeper.scenarios.spec.loading import LoadedScenario, check, line_and_co
 from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.spec.yaml_document import ValuePath, YamlDocument
+from wattkeeper.traces.library.folder import keep_traces
 
 MAX_POINTS: Final = 9_999
 MAX_RUNS: Final = 100_000
@@ -160,17 +161,30 @@ def read_point_inputs(
 ) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
     """Read the inputs of all points, once for those that read the same, and check their policies.
 
+    A trace that several of them name is read once, too.
+
     Yields:
         Points that read the same, and their inputs.
 
     Raises:
         ScenarioError: At the end, if anything is wrong at any point; all problems at once.
     """
+    with keep_traces():
+        yield from _read_groups(points)
+
+
+def _read_groups(
+    points: Sequence[SweepPoint],
+) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
+    """See `read_point_inputs`; those with the same workload follow each other."""
     alike: dict[str, list[SweepPoint]] = {}
     for point in points:
         alike.setdefault(_inputs_key(point.loaded), []).append(point)
     wrong: dict[Problem, list[SweepPoint]] = {}
-    for same in alike.values():
+    ranks: dict[str, int] = {}
+    for point in points:
+        ranks.setdefault(_workload_key(point), len(ranks))
+    for same in sorted(alike.values(), key=lambda same: ranks[_workload_key(same[0])]):
         try:
             inputs = read_inputs(same[0].loaded)
             if inputs.any_run.search is not None:
@@ -194,6 +208,10 @@ def read_point_inputs(
         raise ScenarioError(
             [_name_points(problem, own, len(points)) for problem, own in wrong.items()]
         )
+
+
+def _workload_key(point: SweepPoint) -> str:
+    return point.loaded.scenario.workload.model_dump_json()
 
 
 def _inputs_key(loaded: LoadedScenario) -> str:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
@@ -18,6 +20,7 @@ from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
 from wattkeeper.sim.results.folder import work_folder
+from wattkeeper.traces.files.shared import read_shared
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of unexpected errors when the sweep ran last."""
@@ -50,6 +53,8 @@ def run_sweep(
     with lock_folder(folder):
         errors.unlink(missing_ok=True)
         works = prepare(points, folder)
+        _load_inputs.cache_clear()
+        end_start()
         for place in note_policy_files(points[0].loaded.document.policy_files or (), folder):
             tell(f"{place}: changed since {folder} was begun; the runs of the sweep begin anew.")
         total = sum(len(work.units) for work in works)
@@ -140,7 +145,10 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
             tasks.append(task)
     with closing(
         ray_pool.run_tasks(
-            tasks, lambda unit: (unit.spec, unit.inputs), lambda path: load(path).runs, address
+            tasks,
+            lambda unit: (unit.spec, unit.inputs),
+            lambda path: _load_inputs(path).runs,
+            address,
         )
     ) as outcomes:
         for unit, outcome in outcomes:
@@ -150,14 +158,14 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
                 assemble_point(work)
 
 
-_last_inputs: list[tuple[Path, ScenarioInputs]] = []
-"""The inputs that this process read last."""
-
-
+@lru_cache(maxsize=1)
 def _load_inputs(path: Path) -> ScenarioInputs:
-    if not _last_inputs or _last_inputs[0][0] != path:
-        _last_inputs[:] = [(path, load(path))]
-    return _last_inputs[0][1]
+    """The inputs of a point; all processes of this host share the memory of their tables."""
+    try:
+        inputs: ScenarioInputs = read_shared(path)
+    except FileNotFoundError:
+        raise EnvironmentLacks(f"{path} is gone; start the same command again") from None
+    return inputs
 
 
 def _run_task(task: SweepUnit | PointWork) -> Exception | None:

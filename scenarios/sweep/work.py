@@ -18,6 +18,7 @@ from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.sweep.cache import is_stored, load, store
 from wattkeeper.scenarios.sweep.points import SweepPoint, read_point_inputs
+from wattkeeper.traces.files.shared import write_shared
 
 POLICIES: Final = "policies"
 """In the folder of a sweep: texts of the files of policies."""
@@ -68,7 +69,7 @@ def prepare(points: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
         for number, (same, inputs) in enumerate(read_point_inputs(points)):
             path = folder / "inputs" / f"{number}"
             sources = list_sources(inputs)
-            store(path, inputs._replace(traces=()))
+            write_shared(path, inputs._replace(traces=()))
             works += [_work(point, sources, path, folder) for point in same]
     except BaseException:
         shutil.rmtree(folder / "inputs", ignore_errors=True)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-_FIXED = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_FIXED = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class SavedShare(BaseModel):

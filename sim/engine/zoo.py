@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.matching.coverage import coverage
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig, build_policy
 from wattkeeper.policies.retaining import (
@@ -19,7 +18,9 @@ from wattkeeper.policies.retaining import (
 )
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.engine.warm_start import WarmStartModel
+
+if TYPE_CHECKING:
+    from wattkeeper.sim.engine.warm_start import WarmStartModel
 
 BYTES = 4
 """Bytes of a parameter."""
@@ -138,6 +139,8 @@ class SimulatedZoo:
             what = "is not in the zoo" if child else "cannot be: the job has no model"
             raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
         if self._covered[0] != (job.number, parent):
+            from wattkeeper.policies.matching.coverage import coverage
+
             self._covered = (job.number, parent), coverage(model.graph, child.graph)
         return self._covered[1]
 

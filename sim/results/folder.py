@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.checksums import SUMS, write_sums
+from wattkeeper.sim.results.indented import indent_json
 from wattkeeper.sim.results.schemas import KEYS, TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
@@ -101,9 +102,8 @@ def write_results(
                 use_dictionary=[want.name for want in schema if _is_dictionary(want)],
                 store_schema=False,
             ) as file:
-                for table in tables:
-                    for begin in range(0, len(table), ROW_GROUP):
-                        file.write_table(table.slice(begin, ROW_GROUP).cast(stored))
+                for group in _row_groups([table.cast(stored) for table in tables]):
+                    file.write_table(group)
                 file.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize())})
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
@@ -111,6 +111,31 @@ def write_results(
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
         write_sums(fresh, {path.name for path in fresh.iterdir()} & CHECKED)
+
+
+def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    """The rows of all tables, of each large one alone, of small ones together.
+
+    A row group takes about as long as a thousand rows of it.
+    """
+    small: list[pa.Table] = []
+    for table in tables:
+        if small and sum(map(len, small)) + len(table) > ROW_GROUP:
+            yield _join(small)
+            small = []
+        if len(table) > ROW_GROUP:
+            yield from (table.slice(begin, ROW_GROUP) for begin in range(0, len(table), ROW_GROUP))
+        elif len(table):
+            small.append(table)
+    if small:
+        yield _join(small)
+
+
+def _join(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables as one, in one piece; texts by index have the same index in all."""
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def present_columns(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
@@ -222,7 +247,7 @@ def _may_be_page(path: Path) -> bool:
 
 def to_json(content: Mapping[str, Any]) -> str:
     """JSON as result files hold it."""
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return indent_json(content) + "\n"
 
 
 def digest_results(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.elastic.cycle import ROUNDING
-from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.results.accounting import Clock
+
+if TYPE_CHECKING:
+    from wattkeeper.sim.elastic.jobs import ElasticJob
 
 HOUR_S: Final = 3600.0
 

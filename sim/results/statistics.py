@@ -2,16 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, Literal
+from functools import cache, lru_cache
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
 
+Values: TypeAlias = Sequence[float] | Floats
+
 Verdict = Literal["identical", "noise", "lower", "higher", "one seed"]
 
 RESAMPLES = 2000
+
+BLOCK = 8
+"""Fewer values are added up from the first to the last, by numpy, too."""
 
 FEWEST = 5
 """Of fewer values, a bootstrap holds the mean too seldom: `benchmarks/interval_coverage.py`."""
@@ -22,19 +27,19 @@ ROUNDING = 1e-12
 NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None, "effect": None, "verdict": None}
 
 
-def over_seeds(values: Sequence[float]) -> dict[str, Any]:
+def over_seeds(values: Values) -> dict[str, Any]:
     """Mean, sample standard deviation, 95 % interval of the mean, and number of seeds.
 
     Statistics that are not defined, as the interval of one seed, are None.
     """
-    known = np.array([value for value in values if math.isfinite(value)])
-    if not len(known):
+    known = [value for value in values if math.isfinite(value)]
+    if not known:
         return {"mean": None, "std": None, "ci95": None, "n": 0}
-    std = float(known.std(ddof=1)) if len(known) > 1 else None
-    return {"mean": float(known.mean()), "std": std, "ci95": interval(known), "n": len(known)}
+    std = _deviation(known) if len(known) > 1 else None
+    return {"mean": _mean(known), "std": std, "ci95": interval(known), "n": len(known)}
 
 
-def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]:
+def versus(values: Values, baseline: Values) -> dict[str, Any]:
     """Compare values with the baseline's, seed by seed.
 
     Returns:
@@ -48,32 +53,34 @@ def versus(values: Sequence[float], baseline: Sequence[float]) -> dict[str, Any]
     """
     if len(values) != len(baseline) or not all(map(math.isfinite, (*values, *baseline))):
         return NOT_COMPARED
-    own, base = np.array(values), np.array(baseline)
-    changes, neutral = relative_changes(own, base)
-    bounds, equal = interval(changes), all_equal(own, base)
+    changes, neutral = relative_changes(values, baseline)
+    bounds, equal = interval(changes), all_equal(values, baseline)
     return {
-        "ratio": float(changes.mean()) if neutral else None,
+        "ratio": _mean(changes) if neutral else None,
         "ci95": bounds if neutral else None,
-        "effect": None if equal else effect(own, base),
+        "effect": None if equal else effect(values, baseline),
         "verdict": "identical" if equal else verdict(bounds, neutral),
     }
 
 
-def relative_changes(values: Floats, baseline: Floats) -> tuple[Floats, float]:
+def relative_changes(values: Values, baseline: Values) -> tuple[list[float], float]:
     """The changes of pairs, and the change of equal pairs.
 
     Returns:
         Ratios and 1; or differences and 0 if a baseline is not above 0.
     """
-    if (baseline > 0).all():
-        return values / baseline, 1.0
-    return values - baseline, 0.0
+    pairs = zip(values, baseline, strict=True)
+    if all(base > 0 for base in baseline):
+        return [value / base for value, base in pairs], 1.0
+    return [value - base for value, base in pairs], 0.0
 
 
-def all_equal(values: Floats, baseline: Floats) -> bool:
+def all_equal(values: Values, baseline: Values) -> bool:
     """Whether all pairs are equal up to rounding."""
-    size = np.maximum(np.abs(values), np.abs(baseline))
-    return bool((np.abs(values - baseline) <= ROUNDING * size).all())
+    return all(
+        abs(value - base) <= ROUNDING * max(abs(value), abs(base))
+        for value, base in zip(values, baseline, strict=True)
+    )
 
 
 def verdict(bounds: Sequence[float] | None, neutral: float) -> Verdict:
@@ -89,19 +96,19 @@ def verdict(bounds: Sequence[float] | None, neutral: float) -> Verdict:
     return "higher" if low > neutral else "lower" if high < neutral else "noise"
 
 
-def effect(values: Floats, baseline: Floats) -> float | None:
+def effect(values: Values, baseline: Values) -> float | None:
     """Standardised mean difference of pairs, d_z: the mean difference over its standard deviation.
 
     As in Cohen, Statistical Power Analysis (1988), section 2.3.5, and Lakens, Frontiers in
     Psychology 4:863 (2013). None of one pair, or where all differ equally.
     """
-    differences = values - baseline
-    if not _varies(differences, max(np.abs(values).max(), np.abs(baseline).max())):
+    differences = [value - base for value, base in zip(values, baseline, strict=True)]
+    if not _varies(differences, max(map(abs, [*values, *baseline]))):
         return None
-    return float(differences.mean() / differences.std(ddof=1))
+    return _mean(differences) / _deviation(differences)
 
 
-def p_value(values: Floats, baseline: Floats) -> float | None:
+def p_value(values: Values, baseline: Values) -> float | None:
     """Two-sided p-value of a paired t test that `relative_changes` are neutral.
 
     None of one pair.
@@ -111,10 +118,10 @@ def p_value(values: Floats, baseline: Floats) -> float | None:
         return None
     if all_equal(values, baseline):
         return 1.0
-    if not _varies(changes, np.abs(changes).max()):
+    if not _varies(changes, max(map(abs, changes))):
         return 0.0
-    error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    return 1 - _within(abs(float(changes.mean()) - neutral) / error, len(changes) - 1)
+    error = _deviation(changes) / math.sqrt(len(changes))
+    return 1 - _within(abs(_mean(changes) - neutral) / error, len(changes) - 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -129,7 +136,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def interval(values: Floats) -> list[float] | None:
+def interval(values: Values) -> list[float] | None:
     """95 % interval of the mean; None of one value.
 
     A percentile bootstrap is too narrow for few values: Hesterberg, The American Statistician 69
@@ -141,25 +148,82 @@ def interval(values: Floats) -> list[float] | None:
     size = len(values)
     if size < 2:
         return None
-    if (values == values[0]).all():
-        return [float(values.mean())] * 2
-    mean, t = float(values.mean()), t_quantile(0.95, size - 1)
+    mean = _mean(values)
+    if all(value == values[0] for value in values):
+        return [mean] * 2
+    t = t_quantile(0.95, size - 1)
     if size < FEWEST:
-        half = t * float(values.std(ddof=1)) / math.sqrt(size)
+        half = t * _deviation(values) / math.sqrt(size)
         return [mean - half, mean + half]
-    ends = np.quantile(values[_resamples(size)].mean(axis=1), (0.025, 0.975))
     wider = math.sqrt(size / (size - 1)) * t / t_quantile(0.95, None)
-    return [mean + wider * (float(end) - mean) for end in ends]
+    return [mean + wider * (end - mean) for end in _bootstrap(tuple(values))]
 
 
-def _varies(values: Floats, size: float) -> bool:
+def _varies(values: Values, size: float) -> bool:
     """Whether values differ by more than rounding, given the size of their inputs."""
-    return len(values) > 1 and float(np.ptp(values)) > ROUNDING * size
+    return len(values) > 1 and max(values) - min(values) > ROUNDING * size
+
+
+def _mean(values: Values) -> float:
+    """The mean, added up as numpy does, which takes longer for few values."""
+    return float(np.mean(values)) if len(values) >= BLOCK else _add_up(values) / len(values)
+
+
+def _deviation(values: Values) -> float:
+    """The sample standard deviation; likewise."""
+    if len(values) >= BLOCK:
+        return float(np.std(values, ddof=1))
+    mean = _mean(values)
+    squares = [(value - mean) * (value - mean) for value in values]
+    return math.sqrt(_add_up(squares) / (len(values) - 1))
+
+
+def _add_up(values: Values) -> float:
+    """The sum from the first value to the last, each step rounded: not so `sum` of Python 3.12."""
+    total = values[0]
+    for value in values[1:]:
+        total += value
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _bootstrap(values: tuple[float, ...]) -> list[float]:
+    """The 2.5 % and the 97.5 % quantile of the means of resamples.
+
+    A value often comes again: of a part that is the whole, and at points of a sweep where it does
+    not change.
+    """
+    return _middle(_resampled_means(np.array(values)))
+
+
+def _resampled_means(values: Floats) -> Floats:
+    """Means of resamples, shape (RESAMPLES,)."""
+    if len(values) >= BLOCK:
+        means: Floats = values[_resamples(len(values))].mean(axis=1)
+        return means
+    total = np.zeros(RESAMPLES)
+    for drawn in _resamples(len(values)).T:
+        total += values.take(drawn)
+    return total / len(values)
+
+
+def _middle(values: Floats) -> list[float]:
+    """The 2.5 % and the 97.5 % quantile, between two values in proportion, as `numpy.quantile`."""
+    places = [(len(values) - 1) * level for level in (0.025, 0.975)]
+    indices = [(int(place), int(place) + 1) for place in places]
+    ordered = np.partition(values, [*indices[0], *indices[1]])
+    ends = []
+    for place, (index, following) in zip(places, indices, strict=True):
+        (low, high), part = ordered[[index, following]].tolist(), place - index
+        ends.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return ends
 
 
 @cache
 def _resamples(size: int) -> Ints:
-    return np.random.default_rng(0).integers(size, size=(RESAMPLES, size))
+    """Indices of the resamples of so many values; those of few are stored by column."""
+    drawn = np.random.default_rng(0).integers(size, size=(RESAMPLES, size))
+    return np.asfortranarray(drawn) if size < BLOCK else drawn
 
 
 @cache

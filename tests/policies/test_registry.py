@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import pytest
 
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.parts import ROOMS, find_part, parts
 from wattkeeper.policies.registry import Point, PolicyConfig, policies
 
 
@@ -26,6 +27,54 @@ def test_a_kind_that_is_taken_is_refused() -> None:
     assert __name__ in str(caught.value)
     assert "wattkeeper.policies.tune.max_power" in str(caught.value)
     assert policies("tune") == known
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_module_is_named_as_its_kind(room: str) -> None:
+    folder = Path(__file__).parents[2] / "policies" / room
+    kinds = {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")}
+    shipped = {kind: part for kind, part in parts(room, added=False).items()
+               if part.__module__.startswith("wattkeeper.")}  # fmt: skip
+    assert kinds == set(shipped)
+    for kind, part in shipped.items():
+        assert part.__module__ == f"wattkeeper.policies.{room}.{kind.replace('-', '_')}"
+        assert find_part(room, kind) is part
+
+
+@pytest.mark.parametrize("kind", ["", "best_fit", "_las", "..place", "no-such"])
+def test_what_is_no_kind_is_not_found(kind: str) -> None:
+    assert find_part("place", kind) is None
+
+
+ASK_FOR_ONE = """
+import sys
+from typing import ClassVar, Literal
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config
+
+find_config("tune", "max-power"), find_config("place", "best-fit")
+try:
+    class Impostor(PolicyConfig):
+        point: ClassVar[Point] = "retain"
+        kind: Literal["keep-all"] = "keep-all"
+except PolicyError as error:
+    assert "two retain policies are called 'keep-all'" in str(error)
+    print(*sys.modules)
+"""
+
+
+def test_a_policy_is_imported_without_the_others() -> None:
+    """One that takes the kind of another has that one imported, and is refused."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_FOR_ONE], capture_output=True, text=True, check=True
+    )
+    rooms = {f"wattkeeper.policies.{room}" for room in ROOMS}
+    imported = {name for name in done.stdout.split()
+                if name.rpartition(".")[0] in rooms and "._" not in name}  # fmt: skip
+    assert imported == {
+        "wattkeeper.policies.tune.max_power", "wattkeeper.policies.place.best_fit",
+        "wattkeeper.policies.retain.keep_all",
+    }  # fmt: skip
 
 
 ACME = '''

@@ -134,7 +134,7 @@ def serve(requests: socket.socket) -> None:
         package = importlib.import_module(f"wattkeeper.policies.{room}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")
-    assert not parts._load_all.cache_info().currsize, "policies are known"
+    assert not parts._import_foreign.cache_info().currsize, "policies are known"
     gc.collect()
     gc.freeze()
     while True:

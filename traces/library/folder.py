@@ -7,7 +7,9 @@ or changed file is noticed before it is read. The same trace always gives the sa
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -40,10 +42,14 @@ TABLES: Final = frozenset[str]().union(*KINDS.values(), *OPTIONAL.values())
 FILES: Final = {META, *(f"{table}.parquet" for table in TABLES)}
 VERSION: Final = 2
 ABOUT: Final = ("format", "origin", "source", "licence")
+KEPT: Final = 8
+
+_kept: ContextVar[dict[Path, Trace] | None] = ContextVar("kept", default=None)
+"""Traces by their folders, the one that was used last at the end."""
 
 
 class _TableMeta(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
     rows: int
     sha256: str
@@ -52,7 +58,7 @@ class _TableMeta(BaseModel):
 class _Meta(BaseModel):
     """The content of ``trace.json``."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", defer_build=True)
 
     version: Literal[2]
     name: str
@@ -166,13 +172,35 @@ def write(trace: Trace, folder: Path, *, overwrite: bool = False) -> None:
             (fresh / name).write_bytes(data)
 
 
+@contextmanager
+def keep_traces() -> Iterator[None]:
+    """Inside, a trace that was read is not read again: the last `KEPT` are kept in memory."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def read(folder: Path) -> Trace:
-    """Read a trace from its folder.
+    """Read a trace from its folder, unless it is kept; see `keep_traces`.
 
     Raises:
         TraceError: If the folder, ``trace.json`` or a table is missing, broken, truncated, changed
             or invalid; the problem names the file.
     """
+    kept = _kept.get()
+    if kept is None:
+        return _read(folder)
+    place = folder.resolve()
+    trace = kept.pop(place, None) or _read(folder)
+    kept[place] = trace
+    if len(kept) > KEPT:
+        del kept[next(iter(kept))]
+    return trace
+
+
+def _read(folder: Path) -> Trace:
     if not folder.is_dir():
         state = "is not the folder of a trace" if folder.exists() else "does not exist"
         raise TraceError(state, folder)

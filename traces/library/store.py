@@ -4,11 +4,13 @@ It is ``$WATTKEEPER_TRACES``, by default ``wattkeeper/traces`` in the user's cac
 (``$XDG_CACHE_HOME``, or ``~/.cache``).
 """
 
+from __future__ import annotations
+
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -16,15 +18,12 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
 from wattkeeper.traces.files.user_dirs import library_folder
-from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library.folder import META, read, write
-from wattkeeper.traces.library.hints import advise_import, advise_source
-from wattkeeper.traces.library.importer import MUCH, default_name, write_jobs
-from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
 from wattkeeper.traces.schema import KINDS
 from wattkeeper.traces.trace import Trace
 
-_NO_OPTIONS: Final = ImportOptions()
+if TYPE_CHECKING:
+    from wattkeeper.traces.readers.base import ImportOptions
 
 
 class Added(NamedTuple):
@@ -95,10 +94,14 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, ~nobody
         found = False
     if found and path.is_file():
+        from wattkeeper.traces.library.hints import advise_import
+
         advice = "give its folder" if _is_trace(path.parent) else advise_import(path)
         raise TraceError(f"is a file, not the folder of a trace; {advice}", path)
     if found:
         return path
+    from wattkeeper.traces.library.hints import advise_source
+
     known = ", ".join(names()) or "nothing yet"
     nowhere = "" if beside == Path() else f", and {beside} holds no folder of that name"
     raise InputError(
@@ -139,7 +142,7 @@ def add(
     name: str | None = None,
     *,
     replace: bool = False,
-    options: ImportOptions = _NO_OPTIONS,
+    options: ImportOptions | None = None,
     skip_bad: bool = False,
     folder: Path | None = None,
 ) -> Added:
@@ -160,7 +163,11 @@ def add(
         TraceError: If a file is missing or wrong.
         EnvironmentLacks: If a file operation fails.
     """
-    known = find_format(form, paths)
+    from wattkeeper.traces.formats import find_format
+    from wattkeeper.traces.library.importer import default_name, write_jobs
+    from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
+
+    known, options = find_format(form, paths), options or ImportOptions()
     if options.mapping and known.name != "csv":
         raise InputError(f"a mapping of columns is for format csv, not {known.name}")
     if options.columns and not (isinstance(known, JobsFormat) and known.headers):
@@ -180,7 +187,7 @@ def add(
         )
         rows = {table: count for table, (count, _) in fields["tables"].items()}
         return Added(folder, chosen, "jobs", known.origin, rows, fields["notes"], fields["quality"])
-    if options != _NO_OPTIONS:
+    if options != ImportOptions():
         raise InputError(f"format {known.name} takes no options: it is not a log of jobs")
     read_it = known.read_good if skip_bad else known.read
     if read_it is None:
@@ -225,6 +232,8 @@ def list_left_out(quality: Mapping[str, Any]) -> list[str]:
 
 def warn_left_out(quality: Mapping[str, Any]) -> str:
     """A warning if more than `MUCH` of all rows were malformed and skipped; else empty."""
+    from wattkeeper.traces.library.importer import MUCH
+
     wrong, rows = quality.get("wrong", 0), quality.get("rows", 0)
     if wrong <= MUCH * rows:
         return ""

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.traces.describe.recorded_load import mean_values, read_load
 
 BINS: Final = 240
 
@@ -32,6 +31,8 @@ def bin_load(jobs: pa.Table, until_s: float) -> BinnedLoad | None:
 
     None if no job has a recorded start and a duration, or nothing takes any time.
     """
+    from wattkeeper.traces.describe.recorded_load import mean_values, read_load
+
     load = read_load(jobs)
     from_s = float(jobs["submit_time_s"].to_numpy().min())
     until_s = max([until_s, *load.time_s[-1:].tolist()])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist, fmean
 from typing import Final
 
 from wattkeeper.policies.planning.interpolation import interpolate_limits
@@ -49,6 +48,8 @@ def spread(epochs: tuple[float, ...], max_epochs: int, sd: float) -> tuple[float
     if not reached:
         return epochs
     copies = -(-RUNS // len(epochs))
+    from statistics import NormalDist, fmean
+
     center, runs = fmean(map(math.log, reached)), len(reached) * copies
     deviates = [NormalDist().inv_cdf((run + 0.5) / runs) for run in range(runs)]
     drawn = [max(1.0, math.floor(math.exp(center + sd * z) + 0.5)) for z in deviates]

@@ -32,7 +32,7 @@ from wattkeeper.scenarios.inputs.zoo_models import (
 )
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload, WorkloadMapping
-from wattkeeper.scenarios.spec.variants import DEFAULTS, load_of, policy_of
+from wattkeeper.scenarios.spec.variants import load_of, points_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay.backend import Profiles
@@ -162,7 +162,7 @@ def _filter_jobs(
     incomplete: Sequence[Reason] = ()
     if workload.unusable == "drop":  # what one policy needs, all variants do without
         configs = [policy_of(scenario, name, point) for name in scenario.variants
-                   for point in DEFAULTS]  # fmt: skip
+                   for point in points_of(scenario, name)]  # fmt: skip
         incomplete = find_incomplete(jobs, configs)
     for used in clusters:
         filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))

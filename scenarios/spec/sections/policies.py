@@ -7,7 +7,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationIn
 from pydantic_core import CoreSchema, PydanticKnownError, SchemaValidator, core_schema
 
 from wattkeeper.policies.configure._chain import ChainConfig, chain_of
-from wattkeeper.policies.parts import Part, parts
+from wattkeeper.policies.parts import Part, find_part, parts
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.spec.sections.section import Section
 
@@ -44,13 +44,17 @@ class OneOf:
 
     def _validate(self, value: object, info: ValidationInfo) -> Part:
         """Validate as a union of all configs of the group, discriminated by `kind`."""
-        value, known = _spell_out(value), parts(self.group)
+        value = _spell_out(value)
         kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-        if kind not in known and kind is not None:
-            tags = ", ".join(map(repr, known))
+        part: type[Part] | None = None
+        if kind is None:
+            part = next(iter(parts(self.group).values()))  # what its union says of such a value
+        elif isinstance(kind, str):
+            part = find_part(self.group, kind)
+        if part is None:
+            tags = ", ".join(map(repr, parts(self.group)))
             ctx = {"discriminator": "'kind'", "tag": str(kind), "expected_tags": tags}
             raise PydanticKnownError("union_tag_invalid", ctx)
-        part: type[Part] = known[kind if kind is not None else next(iter(known))]
         valid: Part = _validator(part).validate_python(value, strict=info.mode == "json")
         return valid
 

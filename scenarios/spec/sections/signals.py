@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from wattkeeper.live.signals.http import check_address as check_service
-from wattkeeper.live.signals.providers import MAPS, WATTTIME
+from wattkeeper.live.signals.addresses import MAPS, WATTTIME
+from wattkeeper.live.signals.addresses import check_address as check_service
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.forecasting import ForecastConfig
 from wattkeeper.policies.parts import FORECASTS

@@ -17,8 +17,9 @@ from tests.support.messages import assert_states
 from tests.support.processes import until
 from wattkeeper.live.signals import feed as feeds
 from wattkeeper.live.signals import http
+from wattkeeper.live.signals.addresses import check_address
 from wattkeeper.live.signals.feed import SignalFeed
-from wattkeeper.live.signals.http import MOST_BYTES, NoAnswer, check_address
+from wattkeeper.live.signals.http import MOST_BYTES, NoAnswer
 from wattkeeper.live.signals.providers import (
     MAPS_TOKEN,
     WATTTIME_PASSWORD,
