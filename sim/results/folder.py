@@ -102,8 +102,10 @@ def write_results(
                 use_dictionary=[want.name for want in schema if _is_dictionary(want)],
                 store_schema=False,
             ) as file:
-                for group in _row_groups([table.cast(stored) for table in tables]):
-                    file.write_table(group)
+                if any(table.schema != tables[0].schema for table in tables):
+                    tables = [table.cast(stored) for table in tables]
+                for group in _row_groups(tables):
+                    file.write_table(group.cast(stored))
                 file.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize())})
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")

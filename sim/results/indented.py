@@ -22,6 +22,10 @@ def indent_json(value: Any, line: str = "\n") -> str:
         return repr(value)
     if kind is str:
         return encode_basestring(value)
+    if kind is int:
+        return repr(value)
+    if value is None:
+        return "null"
     inner = f"{line}  "
     if isinstance(value, dict) and value:
         rows = [f"{_key(key)}: {indent_json(inside, inner)}" for key, inside in value.items()]

@@ -176,3 +176,16 @@ def test_intervals_hold_the_mean_as_often_as_they_say(size: int, kind: str) -> N
         held += low <= truth <= high
     least, most = COVERAGE[size, kind]
     assert least <= held / len(drawn) <= most
+
+
+@given(st.lists(numbers, min_size=5, max_size=12))
+def test_figures_are_exactly_those_of_numpy(values: list[float]) -> None:
+    """Whether they are few, and added up here, or not."""
+    seen, size = np.array(values), len(values)
+    found = over_seeds(values)
+    assert (found["mean"], found["std"]) == (seen.mean(), seen.std(ddof=1))
+    assume(np.ptp(seen) > 0)
+    drawn = seen[np.random.default_rng(0).integers(size, size=(2000, size))].mean(axis=1)
+    ends = np.quantile(drawn, (0.025, 0.975))
+    wider = math.sqrt(size / (size - 1)) * t_quantile(0.95, size - 1) / t_quantile(0.95, None)
+    assert found["ci95"] == [found["mean"] + wider * (end - found["mean"]) for end in ends.tolist()]
