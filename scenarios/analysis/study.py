@@ -22,10 +22,10 @@ from wattkeeper.sim.results.folder import (
     CHECKED,
     SOMETIMES,
     SWEEP,
-    fill_optional,
     is_sweep,
     restore_folder,
 )
+from wattkeeper.sim.results.parquet import fill_optional
 from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.schema import is_optional
 

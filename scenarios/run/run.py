@@ -41,12 +41,8 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.folder import (
-    check_folder,
-    fill_optional,
-    present_columns,
-    write_results,
-)
+from wattkeeper.sim.results.folder import check_folder, write_results
+from wattkeeper.sim.results.parquet import fill_optional, present_columns
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
 from wattkeeper.sim.results.tables import RunResult

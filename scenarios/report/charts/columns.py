@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.engine.recorder import waits_between_attempts
-from wattkeeper.sim.results.digest import one_chunk
 from wattkeeper.sim.results.metrics import JobOutcomes, Optima, aggregate_attempts
+from wattkeeper.sim.results.parquet import one_chunk
 from wattkeeper.traces.arrow import to_floats
 
 ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
