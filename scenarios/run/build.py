@@ -53,6 +53,7 @@ def build_world(
         inputs.stragglers, open_losses(inputs.cluster, streams), _elastic(inputs),
     )  # fmt: skip
     backend.listener = world
+    world.recorder.spool.folder = inputs.scratch
     return world
 
 
@@ -87,6 +88,7 @@ def collect_results(
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
         world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff, _scope(inputs),
+        inputs.scratch,
     )  # fmt: skip
 
 

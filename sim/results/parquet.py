@@ -193,24 +193,36 @@ def _link(source: Path, path: Path) -> None:
 
 
 class TableColumns(Mapping[str, pa.Array]):
-    """The columns of a table by name, each in one piece."""
+    """The columns of a table by name, each in one piece.
 
-    def __init__(self, table: AnyTable) -> None:
+    Args:
+        table: The table.
+        schema: The columns, with their types; null where the table lacks them. None: those of the
+            table, as they are.
+    """
+
+    def __init__(self, table: AnyTable, schema: pa.Schema | None = None) -> None:
         self._table = table
+        self._names = frozenset(table.column_names if schema is None else schema.names)
+        self._schema = schema
 
     def __getitem__(self, name: str) -> pa.Array:
-        if name not in self._table.column_names:
+        if name not in self._names:
             raise KeyError(name)
-        return one_chunk(self._table[name])
+        kind = None if self._schema is None else self._schema.field(name).type
+        if name not in self._table.column_names:
+            return pa.nulls(len(self._table), kind)
+        column = self._table[name]
+        return one_chunk(column if kind in (None, column.type) else column.cast(kind))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._table.column_names
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._table.column_names)
+        return iter(sorted(self._names))
 
     def __len__(self) -> int:
-        return len(self._table.column_names)
+        return len(self._names)
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
