@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.sim.results.parquet import one_chunk
+from wattkeeper.traces.arrow import one_chunk
 
 
 class RunColumns(NamedTuple):

@@ -103,16 +103,16 @@ def run(
                 loaded, workers, progress, trainings, live_folder, ray, tell, watch, (), scratch
             )
         done.save(folder)
-    if live_folder is not None:
-        from wattkeeper.scenarios.run.live_folder import mark_done
+        if live_folder is not None:
+            from wattkeeper.scenarios.run.live_folder import mark_done
 
-        mark_done(live_folder)
-    if form is not None:
-        terminal.write(_format_summary(done.summary, form), end="")
-        return
-    from wattkeeper.scenarios.cli.tables.run import print_results
+            mark_done(live_folder)
+        if form is not None:
+            terminal.write(_format_summary(done.summary, form), end="")
+            return
+        from wattkeeper.scenarios.cli.tables.run import print_results
 
-    print_results(terminal.console(), loaded.scenario, done)
+        print_results(terminal.console(), loaded.scenario, done)
     terminal.write(f"\nResults: {folder}")
 
 

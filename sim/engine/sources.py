@@ -76,7 +76,7 @@ class TraceSource(Source):
         self._reserved_w = list(reserved_w)
         self._order = _submission_order(jobs["submit_time_s"].to_numpy())
         self._recur = jobs["group_id"].null_count < len(jobs)
-        group = pc.coalesce(jobs["group_id"], jobs["job_id"])
+        group = pc.coalesce(jobs["group_id"], jobs["job_id"]) if self._recur else jobs["job_id"]
         self._jobs = replace_column(jobs, "group_id", group)
         self._recurrence = _recurrences(jobs["group_id"], self._order)
 

@@ -234,7 +234,7 @@ def _by_type(cluster: ClusterSpec, held: Iterable[tuple[Floats, Ints, Ints]]) ->
     sums = np.zeros(len(types))
     for lengths, thousandths, gpu_type in held:
         weights = np.concatenate([sums, lengths * thousandths])
-        sums = np.bincount(np.concatenate([types, gpu_type]), weights, len(types))
+        sums = np.bincount(np.concatenate([types, gpu_type]), weights, len(types)).astype(float)
     return sums / WHOLE
 
 

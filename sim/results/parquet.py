@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.sim.results.schemas import KEYS
+from wattkeeper.traces.arrow import one_chunk
 
 ROW_GROUP: Final = 1 << 17
 """Rows of a row group of a Parquet file."""
@@ -223,8 +224,3 @@ class TableColumns(Mapping[str, pa.Array]):
 
     def __len__(self) -> int:
         return len(self._names)
-
-
-def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array, copied only if it has several chunks."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

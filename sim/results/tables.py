@@ -71,7 +71,8 @@ class RunResult:
     Attributes:
         variant: Name of the variant.
         seed: Seed of the run.
-        tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo.
+        tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo. Long
+            ones of large runs are each a `StoredTable`, which is read by columns like the others.
         metrics: Metrics of the whole run, by name.
         by: Metrics of its parts, as `by["workload"]["cifar100"]`.
         account: Energy from its first submission to its last end, and what it takes to count it
@@ -82,7 +83,7 @@ class RunResult:
 
     variant: str
     seed: int
-    tables: dict[str, AnyTable]
+    tables: dict[str, pa.Table]
     metrics: dict[str, float]
     by: dict[str, dict[str, dict[str, float]]]
     account: Account
@@ -134,7 +135,7 @@ def collect(
     more than `MOST_ATTEMPTS`; None: they are in memory.
     """
     keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
-    rows, keep = keeper.rows, keeper.keep
+    rows = keeper.rows
     number = recorder.column("number")
     asked, milli = (source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli"))
     gpus = recorder.held_gpus(asked)
@@ -143,30 +144,30 @@ def collect(
     submit_s = source.column("submit_time_s", number).to_numpy()
     lines = timeline(recorder, cluster, submit_s, held.thousandths)
     del submit_s
-    line = keep("timeline", timeline_columns(lines, rows, measured=not unmeasured))
+    line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
     charged = account(recorder, cluster, held, charged_window(line, window), tariff)
     if unmeasured:
         charged = charged.without_energy()
-    keep("decisions", decision_columns(recorder.journal, source, rows))
+    keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
     losses = {}
     if recorder.follows_nodes:
         losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
-        keep("nodes", [node_columns(recorder)])
+        keeper.keep("nodes", node_columns(recorder))
     of_elastic = {} if elastic is None else elastic_metrics(recorder, cluster, elastic)
     attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff, gpus)
-    columns = TableColumns(keep("jobs", attempts.parts(rows)))
+    columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
     recorder.clear()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
     metrics = metrics | charged.metrics() | losses | of_elastic
     if elastic is not None:
-        keep("shapes", [shape_columns(recorder.shapes, source)])
+        keeper.keep("shapes", shape_columns(recorder.shapes, source))
     if "deadline_s" in columns:
         metrics["late_jobs"] = count_late(columns, number)
     if zoo is not None:
         models = model_columns(zoo, source)
-        keep("models", [models])
+        keeper.keep("models", models)
         metrics |= zoo_metrics(models)
     tables = {name: keeper.tables[name] for name in TABLES if name in keeper.tables}
     digest = digest_tables(tables)
@@ -176,11 +177,11 @@ def collect(
 
 
 class _Keeper:
-    """Keeps the tables of a run: in a folder of their own, or in memory.
+    """Keeps the tables of a run: the long ones in a folder of their own, or in memory.
 
     Attributes:
         tables: By name.
-        rows: Rows of the parts that tables are made in, but for the last part of each.
+        rows: Rows of the parts that long tables are made in, but for the last part of each.
     """
 
     def __init__(self, variant: str, seed: int, scratch: Path | None) -> None:
@@ -189,8 +190,12 @@ class _Keeper:
         self._keys = variant, seed
         self._folder = None if scratch is None else make_folder(scratch)
 
-    def keep(self, name: str, parts: Iterable[Mapping[str, Any]]) -> AnyTable:
-        """Keep a table, given its columns without variant and seed, in parts."""
+    def keep(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Keep a table, given its columns without variant and seed."""
+        self.tables[name] = _table(TABLES[name], *self._keys, columns)
+
+    def keep_parts(self, name: str, parts: Iterable[Mapping[str, Any]]) -> AnyTable:
+        """Keep a long table, given its columns likewise, in parts."""
         schema = TABLES[name]
         groups = (_table(schema, *self._keys, columns) for columns in parts)
         if self._folder is None:

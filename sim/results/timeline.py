@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,14 +58,17 @@ class Steps(NamedTuple):
         """The same, sorted by time."""
         if (self.time_s[1:] >= self.time_s[:-1]).all():
             return self
-        order = np.argsort(self.time_s)
-        return Steps(*(each if isinstance(each, int) else each[order] for each in self))
+        return self._take(np.argsort(self.time_s))
 
     def until(self, begin: int, time_s: float) -> tuple[Steps, int]:
         """Those from an index to a time, which is included, and the index that follows."""
         end = int(np.searchsorted(self.time_s, time_s, "right"))
-        rows = slice(begin, end)
-        return Steps(*(each if isinstance(each, int) else each[rows] for each in self)), end
+        return self._take(slice(begin, end)), end
+
+    def _take(self, rows: Any) -> Steps:
+        """Those of some rows."""
+        columns: list[Any] = [each if isinstance(each, int) else each[rows] for each in self]
+        return Steps(*columns)
 
 
 def timeline(
