@@ -53,6 +53,11 @@ def encode(column: pa.ChunkedArray) -> tuple[Ints, list[str]]:
     return np.asarray(coded.indices.fill_null(-1)).astype(np.int64), coded.dictionary.to_pylist()
 
 
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array, copied only if it has several chunks."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def replace_column(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
     """The table with new values, of any type, in a column; the metadata of the column stay."""
     index = table.schema.get_field_index(name)

@@ -195,10 +195,10 @@ def jobs_table(columns: Mapping[str, Any]) -> pa.Table:
         for name, default in defaults.items()
     }
     full |= columns
-    return pa.table(full | _null_columns([w for w in JOBS if w.name not in full], rows), JOBS)
+    return pa.table(full | null_columns([w for w in JOBS if w.name not in full], rows), JOBS)
 
 
-def _null_columns(fields: Sequence[pa.Field], rows: int) -> dict[str, pa.Array]:
+def null_columns(fields: Sequence[pa.Field], rows: int) -> dict[str, pa.Array]:
     """Columns of nulls by name; they share a buffer of zeros, whose pages take no memory."""
     zeros = pa.py_buffer(np.zeros(rows + 1, dtype=np.int64))
     return {
@@ -237,7 +237,7 @@ def validate(table: pa.Table, schema: pa.Schema, file: str) -> pa.Table:
 def add_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table with nulls in optional columns that it lacks."""
     lacking = [w for w in schema if is_optional(w) and w.name not in table.column_names]
-    for name, nulls in _null_columns(lacking, table.num_rows).items():
+    for name, nulls in null_columns(lacking, table.num_rows).items():
         table = table.append_column(schema.field(name), nulls)
     return table
 

@@ -16,16 +16,17 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.run_columns import RunColumns, split_runs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
 from wattkeeper.sim.results.folder import (
     CHECKED,
     SOMETIMES,
     SWEEP,
-    fill_optional,
     is_sweep,
     restore_folder,
 )
+from wattkeeper.sim.results.parquet import fill_optional
 from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.schema import is_optional
 
@@ -70,6 +71,16 @@ class Study(ABC):
         Raises:
             InputError: If there is no such table, or it is broken.
         """
+
+    def runs(
+        self, name: str, columns: Sequence[str] | None = None, *, first_seed: bool = False
+    ) -> Iterator[RunColumns]:
+        """A table run by run; see `table`.
+
+        With `first_seed`, only the first run of each variant.
+        """
+        names = None if columns is None else ["variant", "seed", *columns]
+        return split_runs(self.table(name, names), first_seed)
 
     @cached_property
     def jobs(self) -> pd.DataFrame:

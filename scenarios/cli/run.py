@@ -81,6 +81,7 @@ def run(
     from wattkeeper.scenarios.run.run import run as run_scenario
     from wattkeeper.scenarios.spec.loading import load
     from wattkeeper.sim.results.folder import check_folder, work_folder
+    from wattkeeper.traces.files.atomic import resolve, scratch_folder
 
     numbers = None if seeds is None else _parse_seeds(seeds)
     loaded = load(scenario, settings, numbers, axes, policy_files)
@@ -95,20 +96,23 @@ def run(
         return
     live_folder = work_folder(folder, "live") if live else None
     trainings = work_folder(folder, "trainings")
-    with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
-        tell = partial(terminal.write, err=True)
-        done = run_scenario(loaded, workers, progress, trainings, live_folder, ray, tell, watch)
-    done.save(folder)
-    if live_folder is not None:
-        from wattkeeper.scenarios.run.live_folder import mark_done
+    tell = partial(terminal.write, err=True)
+    with scratch_folder(resolve(folder)) as scratch:
+        with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
+            done = run_scenario(
+                loaded, workers, progress, trainings, live_folder, ray, tell, watch, (), scratch
+            )
+        done.save(folder)
+        if live_folder is not None:
+            from wattkeeper.scenarios.run.live_folder import mark_done
 
-        mark_done(live_folder)
-    if form is not None:
-        terminal.write(_format_summary(done.summary, form), end="")
-        return
-    from wattkeeper.scenarios.cli.tables.run import print_results
+            mark_done(live_folder)
+        if form is not None:
+            terminal.write(_format_summary(done.summary, form), end="")
+            return
+        from wattkeeper.scenarios.cli.tables.run import print_results
 
-    print_results(terminal.console(), loaded.scenario, done)
+        print_results(terminal.console(), loaded.scenario, done)
     terminal.write(f"\nResults: {folder}")
 
 

@@ -41,7 +41,9 @@ def share_sources(
         table, metrics, pue = result.tables["jobs"], result.metrics, cluster.pue
         energy: Floats = np.asarray(table["energy_j"].cast(pa.float64()).fill_null(np.nan))
         profiles: Bools = np.asarray(pc.equal(table["replayed"], "profile"))
-        measured: Bools = np.asarray(pc.is_in(table["job_id"], value_set=meters)) & ~profiles
+        measured: Bools = np.zeros(len(table), dtype=np.bool_)
+        if len(meters):
+            measured = np.asarray(pc.is_in(table["job_id"], value_set=meters)) & ~profiles
         held_j = metrics["training_energy_j"] + metrics["held_energy_j"]
         by_job = held_j / pue / energy.sum() if held_j else 0.0
         shares["measured"] += float(energy[measured].sum() * by_job)

@@ -84,6 +84,7 @@ class RunInputs(NamedTuple):
         latencies: Latencies of trainings, by the key of their profile.
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
+        scratch: Folder for rows and tables of large runs; None: they are in memory.
         trained: Workloads that scripts train, in a live run (`live.workloads`).
         tariff: What electricity costs and emits.
         limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`
@@ -107,6 +108,7 @@ class RunInputs(NamedTuple):
     latencies: AllLatencies = NO_LATENCIES
     search: ArchitectureSearch | None = None
     trainings: Path = Path()
+    scratch: Path | None = None
     trained: frozenset[str] = frozenset()
     tariff: Tariff = NO_TARIFF
     limits: Mapping[str, GpuModel] = {}

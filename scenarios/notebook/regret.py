@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.report.charts.columns import RunColumns, read_outcomes
+from wattkeeper.scenarios.analysis.run_columns import RunColumns
+from wattkeeper.scenarios.report.charts.columns import read_outcomes
 from wattkeeper.sim.results.metrics import JobOutcomes
 
 if TYPE_CHECKING:

@@ -56,6 +56,7 @@ def build_world(
         inputs.stragglers, open_losses(inputs.cluster, streams), _elastic(inputs),
     )  # fmt: skip
     backend.listener = world
+    world.recorder.spool.folder = inputs.scratch
     return world
 
 
@@ -92,6 +93,7 @@ def collect_results(
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
         world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff, _scope(inputs),
+        inputs.scratch,
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def make_manifest(
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
         "attempts": sum(int(result.metrics["attempts"]) for result in results),
         "events": sum(result.events for result in results),
-        "simulated_s": sum(result.tables["timeline"]["time_s"][-1].as_py() for result in results),
+        "simulated_s": sum(result.ended_s for result in results),
         "versions": versions,
         "host": {"name": socket.gethostname(), "platform": platform.platform()},
     }
@@ -110,7 +110,7 @@ def make_manifest(
             manifest["energy_sources"] = energy
     if waits := _compare_waits(inputs, results, scenario.all_seeds[0]):
         manifest["waits"] = waits
-        last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)
+        last_s = max(result.ended_s for result in results)
         if not inputs.timed and (load := bin_load(inputs.any_run.jobs, last_s)):
             manifest["recorded_load"] = load
     if times := _compare_times(scenario, inputs, results):

@@ -19,6 +19,7 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import Objective
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest, TraceProvenance
+from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.times.deadlines import (
     WEIGHTS,
     DeadlineSavings,
@@ -39,12 +40,8 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.folder import (
-    check_folder,
-    fill_optional,
-    present_columns,
-    write_results,
-)
+from wattkeeper.sim.results.folder import check_folder, write_results
+from wattkeeper.sim.results.parquet import TableColumns, fill_optional, present_columns
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
 from wattkeeper.sim.results.tables import RunResult
@@ -80,6 +77,20 @@ class ScenarioResult(DisplayedStudy):
             schema = pa.schema([TABLES[name].field(column) for column in columns])
         return pa.concat_tables([fill_optional(table, schema).cast(schema) for table in tables])
 
+    def runs(
+        self, name: str, columns: Sequence[str] | None = None, *, first_seed: bool = False
+    ) -> Iterator[RunColumns]:
+        """See `wattkeeper.scenarios.analysis.study.Study.runs`."""
+        seen: set[str] = set()
+        for result in self.results:
+            table = result.tables.get(name)
+            if table is None or not len(table) or (first_seed and result.variant in seen):
+                continue
+            seen.add(result.variant)
+            names = table.column_names if columns is None else columns
+            schema = pa.schema([TABLES[name].field(column) for column in names])
+            yield RunColumns(result.variant, result.seed, TableColumns(table, schema))
+
     def save(self, folder: str | Path, with_page: bool = True) -> None:
         """Write the results folder; see `wattkeeper.sim.results.folder.write_results`.
 
@@ -102,6 +113,7 @@ def run(
     tell: Callable[[str], None] = lambda line: None,
     watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, attempt: None,
     known: Sequence[RunResult] = (),
+    scratch: Path | None = None,
 ) -> ScenarioResult:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -116,6 +128,8 @@ def run(
         tell: Called with a line that the user should know before or while it runs.
         watch: Called with what each attempt of a live run does.
         known: Results of simulated runs of this scenario, which do not run again.
+        scratch: Folder for the rows and tables of large runs on this machine, which are there as
+            long as the results are used; None: they are in memory.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
@@ -124,7 +138,8 @@ def run(
     if live is not None:
         loaded = loaded._replace(scenario=drop_cases(loaded.scenario))
     scenario = loaded.scenario
-    inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
+    inputs = read_inputs(loaded, live=live is not None)
+    inputs = inputs.update_runs(trainings=trainings, scratch=None if ray else scratch)
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
     specs = run_specs(scenario)
@@ -250,7 +265,7 @@ def _check_window(results: Sequence[RunResult]) -> None:
     if any(result.account.gpu_s for result in results):
         return
     from_s, until_s = results[0].account.window
-    last_s = max(result.tables["timeline"]["time_s"][-1].as_py() for result in results)
+    last_s = max(result.ended_s for result in results)
     raise InputError(
         f"accounting: no job holds GPUs from {from_s:g} to {until_s:g} s; the runs end at "
         f"{last_s:g} s"

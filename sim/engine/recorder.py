@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import SliceTotals
 from wattkeeper.sim.attempts.decisions import DecisionJournal
+from wattkeeper.sim.engine.spool import Block, Spool
 from wattkeeper.sim.native import (
     BytesWriter,
     write_f64_le,
@@ -115,7 +117,9 @@ _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "at
 """Columns of decisions."""
 
 BUFFER_BYTES = 1 << 18
-"""Size from which written rows are moved to a part of their own."""
+"""Size from which written rows are put aside."""
+
+MOST_ROWS: Final = 2**62
 
 _DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
                                "epochs": ABSENT, "flags": REACHED,
@@ -127,22 +131,25 @@ class _Rows:
 
     Args:
         codes: Name and type of each column, in the order in which `writer` is given them; as NumPy
-            codes them, little-endian.
+            codes them, little-endian. `row`: the number of the attempt that a row is about.
+        spool: Takes complete rows.
 
     Attributes:
         writer: Takes the numbers of a row, then `end_row` is called; compiled code writes numbers
             without making objects of them.
     """
 
-    def __init__(self, codes: Mapping[str, str]) -> None:
+    def __init__(self, codes: Mapping[str, str], spool: Spool) -> None:
         self.writer = BytesWriter()
-        self._parts: list[bytes] = []
+        self._spool = spool
+        self._blocks: list[Block] = []
+        self._begins: list[int] = [0]
+        self._about: list[tuple[int, int]] = []
         self._type = np.dtype([(name, f"<{code}") for name, code in codes.items()])
         self._row_bytes: int = self._type.itemsize
-        self._moved = 0
 
     def __len__(self) -> int:
-        return self._moved + len(self.writer) // self._row_bytes
+        return self._begins[-1] + len(self.writer) // self._row_bytes
 
     def end_row(self) -> None:
         """Complete a row."""
@@ -150,22 +157,53 @@ class _Rows:
             self._move()
 
     def _move(self) -> None:
-        self._moved += len(self.writer) // self._row_bytes
-        self._parts.append(self.writer.getvalue())
+        rows = np.frombuffer(self.writer.getvalue(), self._type)
         self.writer = BytesWriter()
+        self._blocks.append(self._spool.keep(rows))
+        self._begins.append(self._begins[-1] + len(rows))
+        if "row" in self:
+            about = rows["row"]
+            self._about.append((int(about.min(initial=MOST_ROWS)), int(about.max(initial=ABSENT))))
 
     def __contains__(self, name: str) -> bool:
         return name in (self._type.names or ())
 
-    def parts(self) -> list[npt.NDArray[Any]]:
-        """All rows, in parts that a processor's cache holds; at least one."""
-        if len(self.writer) or not self._parts:
+    def blocks(self) -> list[Block]:
+        """All rows, in blocks that a processor's cache holds; at least one."""
+        if len(self.writer) or not self._blocks:
             self._move()
-        return [np.frombuffer(part, self._type) for part in self._parts]
+        return self._blocks
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """A column, shape (rows,)."""
-        return np.concatenate([part[name] for part in self.parts()])
+    def column(self, name: str, begin: int = 0, end: int | None = None) -> npt.NDArray[Any]:
+        """A column of some rows, by default of all, shape (rows,)."""
+        blocks, begins = self.blocks(), self._begins
+        end = len(self) if end is None else end
+        values = np.empty(end - begin, self._type[name])
+        index = bisect_right(begins, begin) - 1
+        while index < len(blocks) and begins[index] < end:
+            first = begins[index]
+            part = blocks[index][name][max(begin - first, 0) : end - first]
+            at = max(first - begin, 0)
+            values[at : at + len(part)] = part
+            index += 1
+        return values
+
+    def among(self, begin: int, end: int) -> dict[str, npt.NDArray[Any]]:
+        """The rows about some attempts, as columns."""
+        names = self._type.names or ()
+        parts = {name: [np.empty(0, self._type[name])] for name in names}
+        for block, (first, last) in zip(self.blocks(), self._about, strict=True):
+            if last >= begin and first < end:
+                row = block["row"]
+                inside = (row >= begin) & (row < end)
+                for name in names:
+                    parts[name].append(block[name][inside])
+        return {name: np.concatenate(part) for name, part in parts.items()}
+
+    def spread(self, name: str, values: npt.NDArray[Any], begin: int) -> None:
+        """Put a column where its rows belong in `values`: of the attempts from `begin` on."""
+        columns = self.among(begin, begin + len(values))
+        values[columns["row"] - begin] = columns[name]
 
 
 class Journal(DecisionJournal):
@@ -179,7 +217,8 @@ class Journal(DecisionJournal):
         choices: Index of each choice, a placement or a text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
         self.makers: list[tuple[str, str]] = []
         self._points: list[str] = []
         self.choices: dict[Placement | str, int] = {}
@@ -188,7 +227,7 @@ class Journal(DecisionJournal):
 
     def clear(self) -> None:
         """Forget the decisions."""
-        self._rows = _Rows(_DECIDED)
+        self._rows = _Rows(_DECIDED, self._spool)
 
     def add_maker(self, point: str, policy: str) -> None:
         """Add the policy of a decision point."""
@@ -251,8 +290,8 @@ class Journal(DecisionJournal):
         maker, choice = self.maker_of(point), self.index_choice(chose)
         self.add(now_s, maker, job.number, attempt, choice, digest_of(saw))
 
-    def decisions(self, gpus_of: Callable[[Ints], Ints]) -> dict[str, npt.NDArray[Any]]:
-        """The decisions as columns, those of a start in two rows: `Select`, then `Place`.
+    def decisions(self, gpus_of: Callable[[Ints], Ints]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+        """The decisions as columns, in parts; those of a start in two rows: `Select`, then `Place`.
 
         Args:
             gpus_of: Returns the GPUs of jobs by their number.
@@ -264,13 +303,14 @@ class Journal(DecisionJournal):
         """
         self.index_choice("start")
         places = np.array([not isinstance(choice, str) for choice in self.choices], dtype=bool)
-        parts = [self._expand(raw, places, gpus_of) for raw in self._rows.parts()]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for block in self._rows.blocks():
+            yield self._expand(block, places, gpus_of)
 
     def _expand(
-        self, raw: npt.NDArray[Any], places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
+        self, block: Block, places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
     ) -> dict[str, npt.NDArray[Any]]:
         """The decisions of some rows, each start in two rows."""
+        raw = {name: block[name] for name in _DECIDED}
         starts = places[raw["chose"]]
         columns = {name: np.repeat(raw[name], 1 + starts) for name in _DECIDED}
         placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
@@ -387,6 +427,7 @@ class Recorder:
     """Collects attempts, decisions and changes of power.
 
     Attributes:
+        spool: Takes all rows of numbers.
         journal: Decisions.
         parents: Parents of attempts, by the attempt's row.
         node_changes: What happened to nodes: rows of `NODES`, in order.
@@ -398,7 +439,8 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self.journal = Journal()
+        self.spool = Spool()
+        self.journal = Journal(self.spool)
         self.node_changes: list[NodeRow] = []
         self.unable: list[int] = []
         self.follows_nodes = False
@@ -410,20 +452,20 @@ class Recorder:
     def clear(self) -> None:
         """Forget all but the journal."""
         self.parents: dict[int, str] = {}
-        self._ended = _Rows(_ENDED)
-        self._trained = _Rows(_TRAINED)
-        self._locked = _Rows(_LOCKED)
-        self._delayed = _Rows(_DELAYED)
-        self._retuned = _Rows(_RETUNED)
-        self._sliced = _Rows(_SLICED)
-        self._broken_off = _Rows(_BROKEN_OFF)
-        self._slowed = _Rows(_SLOWED)
-        self._sized = _Rows(_SIZED)
-        self._drawn = _Rows(_DRAWN)
-        self._paused = _Rows(_PAUSED)
-        self._changed = _Rows(_CHANGED)
-        self._held = _Rows(_HELD)
-        self._slept = _Rows(_SLEPT)
+        self._ended = _Rows(_ENDED, self.spool)
+        self._trained = _Rows(_TRAINED, self.spool)
+        self._locked = _Rows(_LOCKED, self.spool)
+        self._delayed = _Rows(_DELAYED, self.spool)
+        self._retuned = _Rows(_RETUNED, self.spool)
+        self._sliced = _Rows(_SLICED, self.spool)
+        self._broken_off = _Rows(_BROKEN_OFF, self.spool)
+        self._slowed = _Rows(_SLOWED, self.spool)
+        self._sized = _Rows(_SIZED, self.spool)
+        self._drawn = _Rows(_DRAWN, self.spool)
+        self._paused = _Rows(_PAUSED, self.spool)
+        self._changed = _Rows(_CHANGED, self.spool)
+        self._held = _Rows(_HELD, self.spool)
+        self._slept = _Rows(_SLEPT, self.spool)
 
     def add_attempt(
         self,
@@ -538,7 +580,7 @@ class Recorder:
         if not len(self._sized):
             return asked
         held = asked.copy()
-        held[self._sized.column("row")] = self._sized.column("gpus")
+        self._sized.spread("gpus", held, 0)
         return held
 
     @property
@@ -605,11 +647,15 @@ class Recorder:
         """Whether `Tune` was asked about attempts after their start."""
         return bool(len(self._retuned))
 
-    def draws(self) -> tuple[Ints, Floats, Floats, Floats]:
-        """Row of the attempt, start, end (s) and energy (J) of spans of even power."""
-        rows = self._drawn
-        return (rows.column("row"), rows.column("from_s"), rows.column("to_s"),
-                rows.column("energy_j"))  # fmt: skip
+    def draws(self, begin: int, end: int) -> tuple[Ints, Floats, Floats, Floats]:
+        """Spans of even power of some attempts.
+
+        Returns:
+            Index of the attempt, from 0 at `begin`; start, end (s) and energy (J).
+        """
+        columns = self._drawn.among(begin, end)
+        return (columns["row"] - begin, columns["from_s"], columns["to_s"],
+                columns["energy_j"])  # fmt: skip
 
     def add_parent(self, parent: str) -> None:
         """Add the id of the model whose weights the last added attempt started from."""
@@ -627,17 +673,17 @@ class Recorder:
         write_i64_le(row, change)
         self._changed.end_row()
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """A column of the attempts, shape (attempts,); defaults where nothing was added."""
+    def column(self, name: str, begin: int = 0, end: int | None = None) -> npt.NDArray[Any]:
+        """A column of some attempts, by default of all; defaults where nothing was added."""
         if name in self._ended:
-            return self._ended.column(name)
+            return self._ended.column(name, begin, end)
         groups = (self._trained, self._locked, self._delayed, self._retuned, self._sliced,
                   self._broken_off, self._slowed)  # fmt: skip
         rows = next(rows for rows in groups if name in rows)
-        values = rows.column(name)
-        full = np.full(self.attempts, _DEFAULTS.get(name, 0), dtype=values.dtype)
-        full[rows.column("row")] = values
-        return full
+        number = (self.attempts if end is None else end) - begin
+        values = np.full(number, _DEFAULTS.get(name, 0), rows.column(name, 0, 0).dtype)
+        rows.spread(name, values, begin)
+        return values
 
     def add_pause(self, number: int, from_s: float, to_s: float) -> None:
         """Add a pause: a job, by `Job.number`, was preempted at `from_s` and resumed at `to_s`."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from mypy_extensions import i64, mypyc_attr
 
-from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import Job
 from wattkeeper.traces.arrow import replace_column
 
@@ -74,19 +74,22 @@ class TraceSource(Source):
     ) -> None:
         self._models = models
         self._reserved_w = list(reserved_w)
-        self._order = np.argsort(jobs["submit_time_s"].to_numpy(), kind="stable")
+        self._order = _submission_order(jobs["submit_time_s"].to_numpy())
         self._recur = jobs["group_id"].null_count < len(jobs)
-        group = pc.coalesce(jobs["group_id"], jobs["job_id"])
+        group = pc.coalesce(jobs["group_id"], jobs["job_id"]) if self._recur else jobs["job_id"]
         self._jobs = replace_column(jobs, "group_id", group)
         self._recurrence = _recurrences(jobs["group_id"], self._order)
 
     def arrivals(self) -> Iterator[list[Job]]:
         """In order of submission; ties in the order of the trace."""
         table = self._jobs.select((*_ASKED, "group_id"))
-        in_order = bool((self._order[1:] > self._order[:-1]).all())
-        for begin in range(0, len(self._order), CHUNK):
-            numbers = self._order[begin : begin + CHUNK]
-            part = table.slice(begin, CHUNK) if in_order else table.take(pa.array(numbers))
+        for begin in range(0, len(table), CHUNK):
+            if self._order is None:
+                part = table.slice(begin, CHUNK)
+                numbers = np.arange(begin, begin + len(part))
+            else:
+                numbers = self._order[begin : begin + CHUNK]
+                part = table.take(pa.array(numbers))
             yield self._jobs_of(part, numbers)
 
     def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
@@ -137,11 +140,22 @@ def _to_list(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _recurrences(groups: pa.ChunkedArray, order: Ints) -> Ints:
-    """Number of each job within its group by submission, from 1; 1 for jobs without a group."""
-    recurrence = np.ones(len(order), dtype=np.int64)
+def _submission_order(submit_s: Floats) -> Ints | None:
+    """The rows of jobs in the order of their submission; None where that is their own order."""
+    if (submit_s[1:] >= submit_s[:-1]).all():
+        return None
+    return np.argsort(submit_s, kind="stable")
+
+
+def _recurrences(groups: pa.ChunkedArray, order: Ints | None) -> Ints:
+    """Number of each job within its group by submission, from 1; 1 for jobs without a group.
+
+    `order`: of `_submission_order`.
+    """
     if groups.null_count == len(groups):
-        return recurrence
+        return np.broadcast_to(np.int64(1), len(groups))
+    recurrence = np.ones(len(groups), dtype=np.int64)
+    order = np.arange(len(groups)) if order is None else order
     codes = groups.combine_chunks().dictionary_encode()
     codes = codes if not isinstance(codes, pa.ChunkedArray) else codes.combine_chunks()
     group = codes.indices.fill_null(-1).to_numpy(zero_copy_only=False)[order]

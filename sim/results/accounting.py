@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,9 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, Recorder
 from wattkeeper.traces.electricity.charges import Rate, clock
+
+ATTEMPTS: Final = 1 << 17
+"""Attempts that are summed up at a time."""
 
 Clock = Callable[[Floats], Floats]
 """What has accrued at each time (s): of time itself, seconds; of a price, the cost of a constant
@@ -192,16 +196,26 @@ def _parts(
     clock: Clock,
 ) -> tuple[EnergyParts, float]:
     """The parts of a window, and the GPU time that jobs held in it, by a clock."""
-    spans = _lengths(recorder.column("begun_s"), recorder.column("ended_s"), window, clock)
+
+    def spans() -> Iterator[tuple[slice, Floats]]:
+        """Some attempts, and what accrues from their begin to their end."""
+        for begin in range(0, recorder.attempts, ATTEMPTS):
+            rows = slice(begin, min(begin + ATTEMPTS, recorder.attempts))
+            begun, ended = (recorder.column(name, rows.start, rows.stop)
+                            for name in ("begun_s", "ended_s"))  # fmt: skip
+            yield rows, _lengths(begun, ended, window, clock)
+
+    drawn = (lengths * recorder.column("power", rows.start, rows.stop) for rows, lengths in spans())
+    above = math.fsum(chain.from_iterable(joules.data for joules in drawn))
     changed, change = recorder.changes()
-    rows, paused, resumed = _pauses(recorder)
-    held_from, held_to, held_power = recorder.holds()
-    above = _product(spans, recorder.column("power"))
     above += _product(_lengths(changed, np.inf, window, clock), change)
-    gpus = _by_type(cluster, spans, held.thousandths, held.gpu_type)
+    gpus = _by_type(cluster, ((lengths, held.thousandths[rows], held.gpu_type[rows])
+                              for rows, lengths in spans()))  # fmt: skip
+    rows, paused, resumed = _pauses(recorder)
     if len(rows):
         lost = _lengths(paused, resumed, window, clock)
-        gpus -= _by_type(cluster, lost, held.thousandths[rows], held.gpu_type[rows])
+        gpus -= _by_type(cluster, [(lost, held.thousandths[rows], held.gpu_type[rows])])
+    held_from, held_to, held_power = recorder.holds()
     idle_w = [cluster.power[name].idle_w for name in cluster.gpu_types]
     idle_of_jobs = math.fsum(each * power_w for each, power_w in zip(gpus, idle_w, strict=True))
     waiting = _product(_lengths(held_from, held_to, window, clock), held_power) / UNITS_PER_WATT
@@ -211,10 +225,17 @@ def _parts(
     return energy, math.fsum(gpus)
 
 
-def _by_type(cluster: ClusterSpec, lengths: Floats, thousandths: Ints, gpu_type: Ints) -> Floats:
-    """What accrues for held GPUs, by type; summed in order, so the same on each machine."""
-    weights = lengths * thousandths
-    return np.bincount(gpu_type, weights, len(cluster.gpu_types)) / WHOLE
+def _by_type(cluster: ClusterSpec, held: Iterable[tuple[Floats, Ints, Ints]]) -> Floats:
+    """What accrues for held GPUs, by type; summed in order, so the same on each machine.
+
+    `held`: in parts, lengths of time, thousandths of GPUs and their type.
+    """
+    types = np.arange(len(cluster.gpu_types))
+    sums = np.zeros(len(types))
+    for lengths, thousandths, gpu_type in held:
+        weights = np.concatenate([sums, lengths * thousandths])
+        sums = np.bincount(np.concatenate([types, gpu_type]), weights, len(types)).astype(float)
+    return sums / WHOLE
 
 
 def _without_jobs(idle_w: float, sleeps: Sleeps, window: Window, clock: Clock) -> EnergyParts:

@@ -1,19 +1,18 @@
 """The results folder of a run or of a sweep, and the folder of its unfinished work."""
 
 import json
-from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.checksums import SUMS, write_sums
 from wattkeeper.sim.results.indented import indent_json
-from wattkeeper.sim.results.schemas import KEYS, TABLES
+from wattkeeper.sim.results.parquet import write_tables
+from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files.atomic import (
@@ -46,15 +45,6 @@ def work_folder(results: Path, what: Literal["live", "sweep", "trainings"]) -> P
     whole = resolve(results)
     return whole.with_name(f"{whole.name}.{what}")
 
-
-ROW_GROUP = 1 << 17
-"""Rows of a row group of a Parquet file."""
-
-UNIQUE = ("job_id", "group_id")
-"""Columns of mostly distinct texts, which a dictionary would only make longer."""
-
-MOST_TEXTS = 256
-"""Distinct texts of a column that is stored by index: each row group repeats them."""
 
 SOMETIMES: Final = {"models.parquet", "nodes.parquet", "shapes.parquet"}
 """Files that are there only if the scenario has a zoo, or losses of nodes."""
@@ -90,90 +80,14 @@ def write_results(
     with replace_folder(resolve(folder)) as fresh:
         for name, whole in TABLES.items():
             tables = [result.tables[name] for result in results if name in result.tables]
-            if not tables:
-                continue
-            schema = present_columns(whole, tables)
-            tables = [fill_optional(table, schema) for table in tables]
-            stored = _stored_schema(schema, tables)
-            with pq.ParquetWriter(
-                fresh / f"{name}.parquet",
-                stored,
-                compression="zstd",
-                use_dictionary=[want.name for want in schema if _is_dictionary(want)],
-                store_schema=False,
-            ) as file:
-                if any(table.schema != tables[0].schema for table in tables):
-                    tables = [table.cast(stored) for table in tables]
-                for group in _row_groups(tables):
-                    file.write_table(group.cast(stored))
-                file.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize())})
+            if tables:
+                write_tables(fresh / f"{name}.parquet", whole, tables)
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
         write_sums(fresh, {path.name for path in fresh.iterdir()} & CHECKED)
-
-
-def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of all tables, of each large one alone, of small ones together.
-
-    A row group takes about as long as a thousand rows of it.
-    """
-    small: list[pa.Table] = []
-    for table in tables:
-        if small and sum(map(len, small)) + len(table) > ROW_GROUP:
-            yield _join(small)
-            small = []
-        if len(table) > ROW_GROUP:
-            yield from (table.slice(begin, ROW_GROUP) for begin in range(0, len(table), ROW_GROUP))
-        elif len(table):
-            small.append(table)
-    if small:
-        yield _join(small)
-
-
-def _join(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables as one, in one piece; texts by index have the same index in all."""
-    if len(tables) == 1:
-        return tables[0]
-    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
-
-
-def present_columns(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
-    """The columns of a schema that any of the tables has."""
-    present = set().union(*(table.column_names for table in tables))
-    return pa.schema([want for want in schema if want.name in present])
-
-
-def fill_optional(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, with nulls in those that the table lacks, as others have them."""
-    if table.column_names == schema.names:
-        return table
-    columns = [
-        table[want.name] if want.name in table.column_names else pa.nulls(len(table), want.type)
-        for want in schema
-    ]
-    return pa.table(columns, names=schema.names)
-
-
-def _stored_schema(schema: pa.Schema, tables: Sequence[pa.Table]) -> pa.Schema:
-    """The schema with dictionary types for columns of few distinct texts, as they are in memory.
-
-    Parquet stores them by index in any case; this way no text is looked up again.
-    """
-    for at, want in enumerate(schema):
-        columns = [table[want.name] for table in tables]
-        chunks = [chunk for column in columns for chunk in column.chunks]
-        if pa.types.is_dictionary(columns[0].type) and all(
-            len(chunk.dictionary) <= MOST_TEXTS for chunk in chunks
-        ):
-            schema = schema.set(at, want.with_type(columns[0].type))
-    return schema
-
-
-def _is_dictionary(column: pa.Field) -> bool:
-    return column in KEYS or (pa.types.is_string(column.type) and column.name not in UNIQUE)
 
 
 def check_folder(folder: Path, *, sweep: bool = False) -> None:

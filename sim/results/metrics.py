@@ -15,6 +15,9 @@ LAST = 5
 """Recurrences at the end of a group that show what was learnt; Zeus (NSDI '23), section 6."""
 
 
+MOST_NAMES = 128
+"""Of fewer names, the index fits in a byte."""
+
 ROUNDING = 1e-9
 """A job that ends at its deadline ends later by less, relatively, by rounding."""
 
@@ -204,40 +207,80 @@ def aggregate_attempts(
     """Aggregate attempts into jobs.
 
     Args:
-        columns: From `wattkeeper.sim.results.tables.attempt_columns`, in order of time.
+        columns: From `wattkeeper.sim.results.columns.attempt_columns`, in order of time.
         number: Number of each attempt's job, shape (attempts,).
         waits: Preemptions, and waits between attempts: number of the job, begin and end (s), shapes
             (waits,).
         optima: See `Optima`.
     """
-    attempt = columns["attempt"].to_numpy()
-    first = attempt == 1
-    positions = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
-    positions[number[first]] = np.arange(first.sum())
-    index = positions[number]
+    first = columns["attempt"].to_numpy() == 1
     single = bool(first.all())
+    of_jobs: Any = slice(None) if single else first
+    positions = index = np.zeros(0, dtype=np.int64)
+    if not single or any(len(waiting) for waiting, _, _ in waits):
+        positions = np.zeros(int(number.max(initial=-1)) + 1, dtype=np.int64)
+        positions[number[first]] = np.arange(first.sum())
+        index = positions[number]
 
     def column(name: str) -> Any:
         return columns[name].to_numpy(zero_copy_only=False)
 
-    def total(name: str) -> Floats:
-        values: Floats = column(name).astype(float, copy=False)
-        return values if single else np.bincount(index, values).astype(np.float64)
+    def total(name: str) -> Any:
+        values = column(name)
+        return values if single else np.bincount(index, values.astype(float, copy=False))
 
     codes, names = {}, {}
     for key in ("workload", "gpu_type", "replayed"):
-        codes[key], names[key] = _encode(columns[key].filter(pa.array(first)))
-    submit = column("submit_time_s")[first]
-    waited = column("start_time_s")[first] - submit
+        own = columns[key] if single else columns[key].filter(pa.array(first))
+        codes[key], names[key] = _encode(own)
+    submit = column("submit_time_s")[of_jobs]
+    waited = column("start_time_s")[of_jobs] - submit
     for waiting, begun, ended in waits:
-        np.add.at(waited, positions[waiting], ended - begun)
-    finish = column("finish_time_s")[first]
+        if len(waiting):
+            np.add.at(waited, positions[waiting], ended - begun)
+    finish = column("finish_time_s")[of_jobs]
     if not single:
         finish[index] = column("finish_time_s")
-    cost = total("cost")
-    gpus = column("gpus")[first]
-    recurrence = column("recurrence")[first]
-    best = np.full(len(submit), math.nan)
+    cost = total("cost").astype(float, copy=False)
+    gpus = column("gpus")[of_jobs]
+    recurrence = column("recurrence")[of_jobs]
+    regret: Floats = np.broadcast_to(np.float64(math.nan), len(submit))
+    if optima:
+        best = _least_costs(codes, names, gpus, recurrence, optima)
+        regret = cost - best * column("time_scale")[of_jobs]
+    group: Any = np.arange(len(submit), dtype=np.int32)
+    if recurrence.max(initial=1) > 1:
+        groups = columns["group_id"] if single else columns["group_id"].filter(pa.array(first))
+        group = groups.dictionary_encode().indices.to_numpy()
+    return JobOutcomes(
+        group=group,
+        recurrence=recurrence,
+        workload=codes["workload"],
+        gpu_type=codes["gpu_type"],
+        replayed=codes["replayed"],
+        attempts=np.broadcast_to(np.int64(1), len(submit)) if single else np.bincount(index),
+        queue_delay_s=waited,
+        submit_time_s=submit,
+        finish_time_s=finish,
+        energy_j=total("energy_j"),
+        time_s=total("time_s"),
+        cost=cost,
+        regret=regret,
+        reached=total("reached_target") > 0,
+        preemptions=total("preemptions").astype(np.int32),
+        names=names,
+    )
+
+
+def _least_costs(
+    codes: Mapping[str, Ints],
+    names: Mapping[str, list[str]],
+    gpus: Ints,
+    recurrence: Ints,
+    optima: Optima,
+) -> Floats:
+    """The smallest expected cost of each job, J; NaN where there is no optimum."""
+    best = np.full(len(gpus), math.nan)
     for (workload, number_of_gpus, gpu_type), smallest in optima.items():
         if workload in names["workload"] and gpu_type in names["gpu_type"]:
             matches = codes["workload"] == names["workload"].index(workload)
@@ -245,28 +288,7 @@ def aggregate_attempts(
             matches &= gpus == number_of_gpus
             last = len(smallest) - 1
             best[matches] = np.array(smallest)[np.minimum(recurrence[matches] - 1, last)]
-    if recurrence.max(initial=1) == 1:
-        group = np.arange(len(submit))
-    else:
-        group = columns["group_id"].filter(pa.array(first)).dictionary_encode().indices.to_numpy()
-    return JobOutcomes(
-        group=group,
-        recurrence=recurrence,
-        workload=codes["workload"],
-        gpu_type=codes["gpu_type"],
-        replayed=codes["replayed"],
-        attempts=np.bincount(index),
-        queue_delay_s=waited,
-        submit_time_s=submit,
-        finish_time_s=finish,
-        energy_j=total("energy_j"),
-        time_s=total("time_s"),
-        cost=cost,
-        regret=cost - best * column("time_scale")[first],
-        reached=total("reached_target") > 0,
-        preemptions=total("preemptions").astype(np.int64),
-        names=names,
-    )
+    return best
 
 
 def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
@@ -276,7 +298,7 @@ def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     present = np.flatnonzero(np.bincount(codes + 1, minlength=len(names) + 1)[1:]).tolist()
     order = sorted(present, key=names.__getitem__)
-    rank = np.full(len(names) + 1, -1)
+    rank = np.full(len(names) + 1, -1, np.int8 if len(names) < MOST_NAMES else np.int32)
     rank[order] = np.arange(len(order))
     return rank[codes], [names[index] for index in order]
 
@@ -305,9 +327,7 @@ def zoo_metrics(models: Mapping[str, pa.Array]) -> dict[str, float]:
 
 def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
     """The metrics of jobs of a run."""
-    latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)
-    np.maximum.at(latest, jobs.group, jobs.recurrence)
-    last = jobs.select(jobs.recurrence > latest[jobs.group] - LAST)
+    last = _last_recurrences(jobs)
     reached = jobs.select(jobs.reached)
     sums: dict[int, float] = {}
 
@@ -342,3 +362,12 @@ def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
             float(jobs.finish_time_s.max() - jobs.submit_time_s.min()) if len(jct_s) else math.nan
         ),
     }
+
+
+def _last_recurrences(jobs: JobOutcomes) -> JobOutcomes:
+    """The last `LAST` jobs of each group."""
+    if jobs.recurrence.max(initial=1) <= LAST:
+        return jobs
+    latest = np.zeros(int(jobs.group.max(initial=-1)) + 1, dtype=np.int64)
+    np.maximum.at(latest, jobs.group, jobs.recurrence)
+    return jobs.select(jobs.recurrence > latest[jobs.group] - LAST)

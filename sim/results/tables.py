@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.policies.profile import UNLIMITED_W
-from wattkeeper.policies.protocols import NEW, WHOLE, Placement
+from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
-from wattkeeper.sim.engine.recorder import (
-    ABSENT,
-    EARLY,
-    PROFILED,
-    REACHED,
-    REPLAYED,
-    Journal,
-    NodeRow,
-    Recorder,
-)
-from wattkeeper.sim.engine.sources import KNOWN, Source
-from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.engine.recorder import ABSENT, Recorder
+from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.results.accounting import (
     NO_TARIFF,
     Account,
@@ -36,6 +24,16 @@ from wattkeeper.sim.results.accounting import (
     Tariff,
     Window,
     account,
+)
+from wattkeeper.sim.results.columns import (
+    AttemptColumns,
+    Placed,
+    decision_columns,
+    encode,
+    model_columns,
+    node_columns,
+    read_choices,
+    timeline_columns,
 )
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.elastic import elastic_metrics, shape_columns
@@ -48,19 +46,22 @@ from wattkeeper.sim.results.metrics import (
     zoo_metrics,
 )
 from wattkeeper.sim.results.node_use import ElasticScope
-from wattkeeper.sim.results.schemas import NODES, TABLES
-from wattkeeper.sim.results.timeline import Timeline, timeline
-from wattkeeper.traces.electricity.charges import charge_intervals
+from wattkeeper.sim.results.parquet import (
+    ROW_GROUP,
+    AnyTable,
+    TableColumns,
+    make_folder,
+    store_table,
+)
+from wattkeeper.sim.results.schemas import TABLES
+from wattkeeper.sim.results.timeline import timeline
 from wattkeeper.traces.schema import is_optional
 
-ZOO_TYPES: dict[str, pa.DataType] = {
-    "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),
-    "saved_s": pa.float64(), "accuracy": pa.float64(), "admitted": pa.bool_(),
-    "zoo_models": pa.int64(), "zoo_bytes": pa.int64(),
-}  # fmt: skip
-"""Arrow types of the fields of `FinishedModel`."""
+MOST_ATTEMPTS: Final = 1 << 18
+"""Attempts of a run whose tables are in memory in any case."""
 
-REPLAYED_FROM = ("duration", "profile")
+ALL_ROWS: Final = 1 << 62
+"""Rows of the only part of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,8 @@ class RunResult:
     Attributes:
         variant: Name of the variant.
         seed: Seed of the run.
-        tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo.
+        tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo. Long
+            ones of large runs are each a `StoredTable`, which is read by columns like the others.
         metrics: Metrics of the whole run, by name.
         by: Metrics of its parts, as `by["workload"]["cifar100"]`.
         account: Energy from its first submission to its last end, and what it takes to count it
@@ -87,6 +89,12 @@ class RunResult:
     account: Account
     events: int
     digest: str
+
+    @property
+    def ended_s(self) -> float:
+        """The end of the timeline, s."""
+        line = self.tables["timeline"]
+        return time_of(line, len(line) - 1)
 
     def charge(self, window: Window, tariff: Tariff = NO_TARIFF) -> RunResult:
         """The same results, with the cluster's metrics over a window that contains the own one."""
@@ -115,6 +123,7 @@ def collect(
     window: tuple[float | None, float | None] = (None, None),
     tariff: Tariff = NO_TARIFF,
     elastic: ElasticScope | None = None,
+    scratch: Path | None = None,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -122,75 +131,85 @@ def collect(
     type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
     the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
-    `elastic`: the elastic jobs; None: there are none.
+    `elastic`: the elastic jobs; None: there are none. `scratch`: folder for the tables of a run of
+    more than `MOST_ATTEMPTS`; None: they are in memory.
     """
+    keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
+    rows = keeper.rows
     number = recorder.column("number")
-    asked, milli, submit_s = (
-        source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli", "submit_time_s")
-    )
+    asked, milli = (source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli"))
     gpus = recorder.held_gpus(asked)
-    held = held_gpus(recorder, cluster, gpus.astype(np.int64) * milli)
-    line = timeline(recorder, cluster, submit_s, held.thousandths)
+    placed = read_choices(recorder.journal, cluster)
+    held = held_gpus(recorder, placed, gpus.astype(np.int64) * milli)
+    submit_s = source.column("submit_time_s", number).to_numpy()
+    lines = timeline(recorder, cluster, submit_s, held.thousandths)
+    del submit_s
+    line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
     charged = account(recorder, cluster, held, charged_window(line, window), tariff)
     if unmeasured:
         charged = charged.without_energy()
-        line = line._replace(power_w=np.full(len(line.power_w), np.nan))
-    decisions = decision_columns(recorder.journal, source)
+    keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
-    losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
-    of_elastic = {} if elastic is None else elastic_metrics(recorder, cluster, elastic)
-    nodes = node_columns(recorder)
-    recorded = recorded_columns(recorder, cluster)
-    draws = recorder.draws()
-    recorder.clear()  # frees its memory before the tables need as much
-    attempts = attempt_columns(recorded, source, unmeasured)
-    if recorder.shapes:
-        attempts["gpus"] = pa.array(gpus)
-    attempts |= charge_attempts(attempts, draws, tariff, cluster.pue)
-    metrics, by = _metrics(aggregate_attempts(attempts, number, waits, optima))
-    columns = {"jobs": attempts, "decisions": decisions, "timeline": line._asdict()}
-    columns["timeline"]["power_w"] = pa.array(line.power_w, mask=np.isnan(line.power_w))
-    metrics = metrics | charged.metrics() | losses | of_elastic
+    losses = {}
     if recorder.follows_nodes:
-        columns["nodes"] = nodes
+        losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
+        keeper.keep("nodes", node_columns(recorder))
+    of_elastic = {} if elastic is None else elastic_metrics(recorder, cluster, elastic)
+    attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff, gpus)
+    columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
+    recorder.clear()
+    metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
+    metrics = metrics | charged.metrics() | losses | of_elastic
     if elastic is not None:
-        columns["shapes"] = shape_columns(recorder.shapes, source)
-    if "deadline_s" in attempts:
-        metrics["late_jobs"] = count_late(attempts, number)
+        keeper.keep("shapes", shape_columns(recorder.shapes, source))
+    if "deadline_s" in columns:
+        metrics["late_jobs"] = count_late(columns, number)
     if zoo is not None:
-        columns["models"] = model_columns(zoo, source)
-        metrics |= zoo_metrics(columns["models"])
-    tables = {
-        name: _table(TABLES[name], variant, seed, columns.pop(name))
-        for name in TABLES
-        if name in columns
-    }
+        models = model_columns(zoo, source)
+        keeper.keep("models", models)
+        metrics |= zoo_metrics(models)
+    tables = {name: keeper.tables[name] for name in TABLES if name in keeper.tables}
     digest = digest_tables(tables)
     result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
     pa.default_memory_pool().release_unused()
     return result
 
 
-def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
-    """The columns of `schemas.NODES` without variant and seed, by name."""
-    rows = recorder.node_changes
-    columns = {name: [getattr(row, name) for row in rows] for name in NodeRow._fields}
-    deadline_s = np.array(columns.pop("deadline_s"), dtype=np.float64)
-    factor = np.array(columns.pop("factor"), dtype=np.float64)
-    arrays = {name: pa.array(values, NODES.field(name).type) for name, values in columns.items()}
-    arrays["deadline_s"] = pa.array(deadline_s, mask=np.isnan(deadline_s))
-    if not np.isnan(factor).all():
-        arrays["factor"] = pa.array(factor, mask=np.isnan(factor))
-    return arrays
+class _Keeper:
+    """Keeps the tables of a run: the long ones in a folder of their own, or in memory.
+
+    Attributes:
+        tables: By name.
+        rows: Rows of the parts that long tables are made in, but for the last part of each.
+    """
+
+    def __init__(self, variant: str, seed: int, scratch: Path | None) -> None:
+        self.tables: dict[str, AnyTable] = {}
+        self.rows = ALL_ROWS if scratch is None else ROW_GROUP
+        self._keys = variant, seed
+        self._folder = None if scratch is None else make_folder(scratch)
+
+    def keep(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Keep a table, given its columns without variant and seed."""
+        self.tables[name] = _table(TABLES[name], *self._keys, columns)
+
+    def keep_parts(self, name: str, parts: Iterable[Mapping[str, Any]]) -> AnyTable:
+        """Keep a long table, given its columns likewise, in parts."""
+        schema = TABLES[name]
+        groups = (_table(schema, *self._keys, columns) for columns in parts)
+        if self._folder is None:
+            (table,) = groups
+        else:
+            table = store_table(self._folder / f"{name}.parquet", schema, groups)
+        self.tables[name] = table
+        return table
 
 
 def loss_metrics(
     recorder: Recorder, cluster: ClusterSpec, gpus: Floats, window: Window
 ) -> dict[str, float]:
-    """Metrics of lost nodes, given the GPUs of each attempt; none where nodes are not lost."""
-    if not recorder.follows_nodes:
-        return {}
+    """Metrics of lost nodes, given the GPUs of each attempt."""
     lost_s = recorder.column("lost_time_s")
     down: dict[int, float] = {}
     down_s = 0.0
@@ -218,80 +237,26 @@ def _within(window: Window, from_s: float, to_s: float) -> float:
     return max(0.0, min(to_s, window.until_s) - max(from_s, window.from_s))
 
 
-def charge_attempts(
-    attempts: Mapping[str, pa.Array],
-    draws: tuple[Ints, Floats, Floats, Floats],
-    tariff: Tariff,
-    pue: float,
-) -> dict[str, pa.Array]:
-    """What the energy of each attempt costs and emits, times `pue`, by metric.
-
-    It counts as drawn evenly from the attempt's start to its end, pauses included; that of an
-    attempt with `draws` (`Recorder.draws`) when it was drawn.
-    """
-    begin_s, end_s = (attempts[name].to_numpy() for name in ("start_time_s", "finish_time_s"))
-    energy_j = attempts["energy_j"].to_numpy(zero_copy_only=False) * pue
-    rows, from_s, to_s, drawn_j = draws
-    columns = {}
-    for name, rate in tariff.rates.items():
-        charges = charge_intervals(begin_s, end_s, energy_j, rate, tariff.origin_s)
-        if len(rows):
-            parts = charge_intervals(from_s, to_s, drawn_j, rate, tariff.origin_s)
-            drawn = np.bincount(rows, drawn_j, len(charges))
-            weighed = np.bincount(rows, parts, len(charges))
-            known = drawn > 0
-            charges[known] = weighed[known] / drawn[known] * energy_j[known]
-        columns[name] = pa.array(charges, from_pandas=True)
-    return columns
-
-
-def charged_window(line: Timeline, stated: tuple[float | None, float | None]) -> Window:
+def charged_window(line: AnyTable, stated: tuple[float | None, float | None]) -> Window:
     """The stated window; where it states no border, that of the timeline."""
     from_s, until_s = stated
-    first_s, last_s = float(line.time_s[0]), float(line.time_s[-1])
+    first_s, last_s = time_of(line, 0), time_of(line, len(line) - 1)
     if from_s is None:
         from_s = first_s if until_s is None else min(first_s, until_s)
     return Window(from_s, max(last_s, from_s) if until_s is None else until_s)
 
 
-def held_gpus(recorder: Recorder, cluster: ClusterSpec, thousandths: Ints) -> HeldGpus:
+def time_of(line: AnyTable, row: int) -> float:
+    """The time of a row of a timeline, s."""
+    time_s: float = line.slice(row, 1)["time_s"][0].as_py()
+    return time_s
+
+
+def held_gpus(recorder: Recorder, placed: Placed, thousandths: Ints) -> HeldGpus:
     """What attempts hold, given the thousandths of GPUs of each, shape (attempts,)."""
-    return HeldGpus(thousandths, _types_of_choices(recorder, cluster)[recorder.column("where")])
-
-
-def _nodes_of_choices(recorder: Recorder) -> list[list[int]]:
-    """The nodes of each choice that is a placement, by its index in the journal."""
-    return [
-        [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
-        for choice in recorder.journal.choices
-    ]
-
-
-def _types_of_choices(recorder: Recorder, cluster: ClusterSpec) -> Ints:
-    """The GPU type of each choice that is a placement, likewise."""
-    first = [nodes[0] if nodes else 0 for nodes in _nodes_of_choices(recorder)]
-    types: Ints = cluster.node_type[first]
-    return types
-
-
-def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
-    """The columns of `schemas.MODELS` without variant and seed, by name."""
-    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
-    columns = {
-        name: pa.array(values, ZOO_TYPES[name])
-        for name, values in zip(FinishedModel._fields, rows, strict=True)
-    }
-    numbers = columns.pop("number").to_numpy()
-    held = pc.multiply(
-        source.column("gpus", numbers).cast(pa.float64()),
-        pc.divide(source.column("gpu_milli", numbers).cast(pa.float64()), WHOLE),
-    )
-    return {
-        "job_id": source.column("job_id", numbers),
-        "parent_model": columns.pop("parent"),
-        "saved_gpu_s": pc.multiply(columns.pop("saved_s"), held),
-        **columns,
-    }
+    if thousandths.max(initial=0) <= np.iinfo(np.int32).max:
+        thousandths = thousandths.astype(np.int32)
+    return HeldGpus(thousandths, placed.gpu_type[recorder.column("where")])
 
 
 def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
@@ -300,120 +265,21 @@ def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, d
     by: dict[str, dict[str, dict[str, float]]] = {}
     for key, names in jobs.names.items():
         codes = getattr(jobs, key)
-        parts = {name: jobs.select(codes == code) for code, name in enumerate(names)}
-        by[key] = {n: whole if part is jobs else job_metrics(part) for n, part in parts.items()}
+        by[key] = {}
+        for code, name in enumerate(names):
+            part = jobs.select(codes == code)
+            by[key][name] = whole if part is jobs else job_metrics(part)
     return whole, by
 
 
-def _table(schema: pa.Schema, variant: str, seed: int, columns: dict[str, Any]) -> pa.Table:
+def _table(schema: pa.Schema, variant: str, seed: int, columns: Mapping[str, Any]) -> pa.Table:
     rows = len(columns["time_s"])
-    keys = {"variant": _encode([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
-    filled = keys | columns
+    keys = {"variant": encode([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
+    filled = keys | dict(columns)
     fields = [want for want in schema if want.name in filled or not is_optional(want)]
     arrays = [_array(filled[want.name], want.type) for want in fields]
     fields = [want.with_type(array.type) for want, array in zip(fields, arrays, strict=True)]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
-    """A column of few distinct texts, stored by index."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
-
-
-def recorded_columns(recorder: Recorder, cluster: ClusterSpec) -> dict[str, pa.Array]:
-    """The columns of `schemas.JOBS` that the recorder has, and `number`, by name."""
-    column = recorder.column
-    flags, number, where = column("flags"), column("number"), pa.array(column("where"))
-    batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
-    nodes, types = _nodes_of_choices(recorder), _types_of_choices(recorder, cluster)
-    replayed = ((flags & REPLAYED) > 0).astype(np.int8)
-    retunes = {name: pa.array(column(name)) for name in ("retunes", "tune_paused_s")}
-    sliced = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s", "discarded_energy_j")
-    slices = {name: pa.array(column(name)) for name in sliced} if recorder.has_slices else {}
-    losses: dict[str, pa.Array] = {}
-    if recorder.has_losses:
-        node = column("lost_node")
-        losses = {name: pa.array(column(name)) for name in ("lost_time_s", "lost_energy_j")}
-        losses["lost_node"] = pa.array(node, mask=node == ABSENT)
-    if recorder.has_slow:
-        losses["slow_s"] = pa.array(column("slow_s"))
-    clocks: dict[str, pa.Array] = {}
-    if recorder.has_clocks:
-        clock_mhz = column("clock_mhz")
-        clocks["clock_mhz"] = pa.array(clock_mhz, mask=clock_mhz == 0)
-    parents = pa.nulls(len(flags), pa.string())
-    if recorder.parents:
-        parents = pa.array([recorder.parents.get(row) for row in range(len(flags))], pa.string())
-    return {
-        "number": pa.array(number),
-        "energy_j": pa.array(column("energy_j")),
-        "attempt": pa.array(column("attempt")),
-        "gpu_type": _encode(cluster.gpu_types, pa.array(types, pa.int16()).take(where)),
-        "node_ids": pa.array(nodes, pa.list_(pa.int32())).take(where),
-        "start_time_s": pa.array(column("begun_s")),
-        "finish_time_s": pa.array(column("ended_s")),
-        "batch_size": pa.array(batch_size, mask=batch_size == ABSENT),
-        "power_limit_w": pa.array(limit_w, mask=np.isnan(limit_w) | (limit_w == UNLIMITED_W)),
-        "epochs": pa.array(epochs, mask=epochs == ABSENT),
-        "time_s": pa.array(column("time_s")),
-        "overhead_s": pa.array(column("overhead_s")),
-        "cost": pa.array(column("cost")),
-        "reached_target": pa.array((flags & REACHED) > 0),
-        "early_stopped": pa.array((flags & EARLY) > 0),
-        "profiled": pa.array((flags & PROFILED) > 0),
-        "replayed": _encode(REPLAYED_FROM, replayed),
-        "parent_model": parents,
-        "preemptions": pa.array(column("preemptions")),
-        **(retunes if recorder.has_retunes else {}),
-        **slices,
-        **clocks,
-        **losses,
-    }
-
-
-def attempt_columns(
-    recorded: dict[str, pa.Array], source: Source, unmeasured: Collection[str] = ()
-) -> dict[str, pa.Array]:
-    """The columns of `schemas.JOBS` without variant and seed, by name, from `recorded_columns`."""
-    columns = dict(recorded)
-    number, energy_j = (columns.pop(name).to_numpy() for name in ("number", "energy_j"))
-    names = (*KNOWN, "deadline_s") if source.has_deadlines else KNOWN
-    known = {name: source.column(name, number) for name in names}
-    if unmeasured:
-        absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
-        energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
-    return columns | known | {"energy_j": pa.array(energy_j, mask=np.isnan(energy_j))}
-
-
-def decision_columns(journal: Journal, source: Source) -> dict[str, pa.Array]:
-    """The columns of `schemas.DECISIONS` without variant and seed, by name."""
-
-    def gpus_of(numbers: Ints) -> Ints:
-        gpus: Ints = source.column("gpus", numbers).to_numpy()
-        return gpus
-
-    columns = journal.decisions(gpus_of)
-    chose = pa.array([format_choice(choice) for choice in journal.choices], pa.string())
-    maker = columns["maker"]
-    points, policies = zip(*journal.makers, strict=True)
-    return {
-        "time_s": pa.array(columns["time_s"]),
-        "point": _encode(points, maker),
-        "policy": _encode(policies, maker),
-        "job_id": source.column("job_id", columns["number"]),
-        "attempt": pa.array(columns["attempt"]),
-        "saw": pa.array(columns["saw"]),
-        "chose": _encode(chose, columns["chose"]),
-    }
-
-
-def format_choice(choice: Placement | str) -> str:
-    """A choice as the journal has it: `node:gpus`, or `node:gpus/gpu` where GPUs are shared."""
-    if isinstance(choice, str):
-        return choice
-    return " ".join(
-        f"{node}:{gpus}" if gpu == NEW else f"{node}:{gpus}/{gpu}" for node, gpus, gpu in choice
-    )
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array:

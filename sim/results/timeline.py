@@ -1,9 +1,12 @@
 """Power, busy GPUs and waiting jobs over time, from the recorder."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
@@ -15,6 +18,9 @@ from wattkeeper.sim.engine.recorder import (
     power_too_large,
     whole_units,
 )
+
+POINTS: Final = 1 << 17
+"""Changes of a kind that are merged at a time."""
 
 
 class Timeline(NamedTuple):
@@ -33,52 +39,100 @@ class Timeline(NamedTuple):
     jobs_waiting: Ints
 
 
+class Steps(NamedTuple):
+    """Changes of one kind, in the order of their times, shapes (changes,); 0: of none of them.
+
+    Attributes:
+        time_s: When, s.
+        power: Of power, in `UNITS_PER_WATT`.
+        busy: Of held GPUs, in thousandths.
+        waiting: Of waiting jobs.
+    """
+
+    time_s: Floats
+    power: Ints | int = 0
+    busy: Ints | int = 0
+    waiting: Ints | int = 0
+
+    def in_order(self) -> Steps:
+        """The same, sorted by time."""
+        if (self.time_s[1:] >= self.time_s[:-1]).all():
+            return self
+        return self._take(np.argsort(self.time_s))
+
+    def until(self, begin: int, time_s: float) -> tuple[Steps, int]:
+        """Those from an index to a time, which is included, and the index that follows."""
+        end = int(np.searchsorted(self.time_s, time_s, "right"))
+        return self._take(slice(begin, end)), end
+
+    def _take(self, rows: Any) -> Steps:
+        """Those of some rows."""
+        columns: list[Any] = [each if isinstance(each, int) else each[rows] for each in self]
+        return Steps(*columns)
+
+
 def timeline(
-    recorder: Recorder, cluster: ClusterSpec, submit_s: Floats, thousandths: Ints
-) -> Timeline:
-    """The timeline of a run, from the first submission to the last end.
+    recorder: Recorder,
+    cluster: ClusterSpec,
+    submit_s: Floats,
+    thousandths: Ints,
+    points: int = POINTS,
+) -> Iterator[Timeline]:
+    """The timeline of a run, from the first submission to the last end, in parts.
 
     Sums are of whole units, so that power returns to exactly the idle power in the end.
 
     The submission of each attempt's job, and the thousandths of GPUs that it holds, have the shape
-    (attempts,).
+    (attempts,). A part is made of at most `points` changes of each kind, but for those at one time.
 
     Raises:
         InputError: If the power exceeds what 64-bit units can hold.
     """
-    begun, ended = recorder.column("begun_s"), recorder.column("ended_s")
+    steps = [each.in_order() for each in _list_steps(recorder, submit_s, thousandths)]
+    ends = recorder.column("ended_s")
+    begin_s, end_s = (submit_s.min(), ends.max()) if len(ends) else (-np.inf, np.inf)
+    del ends
+    idle = whole_units(cluster.idle_power_w)
+    changes = sum(float(np.abs(each.power).sum(dtype=float)) for each in steps)
+    may_exceed = idle + changes > MOST_UNITS
+    sums, power = np.zeros(3, np.int64), 0.0
+    for part in _cut(steps, points):
+        times, is_last, order = _merge(part)
+        power_of, busy, waiting = (
+            np.cumsum(np.append(before, _join(part, name)[order]), dtype=np.int64)[1:]
+            for before, name in zip(sums, Steps._fields[1:], strict=True)
+        )
+        if may_exceed:
+            exact = np.cumsum(np.append(power, _join(part, "power")[order].astype(float)))[1:]
+            if idle + np.abs(exact[is_last]).max() > MOST_UNITS:
+                raise power_too_large()
+            power = exact[-1]
+        sums = np.array([power_of[-1], busy[-1], waiting[-1]])
+        rows = is_last & (times >= begin_s) & (times <= end_s)
+        power_w = (power_of[rows] + idle) / UNITS_PER_WATT * cluster.pue
+        yield Timeline(times[rows], power_w, busy[rows] / WHOLE, waiting[rows])
+
+
+def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> list[Steps]:
+    """All changes of a run; see `timeline`."""
     first = recorder.column("attempt") == 1
-    power, (changed, change) = recorder.column("power"), _power_changes(recorder)
+    power = recorder.column("power")
+    changed, change = _power_changes(recorder)
     numbers, paused, resumed = recorder.pauses()
     _, requeued, restarted = recorder.requeues()
     held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
         len(paused)) else {}  # fmt: skip
     lost = np.array([held[number] for number in numbers.tolist()], dtype=np.int64)
-    parts = (begun, ended, paused, resumed, submit_s[first], changed, requeued, restarted)
-    times, slots = _slots(parts)
-    at_begun, at_ended, at_paused, at_resumed, at_submitted, at_changed = slots[:6]
-    at_requeued, at_restarted = slots[6:]
-
-    def total(*steps: tuple[Ints, Ints | int]) -> Ints:
-        sums = np.zeros(len(times), dtype=np.int64)
-        for at, step in steps:
-            np.add.at(sums, at, step)
-        return np.cumsum(sums, out=sums)
-
-    drawing = (at_begun, power), (at_ended, -power), (at_changed, change)
-    busy = total((at_begun, thousandths), (at_ended, -thousandths),
-                 (at_paused, -lost), (at_resumed, lost))  # fmt: skip
-    waiting = total((at_submitted, 1), (at_begun[first], -1), (at_paused, 1), (at_resumed, -1),
-                    (at_requeued, 1), (at_restarted, -1))  # fmt: skip
-    idle = whole_units(cluster.idle_power_w)
-    _check_power(idle, times, drawing)
-    drawn = total(*drawing)
-    power_w = (drawn + idle) / UNITS_PER_WATT * cluster.pue
-    span = slice(None)
-    if len(ended):
-        begin, end = np.searchsorted(times, [submit_s.min(), ended.max()]).tolist()
-        span = slice(begin, end + 1)
-    return Timeline(times[span], power_w[span], busy[span] / WHOLE, waiting[span])
+    return [
+        Steps(recorder.column("begun_s"), power, thousandths, -first.astype(np.int8)),
+        Steps(recorder.column("ended_s"), -power, -thousandths),
+        Steps(paused, busy=-lost, waiting=1),
+        Steps(resumed, busy=lost, waiting=-1),
+        Steps(submit_s[first], waiting=1),
+        Steps(changed, change),
+        Steps(requeued, waiting=1),
+        Steps(restarted, waiting=-1),
+    ]
 
 
 def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
@@ -94,24 +148,26 @@ def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
     )
 
 
-def _slots(parts: Sequence[Floats]) -> tuple[Floats, list[Ints]]:
-    """All distinct times, ascending, and the index of each part's times in them."""
-    times = np.concatenate(parts)
-    order = np.argsort(times)
+def _cut(steps: Sequence[Steps], points: int) -> Iterator[list[Steps]]:
+    """The changes of consecutive spans of time; all that happen at one time are in one of them."""
+    edges = np.unique(np.concatenate([each.time_s[points - 1 :: points] for each in steps]))
+    begins = [0] * len(steps)
+    for edge_s in (*edges.tolist(), np.inf):
+        cut = [each.until(begin, edge_s) for each, begin in zip(steps, begins, strict=True)]
+        begins = [end for _, end in cut]
+        part = [each for each, _ in cut if len(each.time_s)]
+        if part:
+            yield part
+
+
+def _merge(part: Sequence[Steps]) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
+    """Times of all changes, ascending, whether each is the last at its time, and their order."""
+    times = np.concatenate([each.time_s for each in part])
+    order = np.argsort(times, kind="stable")  # merges what is sorted
     times = times[order]
-    is_new = np.append(True, times[1:] != times[:-1])[: len(times)]
-    slot = np.empty(len(times), dtype=np.int64)
-    slot[order] = np.cumsum(is_new) - 1
-    return times[is_new], np.split(slot, np.cumsum([len(part) for part in parts])[:-1])
+    return times, np.append(times[1:] != times[:-1], True), order
 
 
-def _check_power(idle: int, times: Floats, drawing: Sequence[tuple[Ints, Ints]]) -> None:
-    """Raise if the sum of power in whole units would overflow."""
-    changes = sum(float(np.abs(step.astype(float)).sum()) for _, step in drawing)
-    if idle + changes <= MOST_UNITS:
-        return
-    sums = np.zeros(len(times))
-    for at, step in drawing:
-        np.add.at(sums, at, step.astype(float))
-    if idle + np.abs(np.cumsum(sums)).max() > MOST_UNITS:
-        raise power_too_large()
+def _join(part: Sequence[Steps], name: str) -> Ints:
+    """A column of all changes."""
+    return np.concatenate([np.broadcast_to(getattr(each, name), len(each.time_s)) for each in part])

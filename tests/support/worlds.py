@@ -34,7 +34,8 @@ from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.engine.world import ElasticParts, World
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
-from wattkeeper.sim.results.tables import attempt_columns, decision_columns, recorded_columns
+from wattkeeper.sim.results.columns import attempt_columns, decision_columns, recorded_columns
+from wattkeeper.sim.results.tables import ALL_ROWS
 from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.schema import JOBS, jobs_table
 
@@ -202,7 +203,7 @@ def attempts(world: World) -> list[AttemptRow]:
 
 def decisions(world: World) -> list[DecisionRow]:
     """The journal."""
-    columns = decision_columns(world.recorder.journal, world.source)
+    (columns,) = decision_columns(world.recorder.journal, world.source, ALL_ROWS)
     rows = zip(*(columns[name].to_pylist() for name in DecisionRow._fields), strict=True)
     return [DecisionRow(*row) for row in rows]
 
@@ -217,7 +218,8 @@ def timeline_of(world: World) -> Timeline:
     rows = attempts(world)
     submit_s = np.array([row.submit_time_s for row in rows])
     held = np.array([row.gpus * row.gpu_milli for row in rows])
-    return timeline(world.recorder, world.cluster.spec, submit_s, held)
+    parts = timeline(world.recorder, world.cluster.spec, submit_s, held)
+    return Timeline(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def attempts_by_job(world: World) -> dict[str, list[AttemptRow]]:

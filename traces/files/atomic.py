@@ -53,6 +53,24 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """Inside, an empty folder near `path`, under a name of what replaces it; then it is gone.
+
+    What a kill leaves is removed by whatever replaces `path` next.
+
+    Raises:
+        EnvironmentLacks: If the file system refuses.
+    """
+    parent = next(folder for folder in path.parents if folder.exists())
+    with _beside(parent / path.name) as names:
+        names.new.mkdir()
+        try:
+            yield names.new
+        finally:
+            shutil.rmtree(names.new, ignore_errors=True)
+
+
+@contextmanager
 def replace_file(
     path: Path, *, durable: bool = True, private: bool = False, make_parents: bool = False
 ) -> Iterator[Path]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError
+from wattkeeper.traces.arrow import one_chunk
 from wattkeeper.traces.files.atomic import (
     is_leftover,
     replace_file,
@@ -34,7 +35,7 @@ from wattkeeper.traces.limits import (
     UNLIMITED_TABLE_BYTES,
     is_oversized,
 )
-from wattkeeper.traces.schema import KINDS, OPTIONAL, check_types, drop_optional
+from wattkeeper.traces.schema import KINDS, OPTIONAL, check_types, drop_optional, null_columns
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
 META = "trace.json"
@@ -264,23 +265,53 @@ def _read_table(path: Path, meta: _Meta, name: str) -> pa.Table:
 
 
 def _decode(data: bytes, schema: pa.Schema, path: Path) -> pa.Table:
-    """The table in a Parquet file, whose size is known before each text of it has its own bytes."""
+    """The table in a Parquet file, whose size is known before each text of it has its own bytes.
+
+    It is read column by column, each in one piece; absent values alone take no memory.
+    """
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
     present = file.schema_arrow
     check_types(present, schema, str(path))
-    texts = [want.name for want in present if pa.types.is_string(want.type)]
     groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-    size = file.metadata.num_rows * 8 * len(present)
-    _check_size(max(size, sum(group.total_byte_size for group in groups)), data, path)
-    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, read_dictionary=texts)
-    # One thread: Arrow's pools can abort a process that ends while they start.
-    table = file.read(use_threads=False)
-    for name in texts:
-        for chunk in table[name].chunks:
-            lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
-            size += pc.sum(lengths).as_py() or 0
-        _check_size(size, data, path)
-    return table.cast(pa.schema([f.with_type(schema.field(f.name).type) for f in table.schema]))
+    rows = file.metadata.num_rows
+    size = max(rows * 8 * len(present), sum(group.total_byte_size for group in groups))
+    _check_size(size, data, path)
+    columns: dict[str, pa.Array] = {}
+    for want in (schema.field(name) for name in present.names):
+        if pa.types.is_string(want.type):
+            size += _longest_indexed(data, want.name) * rows
+            if is_oversized(size, len(data), UNLIMITED_TABLE_BYTES):
+                size -= _longest_indexed(data, want.name) * rows
+                size += _indexed_bytes(data, want.name)
+                _check_size(size, data, path)
+        # One thread: Arrow's pools can abort a process that ends while they start.
+        column = file.read([want.name], use_threads=False)[want.name].cast(want.type)
+        if column.null_count == rows:
+            columns |= null_columns([want], rows)
+        else:
+            columns[want.name] = one_chunk(column)
+    return pa.table(columns, pa.schema([schema.field(name) for name in present.names]))
+
+
+def _longest_indexed(data: bytes, name: str) -> int:
+    """Bytes of the longest text of a column that is stored by index; other texts are as stored."""
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, read_dictionary=[name])
+    longest = 0
+    for group in range(file.metadata.num_row_groups):
+        first = next(file.iter_batches(1, [group], [name], use_threads=False), None)
+        if first is not None:  # its dictionary has all texts that are stored by index
+            longest = max(longest, pc.max(pc.binary_length(first[0].dictionary)).as_py() or 0)
+    return longest
+
+
+def _indexed_bytes(data: bytes, name: str) -> int:
+    """Bytes of all texts of a column, which is read by index."""
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False, read_dictionary=[name])
+    size = 0
+    for chunk in file.read([name], use_threads=False)[name].chunks:
+        lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
+        size += pc.sum(lengths).as_py() or 0
+    return size
 
 
 def _check_size(size: int, data: bytes, path: Path) -> None:

@@ -22,6 +22,7 @@ from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.spec.sections.settings import LeagueSection
 from wattkeeper.scenarios.spec.wording import axis_text, count
 from wattkeeper.sim.replay.backend import Profiles
+from wattkeeper.sim.results.parquet import AnyTable
 from wattkeeper.sim.results.statistics import t_quantile
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.arrow import to_floats
@@ -112,13 +113,13 @@ def compare_bandits(
     return {"against": section.against, "baseline": baseline, "pairs": pairs}
 
 
-def _select(table: pa.Table, workload: str) -> pa.Table:
+def _select(table: AnyTable, workload: str) -> pa.Table:
     """The attempts of a workload; a clock of 0 MHz is a free one."""
     names = ["recurrence", "attempt", "cost", "batch_size", "power_limit_w"]
-    own = table.filter(pc.equal(table["workload"], workload))
-    clocks = pa.array(np.zeros(len(own), np.int64))
-    if "clock_mhz" in own.column_names:
-        clocks = own["clock_mhz"].fill_null(0)
+    clocked = ["clock_mhz"] * ("clock_mhz" in table.column_names)
+    own = table.select(["workload", *names, *clocked])
+    own = own.filter(pc.equal(own["workload"], workload))
+    clocks = own["clock_mhz"].fill_null(0) if clocked else pa.array(np.zeros(len(own), np.int64))
     return own.select(names).append_column("clock_mhz", clocks)
 
 

@@ -76,7 +76,8 @@ def compare_waits(jobs: pa.Table, attempts: Mapping[str, pa.Table]) -> list[Wait
 
 def _waits(jobs: pa.Table, attempts: pa.Table) -> Floats:
     """Wait of each job until its first attempt starts, s; NaN where it has none."""
-    first = attempts.filter(pc.equal(attempts["attempt"], 1))
+    known = attempts.select(["job_id", "attempt", "submit_time_s", "start_time_s"])
+    first = known.filter(pc.equal(known["attempt"], 1))
     rows = pc.index_in(jobs["job_id"], value_set=first["job_id"].combine_chunks())
     waits = pc.subtract(first["start_time_s"], first["submit_time_s"])
     return to_floats(waits.take(rows.combine_chunks()))

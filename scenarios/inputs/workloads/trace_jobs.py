@@ -76,7 +76,9 @@ def read_jobs(
     filtered = FilteredJobs(prepared.jobs, trace.name)
     needed = _filter_jobs(loaded, workload, filtered, load, clusters, trained)
     runnable = filtered.jobs
-    recorded_j = trace.tables["jobs"]["energy_j"].take(pa.array(filtered.rows))
+    recorded_j = trace.tables["jobs"]["energy_j"]
+    if len(runnable) < len(recorded_j):
+        recorded_j = recorded_j.filter(pa.array(filtered.accepted))
     by_variant = {
         variant: RunInputs(
             used.spec,

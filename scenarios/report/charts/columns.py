@@ -1,21 +1,21 @@
 """Columns that charts are drawn from: the tables of a study, run by run."""
 
-from bisect import bisect_right
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.engine.recorder import waits_between_attempts
-from wattkeeper.sim.results.digest import one_chunk
 from wattkeeper.sim.results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.traces.arrow import to_floats
 
-ALWAYS = ("variant", "seed", "attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
+ALWAYS = ("attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
           "finish_time_s", "energy_j", "time_s", "overhead_s", "cost", "gpus", "reached_target",
           "preemptions")  # fmt: skip
 """Columns of the jobs table that every chart of jobs needs; columns of texts are slow to read."""
@@ -26,61 +26,21 @@ RECURRING = ("group_id", "batch_size", "power_limit_w", "retunes")
 Regrets = dict[tuple[str, int], dict[str, float]]
 
 
-class RunColumns(NamedTuple):
-    """The rows of one run in a table.
-
-    Attributes:
-        variant: Its name.
-        seed: Its seed.
-        rows: Its columns by name, each in one piece.
-    """
-
-    variant: str
-    seed: int
-    rows: dict[str, pa.Array]
-
-
-def split_runs(table: pa.Table, first_seed: bool = False) -> Iterator[RunColumns]:
-    """Split a table of consecutive runs.
-
-    Args:
-        table: With columns `variant` and `seed`.
-        first_seed: Whether to keep only the first run of each variant.
-    """
-    if not len(table):
-        return
-    variants = pc.run_end_encode(one_chunk(table["variant"]))
-    variant_ends = variants.run_ends.to_pylist()
-    seeds = table["seed"].to_numpy()
-    cuts = {0, *(np.flatnonzero(seeds[1:] != seeds[:-1]) + 1).tolist(), *variant_ends}
-    seen: set[str] = set()
-    for begin, end in pairwise(sorted(cuts)):
-        variant = variants.values[bisect_right(variant_ends, begin)].as_py()
-        if first_seed and variant in seen:
-            continue
-        seen.add(variant)
-        part = table.slice(begin, end - begin)
-        rows = {name: one_chunk(part[name]) for name in part.column_names}
-        yield RunColumns(variant, int(seeds[begin]), rows)
-
-
 def read_attempts(study: Study) -> Iterator[RunColumns]:
     """The rows of the jobs table that charts need, run by run."""
-    table = study.table("jobs", ALWAYS)
+    runs = list(study.runs("jobs", ALWAYS))
     texts: list[str] = []
-    if len(table) and pc.max(table["recurrence"]).as_py() > 1:
+    if any(pc.max(run.rows["recurrence"]).as_py() > 1 for run in runs):
         texts += RECURRING
-    if len(table) and pc.max(table["attempt"]).as_py() > 1:
+    if any(pc.max(run.rows["attempt"]).as_py() > 1 for run in runs):
         texts.append("job_id")
     if study.summary["by"]["workload"]:
         texts += NAMES
-    if texts:
-        others = study.table("jobs", texts)
-        for name in texts:
-            table = table.append_column(name, others[name])
-    for run in split_runs(table):
-        absent = pa.nulls(len(run.rows["attempt"]), pa.string())
-        yield run._replace(rows=dict.fromkeys(NAMES, absent) | run.rows)
+    others = study.runs("jobs", texts) if texts else iter(())
+    for run, more in zip_longest(runs, others):
+        absent = dict.fromkeys(NAMES, pa.nulls(len(run.rows["attempt"]), pa.string()))
+        maps: Any = ({} if more is None else more.rows, run.rows, absent)
+        yield run._replace(rows=ChainMap(*maps))
 
 
 def read_outcomes(study: Study) -> list[tuple[RunColumns, JobOutcomes]]:

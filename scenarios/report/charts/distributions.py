@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.vocabulary import TIMES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import Chart, Line, data_axis, to_numbers
-from wattkeeper.scenarios.report.charts.columns import RunColumns
 from wattkeeper.scenarios.report.charts.downsample import distribution
 from wattkeeper.sim.results.metrics import JobOutcomes
 

@@ -20,11 +20,10 @@ from wattkeeper.scenarios.report.charts.chart import (
     points_per_line,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.scenarios.report.charts.downsample import bin_steps, spaced_indices
 from wattkeeper.traces.arrow import to_floats
 
-COLUMNS: Final = ("variant", "seed", "time_s", "until_s", "moment", "nodes", "samples")
+COLUMNS: Final = ("time_s", "until_s", "moment", "nodes", "samples")
 
 COUNTS: Final = (("billions", 1e9), ("millions", 1e6), ("thousands", 1e3), ("", 1.0))
 
@@ -36,7 +35,7 @@ def draw_elastic_nodes(study: Study, variants: list[str]) -> Iterator[Chart]:
     if not is_elastic(study.summary):
         return
     runs = {variants.index(run.variant): run.rows
-            for run in split_runs(study.table("shapes", COLUMNS), first_seed=True)}  # fmt: skip
+            for run in study.runs("shapes", COLUMNS, first_seed=True)}  # fmt: skip
     ends = [to_floats(rows[name]) for rows in runs.values() for name in ("time_s", "until_s")]
     if not ends:
         return

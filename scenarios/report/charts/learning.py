@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.vocabulary import ENERGIES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import (
     Axis,
@@ -17,7 +18,6 @@ from wattkeeper.scenarios.report.charts.chart import (
     points_per_line,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import RunColumns
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.metrics import JobOutcomes

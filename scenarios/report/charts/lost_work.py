@@ -10,10 +10,9 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.traces.arrow import to_floats
 
-COLUMNS: Final = ("variant", "seed", "gpus", "gpu_milli", "energy_j", "time_s", "overhead_s",
+COLUMNS: Final = ("gpus", "gpu_milli", "energy_j", "time_s", "overhead_s",
                   "lost_time_s", "lost_energy_j", "slow_s")  # fmt: skip
 OF_JOBS: Final = ("job_id", "attempt", "lost_node")
 """Columns that say which jobs never ended."""
@@ -62,7 +61,7 @@ def read_work(study: Study) -> dict[str, VariantWork]:
     metrics = [about["metrics"] for about in study.summary["variants"].values()]
     some_never_end = any(each.get("unable_jobs", {}).get("mean") for each in metrics)
     columns = COLUMNS + OF_JOBS * some_never_end  # texts are slow to read
-    for run in split_runs(study.table("jobs", columns)):
+    for run in study.runs("jobs", columns):
         runs.setdefault(run.variant, []).append(_sum_run(run.rows))
     return {variant: _mean(each) for variant, each in runs.items()}
 

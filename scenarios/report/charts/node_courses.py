@@ -9,7 +9,6 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.traces.arrow import to_floats
 
 STEPS = {"absent": -1, "down": -1, "up": 1}
@@ -67,15 +66,14 @@ def read_courses(study: Study, losing: Sequence[str]) -> tuple[float, list[NodeC
     Of the first seed; in the order of the scenario's variants, without what happens after the last
     end.
     """
-    timeline = study.table("timeline", ("variant", "seed", "time_s"))
     spans = {run.variant: to_floats(run.rows["time_s"])[[0, -1]]
-             for run in split_runs(timeline, first_seed=True)}  # fmt: skip
+             for run in study.runs("timeline", ("time_s",), first_seed=True)}  # fmt: skip
     begin_s = min((float(span[0]) for span in spans.values()), default=0.0)
     clusters = clusters_by_variant(study.manifest["scenario"])
     seed = study.manifest["seeds"][0]
     rows = {
         run.variant: run.rows
-        for run in split_runs(study.table("nodes", ("variant", "seed", "time_s", "node", "event")))
+        for run in study.runs("nodes", ("time_s", "node", "event"))
         if run.seed == seed
     }
     sizes = {variant: count_nodes(clusters[variant]) for variant in losing}

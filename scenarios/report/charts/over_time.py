@@ -21,7 +21,6 @@ from wattkeeper.scenarios.report.charts.chart import (
     points_per_line,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.scenarios.report.charts.downsample import Bins, bin_steps, spaced_indices
 from wattkeeper.traces.arrow import to_floats
 
@@ -41,7 +40,7 @@ def draw_over_time(
     study: Study, variants: list[str], columns: Collection[str] = tuple(COLUMNS)
 ) -> Iterator[Chart]:
     """A panel for each of some `COLUMNS` with values, of the first seed."""
-    runs = list(split_runs(study.table("timeline"), first_seed=True))
+    runs = list(study.runs("timeline", ("time_s", *COLUMNS), first_seed=True))
     times = {run.variant: to_floats(run.rows["time_s"]) for run in runs}
     begin = min((time[0] for time in times.values()), default=0.0)
     end = max((time[-1] for time in times.values()), default=0.0)
@@ -84,7 +83,7 @@ def draw_over_time(
 
 def draw_zoo(study: Study, variants: list[str]) -> Iterator[Chart]:
     """A panel for each of `ZOO_COLUMNS`, after each trained model, of the first seed."""
-    runs = list(split_runs(study.table("models"), first_seed=True))
+    runs = list(study.runs("models", first_seed=True))
     if not runs:
         return
     times = {run.variant: to_floats(run.rows["time_s"]) for run in runs}

@@ -20,7 +20,6 @@ from wattkeeper.scenarios.report.charts.chart import (
     first_seed_note,
     to_numbers,
 )
-from wattkeeper.scenarios.report.charts.columns import split_runs
 from wattkeeper.scenarios.report.charts.downsample import bin_steps
 from wattkeeper.scenarios.report.charts.over_time import COLUMNS, cluster_gpus, format_duration
 from wattkeeper.scenarios.spec.wording import count
@@ -37,8 +36,8 @@ def draw_recorded_load(study: Study, variants: list[str]) -> Iterator[Chart]:
     drawn = [name for name in list_schedulers(scenario) if name in waits[0]["runs"]]
     edges = edges_of(load["from_s"], load["until_s"])
     unit, size = choose_time_unit(load["until_s"] - load["from_s"])
-    timeline = study.table("timeline", ("variant", "seed", "time_s", "gpus_busy", "jobs_waiting"))
-    runs = {run.variant: run.rows for run in split_runs(timeline, first_seed=True)
+    names = ("time_s", "gpus_busy", "jobs_waiting")
+    runs = {run.variant: run.rows for run in study.runs("timeline", names, first_seed=True)
             if run.variant in drawn}  # fmt: skip
     gpus = cluster_gpus(clusters_by_variant(scenario)[scenario["baseline"]])
     x = data_axis(f"time since the first submission, {unit}")

@@ -30,8 +30,9 @@ from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.recorder import ShapeRow
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.results.columns import recorded_columns
 from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
-from wattkeeper.sim.results.tables import RunResult, collect, recorded_columns
+from wattkeeper.sim.results.tables import RunResult, collect
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
     ("oobleck", {"join": "loss"}), ("oobleck", {"join": "now"}), ("oobleck", {"join": "pays"}),

@@ -42,7 +42,7 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.accounting import Window
-from wattkeeper.sim.results.tables import attempt_columns, recorded_columns
+from wattkeeper.sim.results.columns import attempt_columns, recorded_columns
 
 SLICE = r"(?:reached: )?slice_w=([\d.]+)(?: slice_batch_size=(\d+))?"
 

@@ -34,7 +34,7 @@ from wattkeeper.policies.tune.fixed_clock import FixedClockConfig
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.backend import options_of
-from wattkeeper.sim.results.tables import recorded_columns
+from wattkeeper.sim.results.columns import recorded_columns
 
 CLOCKS = (ClockSetting(900, 2.6, 80.0), ClockSetting(1200, 2.1, 120.0))
 """At 1200 MHz a job is almost as fast as without a limit, and draws less than at 150 W."""

@@ -50,7 +50,7 @@ from wattkeeper.sim.cluster.losses import (
     RunLosses,
 )
 from wattkeeper.sim.engine.world import MOST_LOSSES, World
-from wattkeeper.sim.results.tables import recorded_columns
+from wattkeeper.sim.results.columns import recorded_columns
 
 
 def plain(name: str, submit_s: float, duration_s: float, gpus: int = 1) -> Job:

@@ -295,7 +295,8 @@ class TestNeverExceeded:
         assert all(row.reached_target for row in rows)
         assert {row.epochs for row in rows if row.workload == "pipe"} <= {ITERATIONS}
         work = [10.0 if row.workload == "pipe" else 0.0 for row in rows]
-        for index, from_s, to_s, energy_j in zip(*world.recorder.draws(), strict=True):
+        drawn = world.recorder.draws(0, len(rows))
+        for index, from_s, to_s, energy_j in zip(*drawn, strict=True):
             if rows[index].workload == "pipe":
                 continue
             busy_w = np.nan_to_num(measured_w[int(rows[index].job_id)], nan=250.0)

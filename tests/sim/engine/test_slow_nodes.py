@@ -41,7 +41,7 @@ from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.engine.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.tables import recorded_columns
+from wattkeeper.sim.results.columns import recorded_columns
 
 
 def slow(time_s: float, factor: float, node: int = 0) -> NodeChange:

@@ -12,7 +12,13 @@ import pytest
 
 from tests.support import signals
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.traces.files.atomic import is_leftover, replace_file, replace_folder, settle
+from wattkeeper.traces.files.atomic import (
+    is_leftover,
+    replace_file,
+    replace_folder,
+    scratch_folder,
+    settle,
+)
 
 KILL_INSIDE = """
 import os, signal, sys
@@ -147,3 +153,22 @@ def test_a_failure_leaves_the_old_folder_alone(tmp_path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
     assert (folder / "file").read_text() == "old"
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_scratch_folder_is_gone_afterwards_and_what_a_kill_leaves_with_the_next_one(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "missing" / "results"
+    killed = KILL_INSIDE.replace("replace_file", "scratch_folder").replace(
+        'fresh.write_text("new")', '(fresh / "part").write_text("new")'
+    )
+    process = subprocess.run([sys.executable, "-c", killed, path], check=False)
+    assert process.returncode == -signal.SIGKILL
+    left = {each.name.rpartition(".")[2] for each in tmp_path.iterdir()}
+    assert left == {"lock", "new"}
+    with scratch_folder(path) as scratch:
+        (scratch / "part").write_text("new")
+        assert scratch.parent == tmp_path
+        assert {each.name for each in tmp_path.iterdir()} > {scratch.name}
+        assert len([*tmp_path.iterdir()]) == 2
+    assert not [*tmp_path.iterdir()]

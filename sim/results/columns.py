@@ -1,0 +1,327 @@
+"""Columns of the tables of a run, from what the recorder holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.profile import UNLIMITED_W
+from wattkeeper.policies.protocols import NEW, WHOLE, Placement
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.engine.backend import ZooBackend
+from wattkeeper.sim.engine.recorder import (
+    ABSENT,
+    EARLY,
+    PROFILED,
+    REACHED,
+    REPLAYED,
+    Journal,
+    NodeRow,
+    Recorder,
+)
+from wattkeeper.sim.engine.sources import KNOWN, Source
+from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.results.accounting import Tariff
+from wattkeeper.sim.results.schemas import NODES
+from wattkeeper.sim.results.timeline import Timeline
+from wattkeeper.traces.electricity.charges import charge_intervals
+
+ZOO_TYPES: dict[str, pa.DataType] = {
+    "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),
+    "saved_s": pa.float64(), "accuracy": pa.float64(), "admitted": pa.bool_(),
+    "zoo_models": pa.int64(), "zoo_bytes": pa.int64(),
+}  # fmt: skip
+"""Arrow types of the fields of `FinishedModel`."""
+
+REPLAYED_FROM = ("duration", "profile")
+
+
+class Placed(NamedTuple):
+    """Where the choices of a journal place jobs, by their index; 0 and none: they place none.
+
+    Attributes:
+        gpu_type: Index of the GPU type, shape (choices,).
+        nodes: The nodes, a list each.
+    """
+
+    gpu_type: Ints
+    nodes: pa.Array
+
+
+def read_choices(journal: Journal, cluster: ClusterSpec) -> Placed:
+    """Where choices place jobs."""
+    nodes = [
+        [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
+        for choice in journal.choices
+    ]
+    types = cluster.node_type[[of_choice[0] if of_choice else 0 for of_choice in nodes]]
+    return Placed(types.astype(np.int16), pa.array(nodes, pa.list_(pa.int32())))
+
+
+def recorded_columns(
+    recorder: Recorder,
+    cluster: ClusterSpec,
+    placed: Placed | None = None,
+    begin: int = 0,
+    end: int | None = None,
+) -> dict[str, pa.Array]:
+    """The columns of `schemas.JOBS` that the recorder has, and `number`, by name.
+
+    Of some attempts, by default of all. `placed`: of `read_choices`, where it is known.
+    """
+    placed = read_choices(recorder.journal, cluster) if placed is None else placed
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return recorder.column(name, begin, end)
+
+    flags, number, where = column("flags"), column("number"), pa.array(column("where"))
+    batch_size, limit_w, epochs = (column(n) for n in ("batch_size", "power_limit_w", "epochs"))
+    replayed = ((flags & REPLAYED) > 0).astype(np.int8)
+    parents = pa.nulls(len(flags), pa.string())
+    if recorder.parents:
+        rows = range(begin, begin + len(flags))
+        parents = pa.array([recorder.parents.get(row) for row in rows], pa.string())
+    return {
+        "number": pa.array(number),
+        "energy_j": pa.array(column("energy_j")),
+        "attempt": pa.array(column("attempt")),
+        "gpu_type": encode(cluster.gpu_types, pa.array(placed.gpu_type).take(where)),
+        "node_ids": placed.nodes.take(where),
+        "start_time_s": pa.array(column("begun_s")),
+        "finish_time_s": pa.array(column("ended_s")),
+        "batch_size": pa.array(batch_size, mask=batch_size == ABSENT),
+        "power_limit_w": pa.array(limit_w, mask=np.isnan(limit_w) | (limit_w == UNLIMITED_W)),
+        "epochs": pa.array(epochs, mask=epochs == ABSENT),
+        "time_s": pa.array(column("time_s")),
+        "overhead_s": pa.array(column("overhead_s")),
+        "cost": pa.array(column("cost")),
+        "reached_target": pa.array((flags & REACHED) > 0),
+        "early_stopped": pa.array((flags & EARLY) > 0),
+        "profiled": pa.array((flags & PROFILED) > 0),
+        "replayed": encode(REPLAYED_FROM, replayed),
+        "parent_model": parents,
+        "preemptions": pa.array(column("preemptions")),
+        **_optional_columns(recorder, column),
+    }
+
+
+def _optional_columns(
+    recorder: Recorder, column: Callable[[str], npt.NDArray[Any]]
+) -> dict[str, pa.Array]:
+    """The columns of attempts that are there if an attempt of the run has a value."""
+    names: list[str] = []
+    if recorder.has_retunes:
+        names += ["retunes", "tune_paused_s"]
+    if recorder.has_slices:
+        names += ["slices", "slice_time_s", "slice_energy_j", "discarded_time_s",
+                  "discarded_energy_j"]  # fmt: skip
+    if recorder.has_losses:
+        names += ["lost_time_s", "lost_energy_j"]
+    if recorder.has_slow:
+        names.append("slow_s")
+    columns = {name: pa.array(column(name)) for name in names}
+    if recorder.has_losses:
+        node = column("lost_node")
+        columns["lost_node"] = pa.array(node, mask=node == ABSENT)
+    if recorder.has_clocks:
+        clock_mhz = column("clock_mhz")
+        columns["clock_mhz"] = pa.array(clock_mhz, mask=clock_mhz == 0)
+    return columns
+
+
+def attempt_columns(
+    recorded: dict[str, pa.Array], source: Source, unmeasured: Collection[str] = ()
+) -> dict[str, pa.Array]:
+    """The columns of `schemas.JOBS` without variant and seed, by name, from `recorded_columns`."""
+    columns = dict(recorded)
+    number, energy_j = (columns.pop(name).to_numpy() for name in ("number", "energy_j"))
+    names = (*KNOWN, "deadline_s") if source.has_deadlines else KNOWN
+    known = {name: source.column(name, number) for name in names}
+    if unmeasured:
+        absent = pc.is_in(known["workload"], value_set=pa.array(sorted(unmeasured), pa.string()))
+        energy_j = np.where(absent.to_numpy(zero_copy_only=False), np.nan, energy_j)
+    return columns | known | {"energy_j": pa.array(energy_j, mask=np.isnan(energy_j))}
+
+
+class AttemptColumns(NamedTuple):
+    """What the columns of `schemas.JOBS` are made from.
+
+    Attributes:
+        recorder: Has the attempts.
+        source: Has their jobs.
+        cluster: The nodes.
+        placed: Where choices place jobs.
+        unmeasured: Workloads without measured power.
+        tariff: What their energy costs.
+        gpus: GPUs that attempts held, shape (attempts,).
+    """
+
+    recorder: Recorder
+    source: Source
+    cluster: ClusterSpec
+    placed: Placed
+    unmeasured: Collection[str]
+    tariff: Tariff
+    gpus: Ints
+
+    def parts(self, rows: int) -> Iterator[dict[str, pa.Array]]:
+        """The columns without variant and seed, by name; see `decision_columns`."""
+        recorder, attempts = self.recorder, self.recorder.attempts
+        for begin in range(0, max(attempts, 1), rows):
+            end = min(begin + rows, attempts)
+            recorded = recorded_columns(recorder, self.cluster, self.placed, begin, end)
+            columns = attempt_columns(recorded, self.source, self.unmeasured)
+            if recorder.shapes:
+                columns["gpus"] = pa.array(self.gpus[begin:end])
+            draws = recorder.draws(begin, end)
+            yield columns | charge_attempts(columns, draws, self.tariff, self.cluster.pue)
+
+
+def charge_attempts(
+    attempts: Mapping[str, pa.Array],
+    draws: tuple[Ints, Floats, Floats, Floats],
+    tariff: Tariff,
+    pue: float,
+) -> dict[str, pa.Array]:
+    """What the energy of each attempt costs and emits, times `pue`, by metric.
+
+    It counts as drawn evenly from the attempt's start to its end, pauses included; that of an
+    attempt with `draws` (`Recorder.draws`) when it was drawn.
+    """
+    begin_s, end_s = (attempts[name].to_numpy() for name in ("start_time_s", "finish_time_s"))
+    energy_j = attempts["energy_j"].to_numpy(zero_copy_only=False) * pue
+    rows, from_s, to_s, drawn_j = draws
+    columns = {}
+    for name, rate in tariff.rates.items():
+        charges = charge_intervals(begin_s, end_s, energy_j, rate, tariff.origin_s)
+        if len(rows):
+            parts = charge_intervals(from_s, to_s, drawn_j, rate, tariff.origin_s)
+            drawn = np.bincount(rows, drawn_j, len(charges))
+            weighed = np.bincount(rows, parts, len(charges))
+            known = drawn > 0
+            charges[known] = weighed[known] / drawn[known] * energy_j[known]
+        columns[name] = pa.array(charges, from_pandas=True)
+    return columns
+
+
+def decision_columns(journal: Journal, source: Source, rows: int) -> Iterator[dict[str, pa.Array]]:
+    """The columns of `schemas.DECISIONS` without variant and seed, by name.
+
+    In parts of a number of rows, the last one of fewer; at least one part.
+    """
+
+    def gpus_of(numbers: Ints) -> Ints:
+        gpus: Ints = source.column("gpus", numbers).to_numpy()
+        return gpus
+
+    decisions = journal.decisions(gpus_of)
+    points, policies = zip(*journal.makers, strict=True)
+    texts: pa.Array | None = None
+    for columns in regroup(decisions, rows):
+        if texts is None:  # reading the decisions may add a choice
+            texts = pa.array([format_choice(choice) for choice in journal.choices], pa.string())
+        yield {
+            "time_s": pa.array(columns["time_s"]),
+            "point": encode(points, columns["maker"]),
+            "policy": encode(policies, columns["maker"]),
+            "job_id": source.column("job_id", columns["number"]),
+            "attempt": pa.array(columns["attempt"]),
+            "saw": pa.array(columns["saw"]),
+            "chose": encode(texts, columns["chose"]),
+        }
+
+
+def timeline_columns(
+    lines: Iterable[Timeline], rows: int, *, measured: bool
+) -> Iterator[dict[str, pa.Array]]:
+    """The columns of `schemas.TIMELINE` likewise; without power where it was not measured."""
+    for columns in regroup((line._asdict() for line in lines), rows):
+        power_w = columns["power_w"] if measured else np.full(len(columns["power_w"]), np.nan)
+        arrays = {name: pa.array(values) for name, values in columns.items() if name != "power_w"}
+        yield arrays | {"power_w": pa.array(power_w, mask=np.isnan(power_w))}
+
+
+def regroup(
+    parts: Iterable[Mapping[str, npt.NDArray[Any]]], rows: int
+) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """The same columns in parts of a number of rows, the last one of fewer.
+
+    Args:
+        parts: At least one; all columns of a part have one length.
+        rows: Rows of a part.
+    """
+    held: list[Mapping[str, npt.NDArray[Any]]] = []
+    count, yielded = 0, False
+    for part in parts:
+        held.append(part)
+        count += len(next(iter(part.values())))
+        if count < rows:
+            continue
+        whole = _join(held)
+        begin = 0
+        while count - begin >= rows:
+            yield {name: column[begin : begin + rows] for name, column in whole.items()}
+            begin, yielded = begin + rows, True
+        held = [{name: column[begin:] for name, column in whole.items()}]
+        count -= begin
+    if count or not yielded:
+        yield _join(held)
+
+
+def _join(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    if len(parts) == 1:
+        return dict(parts[0])
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def format_choice(choice: Placement | str) -> str:
+    """A choice as the journal has it: `node:gpus`, or `node:gpus/gpu` where GPUs are shared."""
+    if isinstance(choice, str):
+        return choice
+    return " ".join(
+        f"{node}:{gpus}" if gpu == NEW else f"{node}:{gpus}/{gpu}" for node, gpus, gpu in choice
+    )
+
+
+def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
+    """The columns of `schemas.NODES` without variant and seed, by name."""
+    rows = recorder.node_changes
+    columns = {name: [getattr(row, name) for row in rows] for name in NodeRow._fields}
+    deadline_s = np.array(columns.pop("deadline_s"), dtype=np.float64)
+    factor = np.array(columns.pop("factor"), dtype=np.float64)
+    arrays = {name: pa.array(values, NODES.field(name).type) for name, values in columns.items()}
+    arrays["deadline_s"] = pa.array(deadline_s, mask=np.isnan(deadline_s))
+    if not np.isnan(factor).all():
+        arrays["factor"] = pa.array(factor, mask=np.isnan(factor))
+    return arrays
+
+
+def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
+    """The columns of `schemas.MODELS` without variant and seed, by name."""
+    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
+    columns = {
+        name: pa.array(values, ZOO_TYPES[name])
+        for name, values in zip(FinishedModel._fields, rows, strict=True)
+    }
+    numbers = columns.pop("number").to_numpy()
+    held = pc.multiply(
+        source.column("gpus", numbers).cast(pa.float64()),
+        pc.divide(source.column("gpu_milli", numbers).cast(pa.float64()), WHOLE),
+    )
+    return {
+        "job_id": source.column("job_id", numbers),
+        "parent_model": columns.pop("parent"),
+        "saved_gpu_s": pc.multiply(columns.pop("saved_s"), held),
+        **columns,
+    }
+
+
+def encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
+    """A column of few distinct texts, stored by index."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)

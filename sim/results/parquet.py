@@ -1,0 +1,254 @@
+"""Result tables in Parquet files: written in row groups, read by columns."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from shutil import copyfile
+from tempfile import mkdtemp
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.sim.results.schemas import KEYS
+from wattkeeper.traces.arrow import one_chunk
+
+ROW_GROUP: Final = 1 << 17
+"""Rows of a row group of a Parquet file."""
+
+UNIQUE: Final = ("job_id", "group_id")
+"""Columns of mostly distinct texts, which a dictionary would only make longer."""
+
+MOST_TEXTS: Final = 256
+"""Distinct texts of a column that is stored by index: each row group repeats them."""
+
+
+class StoredTable:
+    """A table in a Parquet file. A column is read anew whenever it is asked for.
+
+    Attributes:
+        path: The file.
+        schema: Its columns, texts as such.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self._rows: int = pq.read_metadata(path).num_rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self._rows
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns."""
+        names: list[str] = self.schema.names
+        return names
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self.select([name])[name]
+
+    def select(self, names: Sequence[str]) -> pa.Table:
+        """Some columns; those of few distinct texts by index."""
+        with self._open() as file:
+            return file.read(list(names), use_threads=False)
+
+    def slice(self, begin: int, length: int) -> pa.Table:
+        """Some rows."""
+        with self._open() as file:
+            first, last = begin // ROW_GROUP, (begin + length - 1) // ROW_GROUP
+            groups = file.read_row_groups(range(first, last + 1), use_threads=False)
+        return groups.slice(begin - first * ROW_GROUP, length)
+
+    def _open(self) -> pq.ParquetFile:
+        texts = [want.name for want in self.schema if _is_dictionary(want)]
+        return pq.ParquetFile(self.path, read_dictionary=texts, pre_buffer=False)
+
+
+AnyTable: TypeAlias = pa.Table | StoredTable
+
+
+def present_columns(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
+    """The columns of a schema that any of the tables has."""
+    present = set().union(*(table.column_names for table in tables))
+    return pa.schema([want for want in schema if want.name in present])
+
+
+def fill_optional(table: AnyTable, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, with nulls in those that the table lacks, as others have them."""
+    if isinstance(table, pa.Table) and table.column_names == schema.names:
+        return table
+    columns = [
+        table[want.name] if want.name in table.column_names else pa.nulls(len(table), want.type)
+        for want in schema
+    ]
+    return pa.table(columns, names=schema.names)
+
+
+def write_tables(path: Path, whole: pa.Schema, tables: Sequence[AnyTable]) -> None:
+    """Write tables of one kind into a file, one after the other.
+
+    `whole`: the schema of that kind.
+    """
+    schema = present_columns(whole, tables)
+    first = tables[0]
+    if len(tables) == 1 and isinstance(first, StoredTable):
+        _link(first.path, path)
+        return
+    stored = _stored_schema(schema, tables)
+    _write_groups(path, schema, stored, _row_groups(tables, schema, stored))
+
+
+def _row_groups(
+    tables: Sequence[AnyTable], schema: pa.Schema, stored: pa.Schema
+) -> Iterator[pa.Table]:
+    """The rows of all tables, of each large one alone, of small ones together.
+
+    A row group takes about as long as a thousand rows of it.
+    """
+    small: list[pa.Table] = []
+    for table in tables:
+        if small and sum(map(len, small)) + len(table) > ROW_GROUP:
+            yield _join(small, stored)
+            small = []
+        for begin in range(0, len(table), ROW_GROUP):
+            length = min(ROW_GROUP, len(table) - begin)
+            group = fill_optional(table.slice(begin, length), schema)
+            if len(table) > ROW_GROUP:
+                yield group
+            else:
+                small.append(group)
+    if small:
+        yield _join(small, stored)
+
+
+def _join(tables: Sequence[pa.Table], stored: pa.Schema) -> pa.Table:
+    """Tables as one, in one piece; texts by index have the same index in all."""
+    if len(tables) == 1:
+        return tables[0]
+    if any(table.schema != tables[0].schema for table in tables):
+        tables = [table.cast(stored) for table in tables]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def make_folder(scratch: Path) -> Path:
+    """A folder of its own in a folder for tables.
+
+    Raises:
+        EnvironmentLacks: If the file system refuses.
+    """
+    try:
+        return Path(mkdtemp(dir=scratch))
+    except OSError as error:
+        text = f"cannot keep results in {scratch}: {error.strerror or error}"
+        raise EnvironmentLacks(text) from error
+
+
+def store_table(path: Path, whole: pa.Schema, groups: Iterator[pa.Table]) -> StoredTable:
+    """Write a table into a file as its row groups come.
+
+    Args:
+        path: The file.
+        whole: The schema of its kind.
+        groups: Of `ROW_GROUP` rows each, but for the last one; at least one.
+
+    Raises:
+        EnvironmentLacks: If the file system refuses.
+    """
+    first = next(groups)
+    schema = present_columns(whole, [first])
+    try:
+        _write_groups(path, schema, _stored_schema(schema, [first]), chain([first], groups))
+    except OSError as error:
+        text = f"cannot keep results in {path.parent}: {error.strerror or error}"
+        raise EnvironmentLacks(text) from error
+    return StoredTable(path, schema)
+
+
+def _write_groups(
+    path: Path, schema: pa.Schema, stored: pa.Schema, groups: Iterable[pa.Table]
+) -> None:
+    with pq.ParquetWriter(
+        path,
+        stored,
+        compression="zstd",
+        use_dictionary=[want.name for want in schema if _is_dictionary(want)],
+        store_schema=False,
+    ) as file:
+        for group in groups:
+            if len(group):
+                file.write_table(group.cast(stored))
+        file.add_key_value_metadata({"ARROW:schema": b64encode(schema.serialize())})
+
+
+def _stored_schema(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
+    """The schema with dictionary types for columns of few distinct texts, as they are in memory.
+
+    Parquet stores them by index in any case; this way no text is looked up again.
+    """
+    in_memory = [table for table in tables if isinstance(table, pa.Table)]
+    if len(in_memory) < len(tables):
+        return schema
+    for at, want in enumerate(schema):
+        columns = [table[want.name] for table in in_memory if want.name in table.column_names]
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        if pa.types.is_dictionary(columns[0].type) and all(
+            len(chunk.dictionary) <= MOST_TEXTS for chunk in chunks
+        ):
+            schema = schema.set(at, want.with_type(columns[0].type))
+    return schema
+
+
+def _is_dictionary(column: pa.Field) -> bool:
+    return column in KEYS or (pa.types.is_string(column.type) and column.name not in UNIQUE)
+
+
+def _link(source: Path, path: Path) -> None:
+    """Give a file another name; a copy where the file system has no links."""
+    try:
+        os.link(source, path)
+    except OSError:
+        copyfile(source, path)
+
+
+class TableColumns(Mapping[str, pa.Array]):
+    """The columns of a table by name, each in one piece.
+
+    Args:
+        table: The table.
+        schema: The columns, with their types; null where the table lacks them. None: those of the
+            table, as they are.
+    """
+
+    def __init__(self, table: AnyTable, schema: pa.Schema | None = None) -> None:
+        self._table = table
+        self._names = frozenset(table.column_names if schema is None else schema.names)
+        self._schema = schema
+
+    def __getitem__(self, name: str) -> pa.Array:
+        if name not in self._names:
+            raise KeyError(name)
+        kind = None if self._schema is None else self._schema.field(name).type
+        if name not in self._table.column_names:
+            return pa.nulls(len(self._table), kind)
+        column = self._table[name]
+        return one_chunk(column if kind in (None, column.type) else column.cast(kind))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)
