@@ -9,27 +9,18 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
 from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError, cut_message
 from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.cli import terminal
-from wattkeeper.scenarios.cli.bench import bench
-from wattkeeper.scenarios.cli.compare import compare
 from wattkeeper.scenarios.cli.completion.names import complete_scenarios
 from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
-from wattkeeper.scenarios.cli.elastic.replays import elastic
 from wattkeeper.scenarios.cli.options import json_option
-from wattkeeper.scenarios.cli.policy import policy
-from wattkeeper.scenarios.cli.record import record
-from wattkeeper.scenarios.cli.report import report
-from wattkeeper.scenarios.cli.run import axes_option, policies_option, run, settings_option
-from wattkeeper.scenarios.cli.study import study
-from wattkeeper.scenarios.cli.timeline import timeline
-from wattkeeper.scenarios.cli.traces import traces
-from wattkeeper.scenarios.cli.zoo import zoo
+from wattkeeper.scenarios.cli.run import axes_option, policies_option, settings_option
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -37,9 +28,20 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 LACKING = 3
 
+MODULES: Final = {
+    "bench": "bench", "compare": "compare", "elastic": "elastic.replays", "policy": "policy",
+    "record": "record", "report": "report", "run": "run", "study": "study",
+    "timeline": "timeline", "traces": "traces", "zoo": "zoo",
+}  # fmt: skip
+"""Commands of other modules; each is imported when it is asked for."""
+
 
 class Group(click.Group):
     """Turns errors of wattkeeper into a message and an exit code: 0, 1, 2, 3 or 130."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._reserved: list[click.Command] = []
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the command line, run the subcommand, and exit.
@@ -62,6 +64,23 @@ class Group(click.Group):
             sys.exit(LACKING)
         finally:
             terminal.drop_unwritten()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted({*self.commands, *MODULES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name, whose standard output is its own."""
+        command = self.commands.get(cmd_name)
+        if command is None and cmd_name in MODULES:
+            module = import_module(f"wattkeeper.scenarios.cli.{MODULES[cmd_name]}")
+            command = getattr(module, cmd_name)
+            assert isinstance(command, click.Command)
+            self.add_command(command)
+        if command is not None and command not in self._reserved:
+            self._reserved.append(command)
+            _reserve_output(command)
+        return command
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """Parse the arguments."""
@@ -239,26 +258,10 @@ def completion(shell: str) -> None:
     terminal.write(script(shell, main))
 
 
-main.add_command(bench)
-main.add_command(compare)
-main.add_command(elastic)
-main.add_command(policy)
-main.add_command(record)
-main.add_command(report)
-main.add_command(run)
-main.add_command(study)
-main.add_command(timeline)
-main.add_command(traces)
-main.add_command(zoo)
-
-
-def _reserve_output(group: click.Group) -> None:
-    """Let all commands of a group keep their standard output to themselves."""
-    for command in group.commands.values():
-        if isinstance(command, click.Group):
-            _reserve_output(command)
-        elif command.callback is not None:
-            command.callback = terminal.reserve_output()(command.callback)
-
-
-_reserve_output(main)
+def _reserve_output(command: click.Command) -> None:
+    """Let a command, or all of a group, keep their standard output to themselves."""
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            _reserve_output(inner)
+    elif command.callback is not None:
+        command.callback = terminal.reserve_output()(command.callback)
