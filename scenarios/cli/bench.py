@@ -31,37 +31,54 @@ if TYPE_CHECKING:
 def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Path | None) -> None:
     """Compare the results of SCENARIOs, or of all that have a baseline, with accepted ones.
 
-    Exit code 1: something changed, for better or worse; 3: nothing could be run.
+    `growth` as a SCENARIO, or none: also count how the work of schedulers and of the search for
+    parents grows. Exit code 1: something changed, for better or worse, or grows too fast; 3:
+    nothing could be run.
     """
     from wattkeeper.traces.arrow import configure_arrow
 
     configure_arrow()
     from wattkeeper.scenarios.bench import baselines as bench_file
+    from wattkeeper.scenarios.bench import growth as bench_growth
     from wattkeeper.scenarios.bench.examine import examine, to_json
 
     path = baselines or bench_file.SHIPPED
-    file, entries = _select_entries(path, scenarios, update, own=baselines is not None)
+    own = baselines is not None
+    grows = not own and (not scenarios or bench_growth.ENTRY in scenarios)
+    names = tuple(name for name in scenarios if own or name != bench_growth.ENTRY)
+    file, entries = bench_file.Baselines(), list[bench_file.Entry]()
+    if names or not scenarios:
+        file, entries = _select_entries(path, names, update, own)
     outcomes = []
     with terminal.progress("bench") as progress:
         for index, entry in enumerate(entries):
-            progress(index, len(entries))
+            progress(index, len(entries) + grows)
             outcomes.append(examine(entry, path.resolve().parent, accept=update))
+        if grows:
+            progress(len(entries), len(entries) + 1)
+        growths = list(bench_growth.measure_growth()) if grows else []
     ran = [outcome for outcome in outcomes if outcome.state not in ("skipped", "failed")]
     accepted = _accept(path, file, outcomes) if update and ran else []
     if as_json:
         content = {"baselines": str(path), "accepted": accepted, "ran": len(ran)}
         content["entries"] = [to_json(outcome) for outcome in outcomes]
+        content["growth"] = [bench_growth.to_json(growth) for growth in growths]
         terminal.write(json.dumps(content, indent=2))
     else:
-        from wattkeeper.scenarios.cli.tables.bench import print_outcomes
+        from wattkeeper.scenarios.cli.tables.bench import print_growths, print_outcomes
 
-        print_outcomes(terminal.console(), outcomes)
+        if outcomes:
+            print_outcomes(terminal.console(), outcomes)
+        if growths:
+            print_growths(terminal.console(), growths)
         for line in accepted:
             terminal.write(f"Accepted: {line}")
-        terminal.write(_summarise(outcomes, path, update))
-    if any(outcome.state == "failed" for outcome in outcomes):
+        if outcomes:
+            terminal.write(_summarise(outcomes, path, update))
+    failed = any(outcome.state == "failed" for outcome in outcomes)
+    if failed or not all(growth.is_allowed for growth in growths):
         raise click.exceptions.Exit(1)
-    if not ran:
+    if not ran and not growths:
         raise click.exceptions.Exit(EnvironmentLacks.exit_code)
     if not update and any(outcome.state != "same" for outcome in ran):
         raise click.exceptions.Exit(1)

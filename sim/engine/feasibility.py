@@ -39,6 +39,8 @@ class Feasibility(CapacityView):
 
     Attributes:
         ctx: The context of `Place`.
+        questions: Number of jobs that `Select` asked about so far, those that it would preempt
+            included.
         is_timed: Whether the answers of `Place` also depend on the job and the time.
         elastic: The elastic jobs, which take whole nodes; None: there are none.
     """
@@ -66,6 +68,7 @@ class Feasibility(CapacityView):
         self._refused_s = 0.0
         self._has_grown = False
         self._growths = 0
+        self.questions = 0
         self.is_timed: bool = type(place.policy).wake_s is not Place.wake_s
         self.elastic: Elasticity | None = None
         self._asked: Job | None = None
@@ -88,6 +91,7 @@ class Feasibility(CapacityView):
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         """See `wattkeeper.policies.protocols.CapacityView`."""
+        self.questions += 1 + len(without)
         if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
             return False
         if self._refused and job.key in self._refused:

@@ -252,6 +252,11 @@ class World(Listener):
         )  # fmt: skip
         return Engaged(build_policy(config) if policy is None else policy, ctx)
 
+    @property
+    def questions(self) -> int:
+        """Number of jobs that `Select` asked about, whether and without whom they fit."""
+        return self._room.questions
+
     def run(self) -> None:
         """Run until nothing is left to happen.
 

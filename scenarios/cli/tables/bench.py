@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wattkeeper.scenarios.bench.examine import Change, EntryResult
+from wattkeeper.scenarios.bench.growth import Growth
 from wattkeeper.scenarios.bench.speed import SLOWER, core
 from wattkeeper.scenarios.spec.wording import percent, unlisted
 
@@ -47,6 +48,27 @@ def print_outcomes(console: Console, outcomes: Sequence[EntryResult]) -> None:
                 console.print(f"{outcome.entry.name}: {text}", style="bold yellow")
     if any(outcome.changes for outcome in outcomes):
         console.print(_changes(outcomes))
+
+
+def print_growths(console: Console, growths: Sequence[Growth]) -> None:
+    """Print how the counted work of each grows."""
+    table = Table(title="Growth of counted work")
+    for head in ("what", "counted", "result"):
+        table.add_column(head, overflow="fold")
+    for head in ("sizes", "work", "exponent", "at most"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for growth in growths:
+        state = Text("as allowed") if growth.is_allowed else Text("too fast", "bold red")
+        sizes, work = (" to ".join(f"{each:,}" for each in pair)
+                       for pair in (growth.sizes, growth.work))  # fmt: skip
+        table.add_row(growth.what, growth.unit, state, sizes, work,
+                      f"{growth.exponent:.2f}", f"{growth.most:g}")  # fmt: skip
+    console.print(table)
+    console.print(
+        "Exponent: the work grows as the size to this power. It is counted, the same on any "
+        "machine.",
+        style="dim",
+    )
 
 
 def _speed(outcome: EntryResult) -> tuple[str, str, str]:

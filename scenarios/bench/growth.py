@@ -1,0 +1,118 @@
+"""Growth: how the counted work of schedulers and of the search for parents grows with their load.
+
+Work is counted, not timed: the count is the same on any machine, and a count that grows faster than
+its load is found before it costs hours.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.scenarios.bench.baselines import SHIPPED, JobsTrace
+from wattkeeper.scenarios.bench.traces import NAME, generate_trace
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.simulated_run import execute
+from wattkeeper.scenarios.spec.loading import load
+from wattkeeper.scenarios.spec.variants import run_specs
+from wattkeeper.sim.engine.world import World
+from wattkeeper.traces.library import folder
+
+ENTRY: Final = "growth"
+"""Its name among the entries of `wattkeeper bench`."""
+
+JOBS: Final = (1_000, 4_000)
+GPUS: Final = 64
+LOAD: Final = 1.2
+"""Of the jobs that schedulers run: more than can be done, so that the queue grows with the jobs."""
+
+WITHOUT_PREEMPTION: Final = 1.1
+WITH_PREEMPTION: Final = 1.2
+"""Largest exponents of growth that are allowed."""
+
+SCHEDULERS: Final[dict[str, float]] = {
+    "fifo": WITHOUT_PREEMPTION,
+    "fjf": WITHOUT_PREEMPTION,
+    "sjf": WITHOUT_PREEMPTION,
+    "fair-share": WITHOUT_PREEMPTION,
+    "easy-backfill": WITHOUT_PREEMPTION,
+    "dlas-gpu": WITH_PREEMPTION,
+    "srtf": WITH_PREEMPTION,
+    "las": WITH_PREEMPTION,
+    "gittins": WITH_PREEMPTION,
+}
+"""The largest exponent of each scheduler, by kind."""
+
+
+class Growth(NamedTuple):
+    """Counted work at two sizes.
+
+    Attributes:
+        what: What works.
+        unit: What is counted.
+        sizes: The two sizes.
+        work: The work at each.
+        most: Largest exponent that is allowed.
+    """
+
+    what: str
+    unit: str
+    sizes: tuple[int, int]
+    work: tuple[int, int]
+    most: float
+
+    @property
+    def exponent(self) -> float:
+        """Power of the size that the work grows with: 1 if it doubles with the size."""
+        return math.log(self.work[1] / self.work[0]) / math.log(self.sizes[1] / self.sizes[0])
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether it grows as slowly as it must."""
+        return self.exponent <= self.most
+
+
+def measure_growth() -> Iterator[Growth]:
+    """Count the work of each scheduler."""
+    with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:
+        traces = {jobs: _write_trace(Path(scratch) / str(jobs), jobs) for jobs in JOBS}
+        for kind, most in SCHEDULERS.items():
+            work = _count(lambda jobs, kind=kind: _schedule(kind, traces[jobs]), JOBS)
+            yield Growth(kind, "events and questions", JOBS, work, most)
+
+
+def to_json(growth: Growth) -> dict[str, Any]:
+    """A growth for `--json`."""
+    found = {"exponent": growth.exponent, "is_allowed": growth.is_allowed}
+    return growth._asdict() | found
+
+
+def _count(work: Callable[[int], int], sizes: tuple[int, int]) -> tuple[int, int]:
+    return work(sizes[0]), work(sizes[1])
+
+
+def _write_trace(path: Path, jobs: int) -> Path:
+    """Write a trace of generated jobs; returns its path."""
+    path.mkdir()
+    made = generate_trace(JobsTrace(kind="jobs", jobs=jobs, load=LOAD, gpus=GPUS), SHIPPED.parent)
+    folder.write(made, path / NAME)
+    return path / NAME
+
+
+def _schedule(kind: str, trace: Path) -> int:
+    """Run a trace; returns the events, and the jobs that the scheduler asked about."""
+    policy = {"kind": kind} | ({"estimates": "perfect"} if kind == "easy-backfill" else {})
+    settings = [
+        f"workload.trace={json.dumps(str(trace))}",
+        f"cluster.gpus={GPUS}",
+        f"policies.select={json.dumps(policy)}",
+    ]
+    loaded = load("scheduler-pool", settings)
+    (spec,) = run_specs(loaded.scenario)
+    worlds: list[World] = []
+    execute(spec, read_inputs(loaded).runs[spec.variant], worlds.append)
+    return worlds[0].env.events + worlds[0].questions
