@@ -99,6 +99,7 @@ class ScenarioResult(DisplayedStudy):
         from wattkeeper.scenarios.report import render_page
 
         check_folder(Path(folder))
+        pa.default_memory_pool().release_unused()
         text = render_page(self) if with_page else ""
         write_results(Path(folder), self.results, self.summary, self.manifest, text)
 

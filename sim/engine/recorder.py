@@ -575,12 +575,15 @@ class Recorder:
         write_i32_le(sized, gpus)
         self._sized.end_row()
 
-    def held_gpus(self, asked: Ints) -> Ints:
-        """GPUs that each attempt held, given those that its job asked for, shape (attempts,)."""
+    def held_gpus(self, asked: Ints, begin: int = 0) -> Ints:
+        """GPUs that each attempt held, given those that its job asked for, shape (attempts,).
+
+        Of the attempts from `begin` on.
+        """
         if not len(self._sized):
             return asked
         held = asked.copy()
-        self._sized.spread("gpus", held, 0)
+        self._sized.spread("gpus", held, begin)
         return held
 
     @property

@@ -159,7 +159,6 @@ class AttemptColumns(NamedTuple):
         placed: Where choices place jobs.
         unmeasured: Workloads without measured power.
         tariff: What their energy costs.
-        gpus: GPUs that attempts held, shape (attempts,).
     """
 
     recorder: Recorder
@@ -168,7 +167,6 @@ class AttemptColumns(NamedTuple):
     placed: Placed
     unmeasured: Collection[str]
     tariff: Tariff
-    gpus: Ints
 
     def parts(self, rows: int) -> Iterator[dict[str, pa.Array]]:
         """The columns without variant and seed, by name; see `decision_columns`."""
@@ -178,7 +176,8 @@ class AttemptColumns(NamedTuple):
             recorded = recorded_columns(recorder, self.cluster, self.placed, begin, end)
             columns = attempt_columns(recorded, self.source, self.unmeasured)
             if recorder.shapes:
-                columns["gpus"] = pa.array(self.gpus[begin:end])
+                asked = columns["gpus"].to_numpy()
+                columns["gpus"] = pa.array(recorder.held_gpus(asked, begin))
             draws = recorder.draws(begin, end)
             yield columns | charge_attempts(columns, draws, self.tariff, self.cluster.pue)
 

@@ -208,7 +208,8 @@ def aggregate_attempts(
 
     Args:
         columns: From `wattkeeper.sim.results.columns.attempt_columns`, in order of time.
-        number: Number of each attempt's job, shape (attempts,).
+        number: Number of each attempt's job, shape (attempts,); not read where no job waited and
+            none had several attempts.
         waits: Preemptions, and waits between attempts: number of the job, begin and end (s), shapes
             (waits,).
         optima: See `Optima`.
@@ -242,11 +243,10 @@ def aggregate_attempts(
     if not single:
         finish[index] = column("finish_time_s")
     cost = total("cost").astype(float, copy=False)
-    gpus = column("gpus")[of_jobs]
     recurrence = column("recurrence")[of_jobs]
     regret: Floats = np.broadcast_to(np.float64(math.nan), len(submit))
     if optima:
-        best = _least_costs(codes, names, gpus, recurrence, optima)
+        best = _least_costs(codes, names, column("gpus")[of_jobs], recurrence, optima)
         regret = cost - best * column("time_scale")[of_jobs]
     group: Any = np.arange(len(submit), dtype=np.int32)
     if recurrence.max(initial=1) > 1:

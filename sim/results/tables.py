@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
@@ -136,14 +136,11 @@ def collect(
     """
     keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
     rows = keeper.rows
-    number = recorder.column("number")
-    asked, milli = (source.column(name, number).to_numpy() for name in ("gpus", "gpu_milli"))
-    gpus = recorder.held_gpus(asked)
     placed = read_choices(recorder.journal, cluster)
-    held = held_gpus(recorder, placed, gpus.astype(np.int64) * milli)
-    submit_s = source.column("submit_time_s", number).to_numpy()
+    held = held_gpus(recorder, placed, source)
+    submit_s = source.column("submit_time_s", recorder.column("number")).to_numpy()
     lines = timeline(recorder, cluster, submit_s, held.thousandths)
-    del submit_s
+    del submit_s  # `lines` has it as long as it needs it
     line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
     charged = account(recorder, cluster, held, charged_window(line, window), tariff)
     if unmeasured:
@@ -153,11 +150,13 @@ def collect(
     waits = recorder.pauses(), recorder.requeues()
     losses = {}
     if recorder.follows_nodes:
-        losses = loss_metrics(recorder, cluster, gpus * milli / WHOLE, charged.window)
+        losses = loss_metrics(recorder, cluster, held.thousandths / WHOLE, charged.window)
         keeper.keep("nodes", node_columns(recorder))
     of_elastic = {} if elastic is None else elastic_metrics(recorder, cluster, elastic)
-    attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff, gpus)
+    attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff)
+    del held
     columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
+    number = recorder.column("number")
     recorder.clear()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
     metrics = metrics | charged.metrics() | losses | of_elastic
@@ -252,8 +251,11 @@ def time_of(line: AnyTable, row: int) -> float:
     return time_s
 
 
-def held_gpus(recorder: Recorder, placed: Placed, thousandths: Ints) -> HeldGpus:
-    """What attempts hold, given the thousandths of GPUs of each, shape (attempts,)."""
+def held_gpus(recorder: Recorder, placed: Placed, source: Source) -> HeldGpus:
+    """What attempts hold."""
+    number = recorder.column("number")
+    gpus = recorder.held_gpus(source.column("gpus", number).to_numpy())
+    thousandths = gpus.astype(np.int64) * source.column("gpu_milli", number).to_numpy()
     if thousandths.max(initial=0) <= np.iinfo(np.int32).max:
         thousandths = thousandths.astype(np.int32)
     return HeldGpus(thousandths, placed.gpu_type[recorder.column("where")])

@@ -44,12 +44,14 @@ class Steps(NamedTuple):
 
     Attributes:
         time_s: When, s.
+        sign: 1 or -1: what the others are multiplied by.
         power: Of power, in `UNITS_PER_WATT`.
         busy: Of held GPUs, in thousandths.
         waiting: Of waiting jobs.
     """
 
     time_s: Floats
+    sign: int = 1
     power: Ints | int = 0
     busy: Ints | int = 0
     waiting: Ints | int = 0
@@ -88,10 +90,11 @@ def timeline(
     Raises:
         InputError: If the power exceeds what 64-bit units can hold.
     """
-    steps = [each.in_order() for each in _list_steps(recorder, submit_s, thousandths)]
-    ends = recorder.column("ended_s")
-    begin_s, end_s = (submit_s.min(), ends.max()) if len(ends) else (-np.inf, np.inf)
-    del ends
+    begin_s, end_s = -np.inf, np.inf
+    if len(submit_s):
+        begin_s, end_s = submit_s.min(), recorder.column("ended_s").max()
+    steps = [*_list_steps(recorder, submit_s, thousandths)]
+    del submit_s
     idle = whole_units(cluster.idle_power_w)
     changes = sum(float(np.abs(each.power).sum(dtype=float)) for each in steps)
     may_exceed = idle + changes > MOST_UNITS
@@ -100,7 +103,7 @@ def timeline(
         times, is_last, order = _merge(part)
         power_of, busy, waiting = (
             np.cumsum(np.append(before, _join(part, name)[order]), dtype=np.int64)[1:]
-            for before, name in zip(sums, Steps._fields[1:], strict=True)
+            for before, name in zip(sums, ("power", "busy", "waiting"), strict=True)
         )
         if may_exceed:
             exact = np.cumsum(np.append(power, _join(part, "power")[order].astype(float)))[1:]
@@ -113,26 +116,28 @@ def timeline(
         yield Timeline(times[rows], power_w, busy[rows] / WHOLE, waiting[rows])
 
 
-def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> list[Steps]:
-    """All changes of a run; see `timeline`."""
+def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iterator[Steps]:
+    """All changes of a run; see `timeline`. One kind after the other, since each takes memory."""
     first = recorder.column("attempt") == 1
     power = recorder.column("power")
-    changed, change = _power_changes(recorder)
+    begun_s, begun = recorder.column("begun_s"), first.astype(np.int8)
+    yield Steps(begun_s, power=power, busy=thousandths, waiting=-begun).in_order()
+    del begun_s, begun
+    yield Steps(recorder.column("ended_s"), -1, power, thousandths).in_order()
+    yield Steps(submit_s if first.all() else submit_s[first], waiting=1).in_order()
     numbers, paused, resumed = recorder.pauses()
+    if len(paused):
+        number = recorder.column("number")
+        by_job = np.zeros(int(number.max()) + 1, dtype=thousandths.dtype)
+        by_job[number] = thousandths
+        lost = by_job[numbers]
+        yield Steps(paused, -1, busy=lost, waiting=-1).in_order()
+        yield Steps(resumed, busy=lost, waiting=-1).in_order()
+    changed, change = _power_changes(recorder)
+    yield Steps(changed, power=change).in_order()
     _, requeued, restarted = recorder.requeues()
-    held = dict(zip(recorder.column("number").tolist(), thousandths.tolist(), strict=True)) if (
-        len(paused)) else {}  # fmt: skip
-    lost = np.array([held[number] for number in numbers.tolist()], dtype=np.int64)
-    return [
-        Steps(recorder.column("begun_s"), power, thousandths, -first.astype(np.int8)),
-        Steps(recorder.column("ended_s"), -power, -thousandths),
-        Steps(paused, busy=-lost, waiting=1),
-        Steps(resumed, busy=lost, waiting=-1),
-        Steps(submit_s[first], waiting=1),
-        Steps(changed, change),
-        Steps(requeued, waiting=1),
-        Steps(restarted, waiting=-1),
-    ]
+    yield Steps(requeued, waiting=1).in_order()
+    yield Steps(restarted, waiting=-1).in_order()
 
 
 def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
@@ -170,4 +175,5 @@ def _merge(part: Sequence[Steps]) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
 
 def _join(part: Sequence[Steps], name: str) -> Ints:
     """A column of all changes."""
-    return np.concatenate([np.broadcast_to(getattr(each, name), len(each.time_s)) for each in part])
+    columns = ((each.sign, getattr(each, name), len(each.time_s)) for each in part)
+    return np.concatenate([np.broadcast_to(sign * column, rows) for sign, column, rows in columns])

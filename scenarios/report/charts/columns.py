@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.engine.recorder import waits_between_attempts
@@ -55,21 +56,23 @@ def read_outcomes(study: Study) -> list[tuple[RunColumns, JobOutcomes]]:
 def aggregate_jobs(run: RunColumns, optima: Optima) -> JobOutcomes:
     """The outcomes of a run's jobs, as its metrics are computed from them."""
     rows = run.rows
-    first = rows["attempt"].to_numpy() == 1
-    if first.all():
-        number = np.arange(len(first))
-    else:
-        number = rows["job_id"].dictionary_encode().indices.to_numpy().astype(np.int64)
+    attempt = rows["attempt"].to_numpy()
+    single = bool((attempt == 1).all())
     preempted = np.flatnonzero(rows["preemptions"].to_numpy())
-    start, finish, time, overhead = (
-        to_floats(rows[name])[preempted]
-        for name in ("start_time_s", "finish_time_s", "time_s", "overhead_s")
-    )
-    paused = np.maximum(finish - start - time - overhead, 0.0)
-    pauses = number[preempted], np.zeros(len(preempted)), paused
-    begun_s, ended_s = (to_floats(rows[name]) for name in ("start_time_s", "finish_time_s"))
-    waits = waits_between_attempts(number, rows["attempt"].to_numpy(), begun_s, ended_s)
-    return aggregate_attempts(rows, number, (pauses, waits), optima)
+    waits: list[tuple[Ints, Floats, Floats]] = []
+    number = np.arange(len(attempt) if len(preempted) else 0)
+    if not single:
+        number = rows["job_id"].dictionary_encode().indices.to_numpy().astype(np.int64)
+        begun_s, ended_s = (to_floats(rows[name]) for name in ("start_time_s", "finish_time_s"))
+        waits.append(waits_between_attempts(number, attempt, begun_s, ended_s))
+    if len(preempted):
+        start, finish, time, overhead = (
+            to_floats(rows[name])[preempted]
+            for name in ("start_time_s", "finish_time_s", "time_s", "overhead_s")
+        )
+        paused = np.maximum(finish - start - time - overhead, 0.0)
+        waits.insert(0, (number[preempted], np.zeros(len(preempted)), paused))
+    return aggregate_attempts(rows, number, waits, optima)
 
 
 def derive_optima(run: RunColumns, regrets: Mapping[str, float]) -> Optima:

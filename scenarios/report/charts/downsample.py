@@ -48,13 +48,17 @@ def bin_steps(time: Floats, values: Floats, edges: Floats) -> Bins:
     if len(time) < 2 or not known.any():
         undefined = np.full(len(edges) - 1, np.nan)
         return Bins(undefined, undefined, undefined)
-    held = np.where(known, values, 0.0)
-    integral = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(time))])
+    steps = np.diff(time)
+    steps *= values[:-1] if known.all() else np.where(known, values, 0.0)[:-1]
+    integral = np.zeros(len(time))
+    np.cumsum(steps, out=integral[1:])
+    del steps, known  # large for millions of jobs
     inside = edges.clip(time[0], time[-1])
     width = np.diff(inside)
     covered = width > 0
     mean = np.full(len(width), np.nan)
     np.divide(np.diff(np.interp(inside, time, integral)), width, out=mean, where=covered)
+    del integral
     first = (np.searchsorted(time, inside[:-1], "right") - 1).clip(0, len(time) - 1)
     after = np.searchsorted(time, inside[1:], "left").clip(first + 1, len(time))
     ends = np.stack([first, after], axis=1).ravel()
