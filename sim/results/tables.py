@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +48,7 @@ from wattkeeper.sim.results.node_use import ElasticScope
 from wattkeeper.sim.results.parquet import (
     ROW_GROUP,
     AnyTable,
+    Scratch,
     TableColumns,
     make_folder,
     store_table,
@@ -123,7 +123,7 @@ def collect(
     window: tuple[float | None, float | None] = (None, None),
     tariff: Tariff = NO_TARIFF,
     elastic: ElasticScope | None = None,
-    scratch: Path | None = None,
+    scratch: Scratch | None = None,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -131,8 +131,8 @@ def collect(
     type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
     the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
-    `elastic`: the elastic jobs; None: there are none. `scratch`: folder for the tables of a run of
-    more than `MOST_ATTEMPTS`; None: they are in memory.
+    `elastic`: the elastic jobs; None: there are none. `scratch`: for the tables of a run of more
+    than `MOST_ATTEMPTS`; None: they are in memory.
     """
     keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
     rows = keeper.rows
@@ -183,11 +183,12 @@ class _Keeper:
         rows: Rows of the parts that long tables are made in, but for the last part of each.
     """
 
-    def __init__(self, variant: str, seed: int, scratch: Path | None) -> None:
+    def __init__(self, variant: str, seed: int, scratch: Scratch | None) -> None:
         self.tables: dict[str, AnyTable] = {}
         self.rows = ALL_ROWS if scratch is None else ROW_GROUP
         self._keys = variant, seed
-        self._folder = None if scratch is None else make_folder(scratch)
+        self._final = scratch is not None and scratch.final
+        self._folder = None if scratch is None else make_folder(scratch.folder)
 
     def keep(self, name: str, columns: Mapping[str, Any]) -> None:
         """Keep a table, given its columns without variant and seed."""
@@ -200,7 +201,8 @@ class _Keeper:
         if self._folder is None:
             (table,) = groups
         else:
-            table = store_table(self._folder / f"{name}.parquet", schema, groups)
+            path = self._folder / f"{name}.parquet"
+            table = store_table(path, schema, groups, self._final)
         self.tables[name] = table
         return table
 
