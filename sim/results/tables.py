@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
@@ -59,6 +59,8 @@ from wattkeeper.traces.schema import is_optional
 
 MOST_ATTEMPTS: Final = 1 << 18
 """Attempts of a run whose tables are in memory in any case."""
+
+NO_NUMBERS: Final = np.zeros(0, dtype=np.int64)
 
 ALL_ROWS: Final = 1 << 62
 """Rows of the only part of a table."""
@@ -156,7 +158,9 @@ def collect(
     attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff)
     del held
     columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
-    number = recorder.column("number")
+    number = NO_NUMBERS
+    if "deadline_s" in columns or _have_several(recorder, waits):
+        number = recorder.column("number")
     recorder.clear()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
     metrics = metrics | charged.metrics() | losses | of_elastic
@@ -173,6 +177,12 @@ def collect(
     result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
     pa.default_memory_pool().release_unused()
     return result
+
+
+def _have_several(recorder: Recorder, waits: Sequence[tuple[Ints, Floats, Floats]]) -> bool:
+    """Whether any job waited again after its start, or had several attempts."""
+    waited = any(len(number) for number, _, _ in waits)
+    return waited or bool(recorder.column("attempt").max(initial=1) > 1)
 
 
 class _Keeper:
