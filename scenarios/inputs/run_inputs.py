@@ -22,6 +22,7 @@ from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
+from wattkeeper.sim.results.parquet import Scratch
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.trace import Trace
 
@@ -84,7 +85,7 @@ class RunInputs(NamedTuple):
         latencies: Latencies of trainings, by the key of their profile.
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
-        scratch: Folder for rows and tables of large runs; None: they are in memory.
+        scratch: For rows and tables of large runs; None: they are in memory.
         trained: Workloads that scripts train, in a live run (`live.workloads`).
         tariff: What electricity costs and emits.
         limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`
@@ -108,7 +109,7 @@ class RunInputs(NamedTuple):
     latencies: AllLatencies = NO_LATENCIES
     search: ArchitectureSearch | None = None
     trainings: Path = Path()
-    scratch: Path | None = None
+    scratch: Scratch | None = None
     trained: frozenset[str] = frozenset()
     tariff: Tariff = NO_TARIFF
     limits: Mapping[str, GpuModel] = {}

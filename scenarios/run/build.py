@@ -56,7 +56,8 @@ def build_world(
         inputs.stragglers, open_losses(inputs.cluster, streams), _elastic(inputs),
     )  # fmt: skip
     backend.listener = world
-    world.recorder.spool.folder = inputs.scratch
+    if inputs.scratch is not None:
+        world.recorder.spool.folder = inputs.scratch.folder
     return world
 
 

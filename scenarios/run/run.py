@@ -41,7 +41,12 @@ from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.folder import check_folder, write_results
-from wattkeeper.sim.results.parquet import TableColumns, fill_optional, present_columns
+from wattkeeper.sim.results.parquet import (
+    Scratch,
+    TableColumns,
+    fill_optional,
+    present_columns,
+)
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
 from wattkeeper.sim.results.tables import RunResult
@@ -140,10 +145,12 @@ def run(
         loaded = loaded._replace(scenario=drop_cases(loaded.scenario))
     scenario = loaded.scenario
     inputs = read_inputs(loaded, live=live is not None)
-    inputs = inputs.update_runs(trainings=trainings, scratch=None if ray else scratch)
+    inputs = inputs.update_runs(trainings=trainings)
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
     specs = run_specs(scenario)
+    if scratch is not None and ray is None:
+        inputs = inputs.update_runs(scratch=Scratch(scratch, final=len(specs) == 1))
     end_start()
     if inputs.any_run.search is not None:
         from wattkeeper.scenarios.run import search_run

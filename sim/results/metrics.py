@@ -226,6 +226,12 @@ def aggregate_attempts(
     def column(name: str) -> Any:
         return columns[name].to_numpy(zero_copy_only=False)
 
+    def few(name: str) -> Any:
+        """A column of whole numbers; one value for all takes no memory."""
+        values = total(name).astype(np.int32)
+        one = values[:1].max(initial=0)
+        return np.broadcast_to(one, len(values)) if (values == one).all() else values
+
     def total(name: str) -> Any:
         values = column(name)
         return values if single else np.bincount(index, values.astype(float, copy=False))
@@ -243,7 +249,7 @@ def aggregate_attempts(
     if not single:
         finish[index] = column("finish_time_s")
     cost = total("cost").astype(float, copy=False)
-    recurrence = column("recurrence")[of_jobs]
+    recurrence = few("recurrence") if single else column("recurrence")[first]
     regret: Floats = np.broadcast_to(np.float64(math.nan), len(submit))
     if optima:
         best = _least_costs(codes, names, column("gpus")[of_jobs], recurrence, optima)
@@ -267,7 +273,7 @@ def aggregate_attempts(
         cost=cost,
         regret=regret,
         reached=total("reached_target") > 0,
-        preemptions=total("preemptions").astype(np.int32),
+        preemptions=few("preemptions"),
         names=names,
     )
 
@@ -341,6 +347,10 @@ def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
 
     jct_s = jobs.finish_time_s - jobs.submit_time_s
     known = jobs.regret[~np.isnan(jobs.regret)]
+    mean_jct_s = mean(jct_s)
+    p95_jct_s = math.nan
+    if len(jct_s):
+        p95_jct_s = float(np.quantile(jct_s, 0.95, overwrite_input=True))
     return {
         "jobs": float(len(jobs.group)),
         "attempts": float(jobs.attempts.sum()),
@@ -354,9 +364,9 @@ def job_metrics(jobs: JobOutcomes) -> dict[str, float]:
         "last5_cost": mean(last.cost),
         "energy_to_accuracy_j": mean(reached.energy_j),
         "time_to_accuracy_s": mean(reached.time_s),
-        "jct_s": mean(jct_s),
+        "jct_s": mean_jct_s,
         "queue_delay_s": mean(jobs.queue_delay_s),
-        "p95_jct_s": float(np.quantile(jct_s, 0.95)) if len(jct_s) else math.nan,
+        "p95_jct_s": p95_jct_s,
         "preemptions": float(jobs.preemptions.sum()),
         "makespan_s": (
             float(jobs.finish_time_s.max() - jobs.submit_time_s.min()) if len(jct_s) else math.nan

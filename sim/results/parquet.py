@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from shutil import copyfile
 from tempfile import mkdtemp
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,17 +28,32 @@ MOST_TEXTS: Final = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
 
+class Scratch(NamedTuple):
+    """Where the rows and tables of large runs are while results are made.
+
+    Attributes:
+        folder: The folder.
+        final: Whether the tables are stored as in a results folder, which those of several runs are
+            not: they are put together later.
+    """
+
+    folder: Path
+    final: bool
+
+
 class StoredTable:
     """A table in a Parquet file. A column is read anew whenever it is asked for.
 
     Attributes:
         path: The file.
         schema: Its columns, texts as such.
+        final: Whether it is stored as in a results folder.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, final: bool) -> None:
         self.path = path
         self.schema = schema
+        self.final = final
         self._rows: int = pq.read_metadata(path).num_rows
 
     def __len__(self) -> int:
@@ -102,7 +117,7 @@ def write_tables(path: Path, whole: pa.Schema, tables: Sequence[AnyTable]) -> No
     """
     schema = present_columns(whole, tables)
     first = tables[0]
-    if len(tables) == 1 and isinstance(first, StoredTable):
+    if len(tables) == 1 and isinstance(first, StoredTable) and first.final:
         _link(first.path, path)
         return
     stored = _stored_schema(schema, tables)
@@ -154,13 +169,16 @@ def make_folder(scratch: Path) -> Path:
         raise EnvironmentLacks(text) from error
 
 
-def store_table(path: Path, whole: pa.Schema, groups: Iterator[pa.Table]) -> StoredTable:
+def store_table(
+    path: Path, whole: pa.Schema, groups: Iterator[pa.Table], final: bool
+) -> StoredTable:
     """Write a table into a file as its row groups come.
 
     Args:
         path: The file.
         whole: The schema of its kind.
         groups: Of `ROW_GROUP` rows each, but for the last one; at least one.
+        final: Whether it is stored as in a results folder.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
@@ -168,20 +186,25 @@ def store_table(path: Path, whole: pa.Schema, groups: Iterator[pa.Table]) -> Sto
     first = next(groups)
     schema = present_columns(whole, [first])
     try:
-        _write_groups(path, schema, _stored_schema(schema, [first]), chain([first], groups))
+        stored, compression = _stored_schema(schema, [first]), "zstd" if final else "none"
+        _write_groups(path, schema, stored, chain([first], groups), compression)
     except OSError as error:
         text = f"cannot keep results in {path.parent}: {error.strerror or error}"
         raise EnvironmentLacks(text) from error
-    return StoredTable(path, schema)
+    return StoredTable(path, schema, final)
 
 
 def _write_groups(
-    path: Path, schema: pa.Schema, stored: pa.Schema, groups: Iterable[pa.Table]
+    path: Path,
+    schema: pa.Schema,
+    stored: pa.Schema,
+    groups: Iterable[pa.Table],
+    compression: str = "zstd",
 ) -> None:
     with pq.ParquetWriter(
         path,
         stored,
-        compression="zstd",
+        compression=compression,
         use_dictionary=[want.name for want in schema if _is_dictionary(want)],
         store_schema=False,
     ) as file:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
@@ -49,6 +48,7 @@ from wattkeeper.sim.results.node_use import ElasticScope
 from wattkeeper.sim.results.parquet import (
     ROW_GROUP,
     AnyTable,
+    Scratch,
     TableColumns,
     make_folder,
     store_table,
@@ -59,6 +59,8 @@ from wattkeeper.traces.schema import is_optional
 
 MOST_ATTEMPTS: Final = 1 << 18
 """Attempts of a run whose tables are in memory in any case."""
+
+NO_NUMBERS: Final = np.zeros(0, dtype=np.int64)
 
 ALL_ROWS: Final = 1 << 62
 """Rows of the only part of a table."""
@@ -123,7 +125,7 @@ def collect(
     window: tuple[float | None, float | None] = (None, None),
     tariff: Tariff = NO_TARIFF,
     elastic: ElasticScope | None = None,
-    scratch: Path | None = None,
+    scratch: Scratch | None = None,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -131,8 +133,8 @@ def collect(
     type. `unmeasured`: workloads without measured power; their energy is absent, and so is that of
     the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
-    `elastic`: the elastic jobs; None: there are none. `scratch`: folder for the tables of a run of
-    more than `MOST_ATTEMPTS`; None: they are in memory.
+    `elastic`: the elastic jobs; None: there are none. `scratch`: for the tables of a run of more
+    than `MOST_ATTEMPTS`; None: they are in memory.
     """
     keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
     rows = keeper.rows
@@ -156,7 +158,9 @@ def collect(
     attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff)
     del held
     columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
-    number = recorder.column("number")
+    number = NO_NUMBERS
+    if "deadline_s" in columns or _have_several(recorder, waits):
+        number = recorder.column("number")
     recorder.clear()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
     metrics = metrics | charged.metrics() | losses | of_elastic
@@ -175,6 +179,12 @@ def collect(
     return result
 
 
+def _have_several(recorder: Recorder, waits: Sequence[tuple[Ints, Floats, Floats]]) -> bool:
+    """Whether any job waited again after its start, or had several attempts."""
+    waited = any(len(number) for number, _, _ in waits)
+    return waited or bool(recorder.column("attempt").max(initial=1) > 1)
+
+
 class _Keeper:
     """Keeps the tables of a run: the long ones in a folder of their own, or in memory.
 
@@ -183,11 +193,12 @@ class _Keeper:
         rows: Rows of the parts that long tables are made in, but for the last part of each.
     """
 
-    def __init__(self, variant: str, seed: int, scratch: Path | None) -> None:
+    def __init__(self, variant: str, seed: int, scratch: Scratch | None) -> None:
         self.tables: dict[str, AnyTable] = {}
         self.rows = ALL_ROWS if scratch is None else ROW_GROUP
         self._keys = variant, seed
-        self._folder = None if scratch is None else make_folder(scratch)
+        self._final = scratch is not None and scratch.final
+        self._folder = None if scratch is None else make_folder(scratch.folder)
 
     def keep(self, name: str, columns: Mapping[str, Any]) -> None:
         """Keep a table, given its columns without variant and seed."""
@@ -200,7 +211,8 @@ class _Keeper:
         if self._folder is None:
             (table,) = groups
         else:
-            table = store_table(self._folder / f"{name}.parquet", schema, groups)
+            path = self._folder / f"{name}.parquet"
+            table = store_table(path, schema, groups, self._final)
         self.tables[name] = table
         return table
 
