@@ -55,14 +55,15 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
 
     Tightened: the retained share decides among parents that fill the whole child. In these, each
     node is matched between its first possible match, and its last possible one, which is found in
-    the same way from the end. It has no more in common with the parent than with the best node
-    between these. A parent that may not fill the whole child keeps its bounds.
+    the same way from the end. The most that ascending matches of all nodes between these can have
+    in common is found by a dynamic program. A parent that may not fill the whole child keeps its
+    bounds.
     """
     sketch, count = sketch_coverage(child), len(parents)
     kinds, slots = np.unique(sketch.kind, return_inverse=True)
     shapes = tuple(column.astype(np.int32) for column in (slots, *sketch[1:9]))
     kernels = kernel("bounds_kernel")
-    sizes = kernels.sizes_of(shapes)[sketch.nodes]
+    sizes = kernels.sizes_of(*shapes[6:9], shapes[5])[sketch.nodes]
     nodes, sizes = sketch.nodes[sizes > 0].astype(np.int32), sizes[sizes > 0]
     if not len(nodes) or not count:
         none = np.zeros(count)

@@ -93,56 +93,12 @@ def bound_asbuilt(
 
 
 @njit(cache=True)
-def fits(above: Shapes, at: int, below: Shapes, here: int) -> bool:
-    """Whether weights of a shape `at` of the parent fit the shape `here` of the child."""
-    if above[0][at] != below[0][here]:
-        return False
-    if (above[3][at] or below[3][here]) and above[1][at] != below[1][here]:
-        return False
-    return not ((above[4][at] or below[4][here]) and above[2][at] != below[2][here])
-
-
-@njit(cache=True)
-def count_common(above: Shapes, at: int, below: Shapes, here: int) -> int:
-    """Elements that two shapes have both."""
-    _, _, _, _, _, starts_, first_, second_, kernel_ = above
-    _, _, _, _, _, starts, first, second, kernel = below
-    common = 0
-    for index in range(min(starts[here + 1] - starts[here], starts_[at + 1] - starts_[at])):
-        mine, yours = starts[here] + index, starts_[at] + index
-        units = np.int64(min(first[mine], first_[yours])) * min(second[mine], second_[yours])
-        common += units * min(kernel[mine], kernel_[yours])
-    return common
-
-
-@njit(cache=True)
-def shapes_of(parents: Columns, parent: int) -> tuple[Shapes, SmallInts]:
-    """The shapes of one of the parents, and the shapes of its nodes."""
-    kind, inputs, outputs, task_inputs, task_outputs, starts, first, second, kernel = parents[:9]
-    nodes = parents[10]
-    begin, end = kind[1][parent], kind[1][parent + 1]
-    tensors, last = first[1][parent], first[1][parent + 1]
-    begin_, end_ = starts[1][parent], starts[1][parent + 1]
-    shapes = (
-        kind[0][begin:end],
-        inputs[0][begin:end],
-        outputs[0][begin:end],
-        task_inputs[0][begin:end],
-        task_outputs[0][begin:end],
-        starts[0][begin_:end_],
-        first[0][tensors:last],
-        second[0][tensors:last],
-        kernel[0][tensors:last],
-    )
-    return shapes, nodes[0][nodes[1][parent] : nodes[1][parent + 1]]
-
-
-@njit(cache=True)
-def sizes_of(shapes: Shapes) -> Ints:
-    """Elements of each shape, shape (shapes,)."""
-    sizes = np.zeros(shapes[0].size, dtype=np.int64)
+def sizes_of(first: SmallInts, second: SmallInts, kernel: SmallInts, starts: SmallInts) -> Ints:
+    """Elements of each shape of a model, by its columns, shape (shapes,)."""
+    sizes = np.zeros(starts.size - 1, dtype=np.int64)
     for shape in range(sizes.size):
-        sizes[shape] = count_common(shapes, shape, shapes, shape)
+        for tensor in range(starts[shape], starts[shape + 1]):
+            sizes[shape] += np.int64(first[tensor]) * second[tensor] * kernel[tensor]
     return sizes
 
 
@@ -187,7 +143,7 @@ def bound_coverage(
         np.zeros(count, dtype=np.int64),
         np.zeros(count, dtype=np.int64),
     )
-    sizes = sizes_of(child)
+    sizes = sizes_of(child[6], child[7], child[8], child[5])
     total = sizes[nodes].sum()
     least = np.zeros(nodes.size, dtype=np.int64)
     for node in range(nodes.size):
@@ -195,7 +151,6 @@ def bound_coverage(
         least[node] = min(size, least[node - 1]) if node else size
     slots = first.size - 1
     often, elements = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-    # In variables of their own: a tuple of arrays costs a microsecond to hand over.
     slot, inputs, outputs, task_inputs, task_outputs = child[:5]
     (slot_, starts_), (inputs_, _), (outputs_, _), (task_inputs_, _), (task_outputs_, _) = parents[
         :5
@@ -257,28 +212,74 @@ def bound_common(child: Shapes, nodes: SmallInts, parents: Columns, places: Ints
     bounds = np.full(places.size, -1, dtype=np.int64)
     earliest = np.zeros(nodes.size, dtype=np.int64)
     latest = np.zeros(nodes.size, dtype=np.int64)
+    all_nodes, node_starts = parents[10]
+    longest = np.diff(node_starts).max()
+    most, row = np.full(longest, -1, dtype=np.int64), np.empty(longest, dtype=np.int64)
+    widest = np.diff(parents[0][1]).max()
+    common = np.empty((child[0].size, widest), dtype=np.int64)
     for index in range(places.size):
-        above, above_nodes = shapes_of(parents, places[index])
+        parent = places[index]
+        there = all_nodes[node_starts[parent] : node_starts[parent + 1]]
+        common_of_shapes(child, parents, parent, common)
         done = 0
-        for place in range(above_nodes.size):
-            if done < nodes.size and fits(above, above_nodes[place], child, nodes[done]):
+        for place in range(there.size):
+            if common[nodes[done], there[place]] >= 0:
                 earliest[done] = place
                 done += 1
+                if done == nodes.size:
+                    break
         if done < nodes.size:
             continue
-        for place in range(above_nodes.size - 1, -1, -1):
-            if done and fits(above, above_nodes[place], child, nodes[done - 1]):
+        for place in range(there.size - 1, -1, -1):
+            if common[nodes[done - 1], there[place]] >= 0:
                 done -= 1
                 latest[done] = place
-        common = np.full((above[0].size, child[0].size), -1, dtype=np.int64)
-        for at in range(above[0].size):
-            for here in range(child[0].size):
-                if fits(above, at, child, here):
-                    common[at, here] = count_common(above, at, child, here)
-        bounds[index] = 0
+                if done == 0:
+                    break
         for node in range(nodes.size):
-            best = 0
+            before, reached = -1, earliest[node - 1]
+            if node == 0:
+                before, reached = 0, there.size
             for place in range(earliest[node], latest[node] + 1):
-                best = max(best, common[above_nodes[place], nodes[node]])
-            bounds[index] += best
+                while reached < min(place, latest[node - 1] + 1):
+                    before = max(before, most[reached])
+                    reached += 1
+                shared = common[nodes[node], there[place]]
+                row[place] = before + shared if before >= 0 and shared >= 0 else -1
+            most[earliest[node] : latest[node] + 1] = row[earliest[node] : latest[node] + 1]
+        bounds[index] = most[earliest[nodes.size - 1] : latest[nodes.size - 1] + 1].max()
     return bounds
+
+
+@njit(cache=True)
+def common_of_shapes(child: Shapes, parents: Columns, parent: int, common: Ints) -> None:
+    """Fill in the elements that a child's and a parent's shapes have both, -1 if they do not fit.
+
+    `common` has the shape (child's shapes, most shapes of a parent).
+    """
+    kind, inputs, outputs, task_inputs, task_outputs, starts, first, second, kernel = child
+    kind_, shape_starts = parents[0]
+    inputs_, outputs_, task_inputs_ = parents[1][0], parents[2][0], parents[3][0]
+    task_outputs_, (starts_, end_starts) = parents[4][0], parents[5]
+    (first_, tensor_starts), second_, kernel_ = parents[6], parents[7][0], parents[8][0]
+    ends, tensors = end_starts[parent], tensor_starts[parent]
+    for place in range(shape_starts[parent + 1] - shape_starts[parent]):
+        shape = shape_starts[parent] + place
+        for here in range(kind.size):
+            common[here, place] = -1
+            if kind_[shape] != kind[here]:
+                continue
+            if (task_inputs_[shape] or task_inputs[here]) and inputs_[shape] != inputs[here]:
+                continue
+            if (task_outputs_[shape] or task_outputs[here]) and outputs_[shape] != outputs[here]:
+                continue
+            begin, count = tensors + starts_[ends + place], starts_[ends + place + 1]
+            count = min(count - starts_[ends + place], starts[here + 1] - starts[here])
+            total = 0
+            for tensor in range(count):
+                mine, yours = starts[here] + tensor, begin + tensor
+                units = np.int64(min(first[mine], first_[yours])) * min(
+                    second[mine], second_[yours]
+                )
+                total += units * min(kernel[mine], kernel_[yours])
+            common[here, place] = total
