@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isqrt
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class TwoStage(Generic[A]):
         scored: Parents scored by the last search, medoids included.
     """
 
-    def __init__(self, matcher: Matcher[A], parents: Sequence[A]) -> None:
+    def __init__(self, matcher: Matcher[A, Any], parents: Sequence[A]) -> None:
         """Cluster the parents into as many as the square root of their number; scores all pairs."""
         self.scored = 0
         self._matcher = matcher
@@ -71,7 +71,7 @@ class TwoStage(Generic[A]):
         return self._matcher.score(self.parents[at], child)
 
 
-def distances(matcher: Matcher[A], models: Sequence[A]) -> Floats:
+def distances(matcher: Matcher[A, Any], models: Sequence[A]) -> Floats:
     """1 minus the similarity, mean of both directions, shape (models, models).
 
     The similarity is the score over the child's score for itself.

@@ -25,8 +25,9 @@ from wattkeeper.live.search.architectures import CandidateNetwork, draw_candidat
 from wattkeeper.live.search.training_log import TrainingRecord, append_record, read_records
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
+from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.policies.matching.search import ParentSearch as MatcherSearch
+from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.traces.files.names import file_name
 
@@ -136,9 +137,11 @@ class SearchRun:
         transfer(self._build(name), self._build(name), self._inputs)
         if matcher is not None:
             graph_matcher = find_matcher(matcher)
-            arrays = graph_matcher.arrays(graph)
-            MatcherSearch(graph_matcher, [arrays]).best(arrays)
-            graph_matcher.score_graphs(graph, graph)
+            ParentSearch(graph_matcher, [graph_matcher.sketch(graph)]).best(
+                graph,
+                lambda _: graph_matcher.score_graphs(graph, graph),
+                retained=lambda _: retained_share(graph, graph),
+            )
         self._graph = None
 
     @property

@@ -113,16 +113,25 @@ def rank(
     scorer = find_matcher(matcher)
     arrays = scorer.arrays(child)
     own = scorer.own(arrays)
-    graphs = {model.graph.digest: model.graph for model in snapshot.models()}
-    search: ParentSearch[Any] = ParentSearch(scorer, map(scorer.arrays, graphs.values()))
+    models = sorted(snapshot.stored.values(), key=lambda model: -model.accuracy)
+    graphs = {model.digest: snapshot.graph(model) for model in models}
     if count is None:
-        scores = dict(enumerate(search.scores(arrays).tolist()))
+        snapshot.read_all(scorer.layout, scorer.arrays)
+        scores = {
+            digest: scorer.score(scorer.arrays(graph), arrays) for digest, graph in graphs.items()
+        }
     else:
-        scores = dict(search.best(arrays, count, ties=True))
-    scored = {digest: scores[place] for place, digest in enumerate(graphs) if place in scores}
+        search: ParentSearch[Any] = ParentSearch(scorer, map(scorer.sketch, graphs.values()))
+        digests = list(graphs)
+        best = search.best(
+            child,
+            lambda place: scorer.score(scorer.arrays(graphs[digests[place]]), arrays),
+            count,
+        )
+        scores = {digests[place]: score for place, score in best}
     matches = [
-        ParentMatch(model, scored[model.digest], scored[model.digest] / own if own else None)
-        for model in snapshot.stored.values()
-        if model.digest in scored
+        ParentMatch(model, scores[model.digest], scores[model.digest] / own if own else None)
+        for model in models
+        if model.digest in scores
     ]
-    return sorted(matches, key=lambda match: (-match.score, -match.model.accuracy))[:count]
+    return sorted(matches, key=lambda match: -match.score)[:count]

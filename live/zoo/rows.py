@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
@@ -179,6 +179,22 @@ def graph(db: sqlite3.Connection, owner: ZooModel) -> Graph:
 def has_graph(db: sqlite3.Connection, digest: str) -> bool:
     """Whether a model with that graph is there."""
     return scalar(db, "SELECT 1 FROM graphs WHERE digest = ?", digest) is not None
+
+
+def arrays(
+    db: sqlite3.Connection, layout: str, digest: str | None = None
+) -> Iterable[tuple[str, bytes]]:
+    """Stored arrays of a layout by the digest of their graph: all, or those of one graph."""
+    query = "SELECT digest, data FROM arrays WHERE layout = ?"
+    if digest is None:
+        return db.execute(query, (layout,))
+    return db.execute(f"{query} AND digest = ?", (layout, digest))
+
+
+def put_arrays(db: sqlite3.Connection, digest: str, layout: str, data: bytes) -> None:
+    """Store arrays of a graph that is there."""
+    query = "INSERT OR REPLACE INTO arrays (digest, layout, data) VALUES (?, ?, ?)"
+    db.execute(query, (digest, layout, data))
 
 
 def task_key(task: str, dataset: str) -> str:

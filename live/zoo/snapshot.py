@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.graph import Graph, Node
 from wattkeeper.policies.matching.packing import pack, unpack
+from wattkeeper.policies.matching.sketches import SKETCHES
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
@@ -36,11 +38,8 @@ class StoredGraph(Graph):
         return self._snapshot.zoo.graph(self._model.model_id).nodes
 
     def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> A:
-        """See `Graph`; read from the index, with those of all models of the zoo at once."""
-        arrays = self._snapshot.arrays(layout, make)
-        if self.digest not in arrays:
-            raise self._snapshot.zoo.no_such_model(self._model.model_id)
-        return arrays[self.digest]
+        """See `Graph`; read from the index, sketches with those of all models of the zoo."""
+        return self._snapshot.arrays(self._model, layout, make)
 
 
 class ZooSnapshot:
@@ -64,7 +63,7 @@ class ZooSnapshot:
         self.zoo = zoo
         self.stored = {model.model_id: model for model in zoo.models()}
         self._child = child
-        self._arrays: dict[type[Any], dict[str, Any]] = {}
+        self._arrays: defaultdict[type[Any], dict[str, Any]] = defaultdict(dict)
         self._graphs = {model.digest: StoredGraph(model, self) for model in self.stored.values()}
         self._models = tuple(
             TrainedModel(
@@ -94,11 +93,26 @@ class ZooSnapshot:
         """The graph of one of the models."""
         return self._graphs[model.digest]
 
-    def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> dict[str, A]:
-        """The arrays of all models by the digest of their graphs, without those that are gone."""
-        if layout not in self._arrays:
-            self._arrays[layout] = _read_arrays(self.zoo, self.stored.values(), layout, make)
-        return self._arrays[layout]
+    def arrays(self, model: ZooModel, layout: type[A], make: Callable[[Graph], A]) -> A:
+        """The arrays of a model's graph.
+
+        Raises:
+            StoreError: If it is not in the zoo any more.
+        """
+        known = self._arrays[layout]
+        if model.digest not in known:
+            if layout in SKETCHES:
+                self.read_all(layout, make)
+            else:
+                known |= _read_arrays(self.zoo, [model], layout, make)
+        if model.digest not in known:
+            raise self.zoo.no_such_model(model.model_id)
+        arrays: A = known[model.digest]
+        return arrays
+
+    def read_all(self, layout: type[A], make: Callable[[Graph], A]) -> None:
+        """Read the arrays of all models at once, for `arrays`."""
+        self._arrays[layout] |= _read_arrays(self.zoo, self.stored.values(), layout, make)
 
 
 def read_zoo(take: Callable[[], ZooSnapshot], work: Callable[[ZooSnapshot], T]) -> T:
@@ -117,13 +131,12 @@ def read_zoo(take: Callable[[], ZooSnapshot], work: Callable[[ZooSnapshot], T]) 
 
 
 def _read_arrays(
-    zoo: Zoo, models: Iterable[ZooModel], layout: type[A], make: Callable[[Graph], A]
+    zoo: Zoo, models: Collection[ZooModel], layout: type[A], make: Callable[[Graph], A]
 ) -> dict[str, A]:
     """Arrays by digest from the index, where those that are missing are kept from now on."""
     wanted = {model.digest: model for model in models}
-    query = "SELECT digest, data FROM arrays WHERE layout = ?"
     with zoo.index.read() as db:
-        packed = db.execute(query, (layout.__name__,))
+        packed = rows.arrays(db, layout.__name__, next(iter(wanted)) if len(wanted) == 1 else None)
         read = {digest: unpack(layout, data) for digest, data in packed
                 if digest in wanted and isinstance(data, bytes)}  # fmt: skip
         arrays = {digest: each for digest, each in read.items() if each is not None}
@@ -132,15 +145,11 @@ def _read_arrays(
             for digest, model in wanted.items()
             if digest not in arrays and rows.has_graph(db, digest)
         }
-    made = {digest: make(graph) for digest, graph in graphs.items()}
+    made = {digest: graph.arrays(layout, make) for digest, graph in graphs.items()}
     if made:
         with zoo.index.write() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO arrays (digest, layout, data) VALUES (?, ?, ?)",
-                [
-                    (digest, layout.__name__, pack(each))
-                    for digest, each in made.items()
-                    if rows.has_graph(db, digest)
-                ],
-            )
+            for digest, graph in graphs.items():
+                if rows.has_graph(db, digest):
+                    for kind, each in graph.known_arrays.items():
+                        rows.put_arrays(db, digest, kind.__name__, pack(each))
     return arrays | made

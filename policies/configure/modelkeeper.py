@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.matching.choice import (
     Candidate,
     Rule,
-    choose_best,
     choose_bucketed,
-    eligible,
+    find_sound,
 )
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
@@ -24,6 +22,9 @@ from wattkeeper.policies.protocols import Configuration, Configure, Context, Sta
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.zoo_views import TrainedModel
 
+SPARE: Final = 64
+"""Number of evicted models that are remembered besides as many as there are models."""
+
 
 class ModelkeeperParent(Configure):
     """See `ModelkeeperParentConfig`. All its state is derived from graphs; it learns nothing."""
@@ -31,9 +32,12 @@ class ModelkeeperParent(Configure):
     def __init__(self, config: ModelkeeperParentConfig) -> None:
         self._config = config
         self._matcher = find_matcher(config.matcher)
+        self._forget()
+
+    def _forget(self) -> None:
         self._search: ParentSearch[Any] = ParentSearch(self._matcher)
-        self._places: dict[str, int] = {}
-        self._place_of: dict[str, int] = {}
+        self._place_of_digest: dict[str, int] = {}
+        self._place_of_model: dict[str, int] = {}
         self._graphs: list[Graph] = []
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
@@ -41,61 +45,69 @@ class ModelkeeperParent(Configure):
         child = ctx.zoo.child(start.job)
         if child is None:
             return start.inherit(None)
-        peers = [model for model in ctx.zoo.models() if model.task == child.task]
+        models = ctx.zoo.models()
+        peers = [model for model in models if model.task == child.task]
         if not peers:
             return start.inherit(None)
-        parent = self._parent(peers, child.task, child.graph)
+        if len(self._place_of_model) > 2 * len(models) + SPARE:  # most of them were evicted
+            self._forget()
+        parent = self._parent(peers, child.graph)
         return start.inherit(parent, self._config.query_s)
 
-    def _parent(self, peers: Sequence[TrainedModel], task: str, graph: Graph) -> str | None:
-        arrays = self._matcher.arrays(graph)
-        own = self._matcher.own(arrays)
-        minimum = self._config.minimum * own
-        as_similar = [Candidate(minimum, model.accuracy, task) for model in peers]
-        sound = np.flatnonzero(eligible(as_similar, task, minimum)).tolist()
-        models = [peers[index] for index in sound if peers[index].usable]
-        places = [self._place(model) for model in models]
-        scores = self._scores(graph, arrays, np.unique(np.array(places, dtype=np.int64)))
+    def _parent(self, peers: Sequence[TrainedModel], graph: Graph) -> str | None:
+        sound = find_sound(np.array([model.accuracy for model in peers])).tolist()
+        models = [model for model, is_sound in zip(peers, sound, strict=True)
+                  if is_sound and model.usable]  # fmt: skip
+        own = self._matcher.own(self._matcher.arrays(graph))
+        if self._config.rule == "bucketed":
+            return self._choose_bucketed(models, graph, own)
+        return self._choose_best(models, graph, self._config.minimum * own)
+
+    def _choose_best(
+        self, models: Sequence[TrainedModel], graph: Graph, minimum: float
+    ) -> str | None:
+        """The model that `choose_best` would take of all; not all are scored."""
+        # Of the models of one architecture only the first of the most accurate can be chosen.
+        preferred: dict[int, TrainedModel] = {}
+        for model in sorted(models, key=lambda model: -model.accuracy):
+            preferred.setdefault(self._place(model), model)
+        best = self._search.best(
+            graph,
+            lambda place: self._score(place, graph),
+            among=np.array(list(preferred), dtype=np.int64),
+            retained=lambda place: retained_share(self._graphs[place], graph),
+        )
+        if not best or best[0].score < minimum:
+            return None
+        return preferred[best[0].parent].model_id
+
+    def _choose_bucketed(
+        self, models: Sequence[TrainedModel], graph: Graph, own: float
+    ) -> str | None:
+        scores = [self._score(self._place(model), graph) for model in models]
         finalists = [
-            (model, scores[place])
-            for model, place in zip(models, places, strict=True)
-            if scores.get(place, -np.inf) >= minimum
+            (model.model_id, Candidate(score, model.accuracy, model.task))
+            for model, score in zip(models, scores, strict=True)
+            if score >= self._config.minimum * own
         ]
         if not finalists:
             return None
-        best_rule = self._config.rule == "best"
-        candidates = [
-            Candidate(
-                score,
-                model.accuracy,
-                task,
-                retained_share(model.graph, graph) if best_rule else 1.0,
-            )
-            for model, score in finalists
-        ]
-        chosen = choose_best(candidates) if best_rule else choose_bucketed(candidates, own)
-        return finalists[chosen][0].model_id
+        chosen = choose_bucketed([candidate for _, candidate in finalists], own)
+        return finalists[chosen][0]
 
-    def _scores(self, graph: Graph, arrays: tuple[Ints, ...], places: Ints) -> dict[int, float]:
-        """Scores for a child by place; by the rule `best` only of the best places."""
-
-        def score(place: int) -> float:
-            return self._matcher.score_graphs(self._graphs[place], graph)
-
-        if self._config.rule == "best":
-            return dict(self._search.best(arrays, 1, places, score, ties=True))
-        return {place: score(place) for place in places.tolist()}
+    def _score(self, place: int, graph: Graph) -> float:
+        return self._matcher.score_graphs(self._graphs[place], graph)
 
     def _place(self, model: TrainedModel) -> int:
         """Position of a model's architecture in the search; models with equal graphs share it."""
-        place = self._place_of.get(model.model_id)
+        place = self._place_of_model.get(model.model_id)
         if place is None:
             digest = model.graph.digest
-            if digest not in self._places:
-                self._search.add(self._matcher.arrays(model.graph))
-                self._places[digest] = len(self._places)
+            place = self._place_of_digest.setdefault(digest, len(self._graphs))
+            if place == len(self._graphs):
+                self._search.add(self._matcher.sketch(model.graph))
                 self._graphs.append(model.graph)
-            place = self._place_of[model.model_id] = self._places[digest]
+            self._place_of_model[model.model_id] = place
         return place
 
 

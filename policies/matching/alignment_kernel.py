@@ -42,8 +42,7 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
     _, _, kind_, inputs_, outputs_, task_in_, task_out_, _, beside_, before_, after_, stage_ = (
         parent[:12]
     )
-    size, starts, first, second, kernel = child[12:]
-    size_, starts_, first_, second_, kernel_ = parent[12:]
+    size, size_ = child[12], parent[12]
     table = np.full((kind_.size, kind.size), -1, dtype=np.int64)
     for i in range(kind_.size):
         for j in range(kind.size):
@@ -53,12 +52,7 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
                 continue
             if (task_out_[i] or task_out[j]) and outputs_[i] != outputs[j]:
                 continue
-            common = 0
-            # Either may lack tensors that it shares with an earlier node.
-            for index in range(min(starts[j + 1] - starts[j], starts_[i + 1] - starts_[i])):
-                mine, yours = starts[j] + index, starts_[i] + index
-                units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
-                common += units * min(kernel[mine], kernel_[yours])
+            common = count_common(parent, i, child, j)
             place = int(before[j] == before_[i]) + int(after[j] == after_[i])
             place += int(stage[j] == stage_[i]) + int(beside[j] == beside_[i])
             if common == 0:
@@ -71,6 +65,21 @@ def gains(parent: Arrays, child: Arrays) -> Ints:
             table[i, j] = common * ELEMENT + EQUAL * (common == larger)
             table[i, j] += PLACE * place + int(LIKENESS * alike)
     return table
+
+
+@njit(cache=True)
+def count_common(parent: Arrays, above: int, child: Arrays, below: int) -> int:
+    """Trained elements that nodes of two sorts have both, which must fit."""
+    starts, first, second, kernel = child[13:]
+    starts_, first_, second_, kernel_ = parent[13:]
+    common = 0
+    # Either may lack tensors that it shares with an earlier node.
+    tensors = min(starts[below + 1] - starts[below], starts_[above + 1] - starts_[above])
+    for index in range(tensors):
+        mine, yours = starts[below] + index, starts_[above] + index
+        units = min(first[mine], first_[yours]) * min(second[mine], second_[yours])
+        common += units * min(kernel[mine], kernel_[yours])
+    return common
 
 
 @njit(cache=True)
@@ -131,12 +140,16 @@ def align(parent: Arrays, child: Arrays) -> Ints:
 
 
 @njit(cache=True)
-def count_filled(parent: Arrays, child: Arrays) -> int:
-    """Trained elements of the child's nodes that the best alignment matches."""
-    sorts, size = child[1], child[12]
+def count_filled(parent: Arrays, child: Arrays) -> tuple[int, int]:
+    """Trained elements of the child's nodes that the best alignment matches, and the common ones.
+
+    Those that a matched node and the parent's node have both are common.
+    """
+    sorts_, sorts, size = parent[1], child[1], child[12]
     matches = align(parent, child)
-    total = 0
+    filled, common = 0, 0
     for j in range(matches.size):
         if matches[j] >= 0:
-            total += size[sorts[j]]
-    return total
+            filled += size[sorts[j]]
+            common += count_common(parent, sorts_[matches[j]], child, sorts[j])
+    return filled, common

@@ -41,18 +41,27 @@ class Candidate(NamedTuple):
 def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Bools:
     """Which candidates may become the parent of a child of a task, shape (candidates,).
 
-    Those of the same task with a finite score of at least `minimum` that are not clearly less
-    accurate than their peers: more than three standard deviations below the mean of the task's
-    other models. A model is compared with the others only, or it would hide its own failure among
-    few peers; and the deviation counts as at least 1 % of the mean, since few peers may be all
-    alike.
+    Those of the same task with a finite score of at least `minimum` whose accuracy is sound.
     """
     score = np.array([c.score for c in candidates])
     accuracy = np.array([c.accuracy for c in candidates])
-    same = np.array([c.task == task for c in candidates], dtype=bool) & np.isfinite(accuracy)
-    allowed: Bools = same & np.isfinite(score) & (score >= minimum)
-    allowed[same] &= accuracy[same] >= _least(accuracy[same])
+    allowed = np.array([c.task == task for c in candidates], dtype=bool)
+    allowed[allowed] = find_sound(accuracy[allowed])
+    allowed &= np.isfinite(score) & (score >= minimum)
     return allowed
+
+
+def find_sound(accuracy: Floats) -> Bools:
+    """Which models of a task have a sound accuracy, shape (models,).
+
+    It is finite, and not clearly below that of their peers: more than three standard deviations
+    below the mean of the others. A model is compared with the others only, or it would hide its own
+    failure among few peers; and the deviation counts as at least 1 % of the mean, since few peers
+    may be all alike.
+    """
+    sound: Bools = np.isfinite(accuracy)
+    sound[sound] = accuracy[sound] >= _least(accuracy[sound])
+    return sound
 
 
 def _least(accuracy: Floats) -> Floats:

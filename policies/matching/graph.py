@@ -92,13 +92,14 @@ class Graph:
 
     def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> A:
         """The graph as a matcher takes it, computed by `make` once for each layout."""
-        if layout not in self._arrays:
-            self._arrays[layout] = make(self)
-        arrays: A = self._arrays[layout]
+        if layout not in self.known_arrays:
+            self.known_arrays[layout] = make(self)
+        arrays: A = self.known_arrays[layout]
         return arrays
 
     @cached_property
-    def _arrays(self) -> dict[type[Any], Any]:
+    def known_arrays(self) -> dict[type[Any], Any]:
+        """The arrays that were computed so far, by layout."""
         return {}
 
     @cached_property

@@ -3,24 +3,24 @@
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.policies.matching.graph import Graph
 
-OfPair = Callable[[Graph, Graph], float]
+T = TypeVar("T")
 
 
-def cache_by_pair(compute: OfPair) -> OfPair:
+def cache_by_pair(compute: Callable[[Graph, Graph], T]) -> Callable[[Graph, Graph], T]:
     """Cache a function of parent and child for as long as both graphs live.
 
     All runs of a process use the same graph objects and thus share the cache.
     """
-    values: WeakKeyDictionary[Graph, WeakKeyDictionary[Graph, float]] = WeakKeyDictionary()
+    values: WeakKeyDictionary[Graph, WeakKeyDictionary[Graph, T]] = WeakKeyDictionary()
 
     @wraps(compute)
-    def cached(parent: Graph, child: Graph) -> float:
+    def cached(parent: Graph, child: Graph) -> T:
         values_of_child = values.setdefault(child, WeakKeyDictionary())
         value = values_of_child.get(parent)
         if value is None:

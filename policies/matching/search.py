@@ -1,14 +1,25 @@
 """Exact search for the most similar of many models, pruned by upper bounds."""
 
-from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.matching.bounds import Bounds
+from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import Matcher
+from wattkeeper.policies.matching.sketches import SketchTable
 
-A = TypeVar("A", bound=tuple[Ints, ...])
+S = TypeVar("S", bound=tuple[Ints, ...])
+
+Key = tuple[float, float, int]
+"""What parents are ordered by, ascending: negative score, negative retained share, preference."""
+
+BLOCK: Final = 64
+"""Number of parents that are tightened first."""
 
 
 class ScoredParent(NamedTuple):
@@ -23,53 +34,40 @@ class ScoredParent(NamedTuple):
     score: float
 
 
-class ParentSearch(Generic[A]):
+class ParentSearch(Generic[S]):
     """Finds the best parents exactly without scoring all of them.
 
+    It holds a sketch of each parent, a few kB.
+
     Attributes:
-        parents: Arrays of the parents, in order of addition.
+        sketches: The parents' sketches, in order of addition.
         scored: Number of parents scored by the last search.
+        refined: Number of parents whose retained share the last search computed.
     """
 
-    def __init__(self, matcher: Matcher[A], parents: Iterable[A] = ()) -> None:
-        self.parents: list[A] = []
+    def __init__(self, matcher: Matcher[Any, S], parents: Iterable[S] = ()) -> None:
+        self.sketches: SketchTable[S] = SketchTable(matcher.sketches)
         self.scored = 0
+        self.refined = 0
         self._matcher = matcher
-        self._holders: dict[int, tuple[list[int], list[int]]] = {}
         for parent in parents:
             self.add(parent)
 
-    def add(self, parent: A) -> None:
-        """Add a parent; its index is the number of parents before it."""
-        index = len(self.parents)
-        self.parents.append(parent)
-        kinds = self._matcher.kinds(parent)
-        for kind, count in zip(kinds.kind.tolist(), kinds.nodes.tolist(), strict=True):
-            places, counts = self._holders.setdefault(kind, ([], []))
-            places.append(index)
-            counts.append(count)
+    def add(self, parent: S) -> None:
+        """Add a parent by its sketch; its index is the number of parents before it."""
+        self.sketches.add(parent)
 
-    def bounds(self, child: A) -> Floats:
-        """Upper bound of each parent's score, shape (parents,)."""
-        kinds = self._matcher.kinds(child).kind.tolist()
-        counts = np.zeros((len(kinds), len(self.parents)), dtype=np.int64)
-        for row, kind in zip(counts, kinds, strict=True):
-            places, counts_there = self._holders.get(kind, ([], []))
-            row[places] = counts_there
-        return self._matcher.bounds(child, counts)
-
-    def scores(self, child: A) -> Floats:
-        """Score of each parent, without pruning, shape (parents,)."""
-        return np.array([self._matcher.score(parent, child) for parent in self.parents])
+    def bounds(self, child: Graph) -> Bounds:
+        """Upper bounds of the parents' scores and retained shares."""
+        return self._matcher.bounds(child, self.sketches)
 
     def best(
         self,
-        child: A,
+        child: Graph,
+        score: Callable[[int], float],
         count: int = 1,
         among: Ints | None = None,
-        score: Callable[[int], float] | None = None,
-        *,
-        ties: bool = False,
+        retained: Callable[[int], float] | None = None,
     ) -> list[ScoredParent]:
         """The parents with the highest scores, as if all had been scored.
 
@@ -77,35 +75,72 @@ class ParentSearch(Generic[A]):
 
         Args:
             child: The child.
+            score: Returns the score of the parent at an index.
             count: Number of parents to return.
-            among: Indices of the allowed parents; None allows all.
-            score: Returns the score of the parent at an index for the child, where the caller may
-                have it already; None computes it.
-            ties: Whether to also return all parents that tie with the last one.
+            among: Distinct indices of the allowed parents, of equal ones the preferred first; None
+                allows all, and prefers those that were added first.
+            retained: Returns the retained share of the parent at an index, which decides between
+                equal scores; None leaves it out.
 
         Returns:
-            At most `count` parents and `ties`, in descending order; ties in order of addition.
+            At most `count` parents, the best first.
         """
-
-        def compute(index: int) -> float:
-            return self._matcher.score(self.parents[index], child)
-
-        score = score or compute
         bounds = self.bounds(child)
-        allowed = np.arange(len(bounds)) if among is None else np.unique(among)
-        order = allowed[np.argsort(-bounds[allowed], kind="stable")]
-        ranked: list[ScoredParent] = []
-        self.scored = 0
-        for index in order.tolist():
-            if len(ranked) >= count and bounds[index] < ranked[-1].score:
+        places = np.arange(len(self.sketches)) if among is None else among
+        queue = _Queue(bounds, places, by_share=retained is not None)
+        self.scored = self.refined = 0
+        ranked: list[Key] = []
+        for limit in queue:
+            if len(ranked) == count and limit > ranked[-1]:
                 break
-            surely_later = len(ranked) >= count and index > ranked[-1].parent
-            if surely_later and bounds[index] == ranked[-1].score and not ties:
-                continue
+            rank = limit[2]
+            place = int(places[rank])
             self.scored += 1
-            ranked.append(ScoredParent(index, score(index)))
-            ranked.sort(key=lambda scored: (-scored.score, scored.parent))
-            last = ranked[min(count, len(ranked)) - 1].score
-            while len(ranked) > count and not (ties and ranked[-1].score == last):
-                del ranked[-1]
-        return ranked
+            key = -score(place), limit[1], rank
+            if len(ranked) == count and key > ranked[-1]:
+                continue
+            if retained is not None:
+                self.refined += 1
+                key = key[0], -retained(place), rank
+            insort(ranked, key)
+            del ranked[count:]
+        return [ScoredParent(int(places[rank]), -negative) for negative, _, rank in ranked]
+
+
+class _Queue:
+    """Parents in order of their bounds; each is tightened before it is handed out.
+
+    They are tightened in growing blocks, as far as their first bounds come before the best of the
+    tightened ones.
+    """
+
+    def __init__(self, bounds: Bounds, places: Ints, *, by_share: bool) -> None:
+        self._bounds, self._places = bounds, places
+        self._scores = -bounds.score[places]
+        self._shares = -bounds.retained[places] if by_share else np.zeros(len(places))
+        self._by_share = by_share
+        self._order = np.lexsort((self._shares, self._scores))
+        self._tightened: list[Key] = []
+        self._done = 0
+
+    def __iter__(self) -> Iterator[Key]:
+        while self._tightened or self._done < len(self._order):
+            while self._done < len(self._order) and (
+                not self._tightened or self._first_loose() < self._tightened[0]
+            ):
+                self._tighten()
+            yield heappop(self._tightened)
+
+    def _first_loose(self) -> Key:
+        rank = int(self._order[self._done])
+        return float(self._scores[rank]), float(self._shares[rank]), rank
+
+    def _tighten(self) -> None:
+        ranks = self._order[self._done : max(2 * self._done, BLOCK)]
+        scores, shares = self._scores[ranks], self._shares[ranks]
+        if self._by_share:
+            closer = self._bounds.tighten(self._places[ranks])
+            scores, shares = -closer[0], -closer[1]
+        for key in zip(scores.tolist(), shares.tolist(), ranks.tolist(), strict=True):
+            heappush(self._tightened, key)
+        self._done += len(ranks)

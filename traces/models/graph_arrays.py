@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.matching.matchers import Matcher
@@ -14,7 +14,7 @@ from wattkeeper.traces.models.graphs import check_new, graph_files, parse_graph,
 A = TypeVar("A", bound=tuple[Ints, ...])
 
 
-def read_arrays(path: Path, matcher: Matcher[A], cache: Path) -> dict[str, A]:
+def read_arrays(path: Path, matcher: Matcher[A, Any], cache: Path) -> dict[str, A]:
     """Read the graphs of a folder, or of one file, as a matcher's arrays, by name of the model.
 
     `cache` is a folder, made if it is missing. An entry is looked up by the content of the graph's
@@ -32,7 +32,7 @@ def read_arrays(path: Path, matcher: Matcher[A], cache: Path) -> dict[str, A]:
     return arrays_by_model
 
 
-def _read_one(file: Path, matcher: Matcher[A], cache: Path) -> tuple[str, A]:
+def _read_one(file: Path, matcher: Matcher[A, Any], cache: Path) -> tuple[str, A]:
     data = read_bytes(file)
     key = blake2b(data, digest_size=16).hexdigest()
     cached = cache / f"{key}.{matcher.layout.__name__}"

@@ -1,7 +1,8 @@
 """Traces torch modules to programs.
 
-`torch.export` traces a copy of the module on the meta device, so no weight is copied and nothing
-is computed. A module that it cannot trace is traced by `torch.fx` first.
+A copy of the module on the meta device is run, so no weight is copied and nothing is computed, and
+its operators are recorded (`recording`). A module of which they do not show all is traced by
+`torch.export`, which takes fifty times as long, and if that cannot trace it, by `torch.fx` first.
 """
 
 import copy
@@ -10,17 +11,20 @@ import operator
 import types
 import warnings
 from collections.abc import Iterable, Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from io import StringIO
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
-from torch.export import ExportedProgram
 
 from wattkeeper.live.weight_transfer.program.ir import Op, Program, Ref, Shape, StateTensor
 from wattkeeper.live.weight_transfer.program.op_sets import DATA, HOLDERS, POINTWISE
+from wattkeeper.live.weight_transfer.program.recording import TracedGraph, record
 from wattkeeper.policies.errors import InputError, cut_message
+
+OF_DEVICES: Final = frozenset({"device", "pin_memory", "layout", "cudnn_enable", "cudnn_enabled"})
+"""Arguments that say how to compute, not what."""
 
 Inputs: TypeAlias = Sequence[Tensor] | Tensor
 
@@ -40,16 +44,18 @@ def trace_program(module: nn.Module, example_inputs: Inputs, name: str) -> Progr
     wrong = [type(item).__name__ for item in inputs if not isinstance(item, Tensor)]
     if wrong:
         raise InputError(f"found {', '.join(wrong)} as example inputs; allowed: tensors")
-    exported = _export(module, tuple(item.to("meta") for item in inputs), name)
-    return _ProgramReader(module, exported, name).read()
+    traced = _trace(module, tuple(item.to("meta") for item in inputs), name)
+    return _ProgramReader(module, traced, name).read()
 
 
-def _export(module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> ExportedProgram:
+def _trace(module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> TracedGraph:
+    with suppress(Exception):  # of which `torch.export` tells more
+        return record(copy_to_meta(module), inputs)
     try:
-        return _export_quietly(_copy_to_meta(module), inputs)
+        return _export(copy_to_meta(module), inputs)
     except Exception as export_error:
         try:
-            return _export_quietly(fx.symbolic_trace(_copy_to_meta(module)), inputs)
+            return _export(fx.symbolic_trace(copy_to_meta(module)), inputs)
         except Exception as fx_error:
             shapes = ", ".join(str(list(item.shape)) for item in inputs)
             raise InputError(
@@ -60,7 +66,7 @@ def _export(module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Exporte
             ) from fx_error
 
 
-def _export_quietly(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
+def _export(module: nn.Module, inputs: tuple[Tensor, ...]) -> TracedGraph:
     """Export without torch's log and warnings, which repeat what its exception says."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
@@ -72,16 +78,19 @@ def _export_quietly(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedPr
             torch.device("meta"),
         ):
             warnings.simplefilter("ignore")
-            return torch.export.export(module, inputs, strict=False)
+            exported = torch.export.export(module, inputs, strict=False)
     finally:
         logging.disable(before)
+    specs = exported.graph_signature.input_specs
+    return TracedGraph(exported.graph, {spec.arg.name: spec.target for spec in specs})
 
 
 def _first_line(error: Exception) -> str:
     return cut_message((str(error).strip().splitlines() or [type(error).__name__])[0], 200)
 
 
-def _copy_to_meta(module: nn.Module) -> nn.Module:
+def copy_to_meta(module: nn.Module) -> nn.Module:
+    """Copy a module in eval mode to the meta device, its attention as one operator."""
     memo: dict[int, object] = {}
     # Pruning leaves tensors that are neither parameters nor buffers, which cannot be copied.
     attributes = (value for part in module.modules() for value in vars(part).values())
@@ -147,11 +156,11 @@ torch.library.register_fake("wattkeeper::attention", _attention_results)
 
 
 class _ProgramReader:
-    """Converts an exported graph to a program."""
+    """Converts a traced graph to a program."""
 
-    def __init__(self, module: nn.Module, exported: ExportedProgram, name: str) -> None:
+    def __init__(self, module: nn.Module, traced: TracedGraph, name: str) -> None:
         self.name = name
-        self.exported = exported
+        self.traced = traced
         self.trained = frozenset(key for key, _ in module.named_parameters())
         state = (*module.named_parameters(), *module.named_buffers())
         self.shapes = {key: tuple(tensor.shape) for key, tensor in state}
@@ -164,11 +173,10 @@ class _ProgramReader:
         self.op_of_tensor: dict[str, int] = {}  # of parameters that are used as values
 
     def read(self) -> Program:
-        signature = {spec.arg.name: spec for spec in self.exported.graph_signature.input_specs}
         outputs: tuple[int, ...] = ()
-        for node in self.exported.graph.nodes:
+        for node in self.traced.graph.nodes:
             if node.op == "placeholder":
-                self._read_placeholder(node, signature[node.name].target)
+                self._read_placeholder(node, self.traced.targets[node.name])
             elif node.op == "call_function":
                 self._read_call(node)
             elif node.op == "output":
@@ -208,7 +216,7 @@ class _ProgramReader:
                 given.get(item.name, item.default_value), kind, item.name
             )
             for item in schema.arguments
-            if item.name not in ("device", "pin_memory", "layout")
+            if item.name not in OF_DEVICES
         }
         kind, args = _simplify(kind, args, node)
         pointwise = torch.Tag.pointwise in node.target.tags or kind in POINTWISE

@@ -12,6 +12,9 @@ from torch.nn.utils import prune  # noqa: E402
 
 from tests.support.torch_models import Encoder, Recurrent, ResNet, VisionTransformer, families  # noqa: E402
 from wattkeeper.live import graph_of, transfer  # noqa: E402
+from wattkeeper.live.weight_transfer.program import tracing  # noqa: E402
+from wattkeeper.live.weight_transfer.program.recording import NotRecordable, record  # noqa: E402
+from wattkeeper.live.weight_transfer.program.tracing import trace_program  # noqa: E402
 from wattkeeper.policies.errors import InputError  # noqa: E402
 from wattkeeper.policies.matching.graph import SOURCE, Graph  # noqa: E402
 
@@ -162,3 +165,66 @@ def test_onnx_file_is_read_as_a_graph(tmp_path: Path) -> None:
         graph_of_onnx(tmp_path / "bad.onnx")
     with pytest.raises(InputError, match=r"none\.onnx cannot be read"):
         graph_of_onnx(tmp_path / "none.onnx")
+
+
+@pytest.mark.parametrize("index", range(0, 42, 6))
+def test_recorded_and_exported_programs_are_equal(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operators that a run dispatches are those that `torch.export` finds."""
+    name, model, inputs = families()[index]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.export, "export", refuse)
+        recorded = trace_program(model, inputs, name)
+    monkeypatch.setattr(tracing, "record", refuse)
+    exported = trace_program(model, inputs, name)
+    assert [vars(op) for op in recorded.ops] == [vars(op) for op in exported.ops]
+    assert recorded.outputs == exported.outputs
+
+
+def refuse(*args: object, **settings: object) -> None:
+    raise NotRecordable("as asked")
+
+
+class WithConstant(nn.Module):
+    """Adds a tensor that is neither a parameter nor a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.shift = torch.ones(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + self.shift
+
+
+class Result:
+    """A container that torch does not look into."""
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+
+
+class WithResult(WithConstant):
+    """Returns its tensor in a container."""
+
+    def forward(self, x: Tensor) -> Result:  # type: ignore[override]
+        return Result(self.layer(x))
+
+
+@pytest.mark.parametrize("model", [WithConstant(), WithResult()])
+def test_what_cannot_be_recorded_is_left_to_export(model: nn.Module) -> None:
+    inputs = (torch.zeros(2, 4, device="meta"),)
+    with pytest.raises(NotRecordable):
+        record(tracing.copy_to_meta(model), inputs)
+    if isinstance(model, WithResult):
+        with pytest.raises(InputError, match="cannot be traced"):
+            graph_of(model, torch.zeros(2, 4), "m")
+    else:
+        assert [n.op for n in graph_of(model, torch.zeros(2, 4), "m").nodes] == ["linear", "add"]
+
+
+def test_attention_is_fused_again_after_a_recording() -> None:
+    before = torch.backends.mha.get_fastpath_enabled()
+    graph_of(Encoder(depth=1), WORDS, "m")
+    assert torch.backends.mha.get_fastpath_enabled() is before

@@ -2,74 +2,158 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from benchmarks.k_medoids import TwoStage, cluster, distances
 from tests.support.random_graphs import build, draw, lineage, mutate
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.matching.matchers import MATCHERS, Matcher, find_matcher
-from wattkeeper.policies.matching.search import ParentSearch
+from wattkeeper.policies.matching.coverage import retained_share
+from wattkeeper.policies.matching.graph import Graph, Node, Tensor
+from wattkeeper.policies.matching.matchers import MATCHERS, find_matcher
+from wattkeeper.policies.matching.search import ParentSearch, ScoredParent
 
-CHILDREN, PARENTS, NODES = 200, 120, 60
+CHILDREN, PARENTS, NODES = 60, 120, 60
 
 every_matcher = pytest.mark.parametrize("name", MATCHERS)
 
 
-def zoo(matcher: Matcher[Any], parents: int = PARENTS) -> tuple[list[Any], list[Any]]:
-    """Arrays of parents and of children: half of these are mutations of parents."""
+class Zoo:
+    """Parents, the search among them, and the scores that it computed.
+
+    Attributes:
+        scored: Index of each parent that was scored, in order.
+    """
+
+    def __init__(self, name: str, parents: Sequence[Graph] = ()) -> None:
+        self.matcher = find_matcher(name)
+        self.parents: list[Graph] = []
+        self.search: ParentSearch[Any] = ParentSearch(self.matcher)
+        self.scored: list[int] = []
+        for parent in parents:
+            self.add(parent)
+
+    def add(self, parent: Graph) -> None:
+        self.parents.append(parent)
+        self.search.add(self.matcher.sketch(parent))
+
+    def arrays(self, graph: Graph) -> Any:
+        return self.matcher.arrays(graph)
+
+    def score(self, at: int, child: Graph) -> float:
+        return self.matcher.score_graphs(self.parents[at], child)
+
+    def scores(self, child: Graph) -> list[float]:
+        return [self.score(at, child) for at in range(len(self.parents))]
+
+    def best(
+        self, child: Graph, count: int = 1, among: Ints | None = None, retained: bool = False
+    ) -> list[ScoredParent]:
+        self.scored = []
+
+        def score(at: int) -> float:
+            self.scored.append(at)
+            return self.score(at, child)
+
+        def share(at: int) -> float:
+            return retained_share(self.parents[at], child)
+
+        found = self.search.best(child, score, count, among, share if retained else None)
+        assert self.search.scored == len(self.scored)
+        return found
+
+    def check_bounds(self, child: Graph) -> None:
+        """No bound is below what it bounds."""
+        bounds = self.search.bounds(child)
+        assert (self.scores(child) <= bounds.score).all()
+        shares = [retained_share(parent, child) for parent in self.parents]
+        assert (shares <= bounds.retained).all()
+        closer = bounds.tighten(np.arange(len(self.parents)))
+        for score, share, *limits in zip(self.scores(child), shares, *closer, strict=True):
+            assert (score, share) <= tuple(limits)
+
+
+def drawn(name: str, parents: int = PARENTS) -> tuple[Zoo, list[Graph]]:
+    """A zoo, and children of which half are mutations of parents."""
     rng = np.random.default_rng(7)
     specs = lineage(rng, parents, NODES)
     children = [
         mutate(specs[int(rng.integers(parents))], rng) if at % 2 else draw(rng, NODES)
         for at in range(CHILDREN)
     ]
-    return [matcher.arrays(build(one)) for one in specs], [
-        matcher.arrays(build(one)) for one in children
-    ]
+    return Zoo(name, [build(one) for one in specs]), [build(one) for one in children]
 
 
 @every_matcher
 def test_the_search_finds_what_scoring_all_finds(name: str) -> None:
-    matcher = find_matcher(name)
-    parents, children = zoo(matcher)
-    search = ParentSearch(matcher, parents)
+    zoo, children = drawn(name)
     scored = 0
     for child in children:
-        scores = search.scores(child)
-        assert (scores <= search.bounds(child)).all()
+        scores = zoo.scores(child)
+        zoo.check_bounds(child)
         ranked = sorted(range(PARENTS), key=lambda at: (-scores[at], at))
-        assert [*search.best(child, 3)] == [(at, scores[at]) for at in ranked[:3]]
-        (found,) = search.best(child)
+        assert zoo.best(child, 3) == [(at, scores[at]) for at in ranked[:3]]
+        (found,) = zoo.best(child)
         assert found == (ranked[0], scores[ranked[0]])
-        scored += search.scored
+        scored += len(zoo.scored)
     assert scored < CHILDREN * PARENTS / 3
 
 
+WIDTHS = st.sampled_from([2, 3, 4])
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Small graphs of few kinds of nodes, joined at random, so that many models tie."""
+    nodes = []
+    for at in range(draw(st.integers(0, 9))):
+        before = draw(st.lists(st.integers(max(at - 3, -1), at - 1), min_size=1, max_size=3))
+        op = draw(st.sampled_from(["conv2d", "linear", "relu", "add", "max_pool2d"]))
+        stride = draw(st.sampled_from([1, 1, 2]))
+        if op in ("conv2d", "linear"):
+            shape = (draw(WIDTHS), draw(WIDTHS), *([3, 3] if op == "conv2d" else []))
+            weight = Tensor(draw(st.sampled_from(["", "tied"])), "weight", shape)
+            nodes.append(Node(op, tuple(before), (weight,), (("stride", stride),)))
+        else:
+            nodes.append(Node(op, tuple(before)))
+    return Graph("", tuple(nodes))
+
+
 @every_matcher
-def test_only_allowed_parents_are_found(name: str) -> None:
-    matcher = find_matcher(name)
-    parents, children = zoo(matcher, 20)
-    search = ParentSearch(matcher, parents)
-    odd = np.arange(1, 20, 2)
-    for child in children[:20]:
-        (found,) = search.best(child, among=odd)
-        assert found.parent == odd[search.scores(child)[odd].argmax()]
-    assert search.best(children[0], among=odd[:0]) == []
-    assert len(search.best(children[0], 50)) == 20
+@given(st.lists(graphs(), min_size=1, max_size=12), st.lists(graphs(), max_size=2), st.data())
+def test_any_zoo_is_searched_as_if_all_were_scored(
+    name: str, parents: list[Graph], children: list[Graph], data: st.DataObject
+) -> None:
+    """The same parents with the same scores, in the order of preference among equal ones."""
+    zoo = Zoo(name, parents)
+    for child in [*children, parents[0]]:
+        zoo.check_bounds(child)
+        among = data.draw(st.permutations(range(len(parents))))
+        among = among[: data.draw(st.integers(0, len(among)))]
+        count, retained = data.draw(st.integers(1, 3)), data.draw(st.booleans())
+        scores = zoo.scores(child)
+        shares = [retained_share(parent, child) if retained else 0.0 for parent in parents]
+        ranked = sorted(among, key=lambda at: (-scores[at], -shares[at], among.index(at)))
+        found = zoo.best(child, count, np.array(among, dtype=np.int64), retained)
+        assert found == [(at, scores[at]) for at in ranked[:count]]
 
 
 def test_parents_that_come_later_are_found() -> None:
-    matcher = find_matcher("coverage")
-    parents, children = zoo(matcher, 10)
-    search = ParentSearch(matcher)
-    assert search.best(children[0]) == []
-    for parent in parents:
-        search.add(parent)
-    search.add(children[0])
-    assert search.best(children[0]) == [(10, 1.0)]
+    grown, children = drawn("coverage", 90)
+    zoo = Zoo("coverage")
+    assert zoo.best(children[0]) == []
+    for parent in grown.parents:
+        zoo.add(parent)
+        assert len(zoo.search.sketches) == len(zoo.parents)
+    assert zoo.best(children[0]) == grown.best(children[0])
+    zoo.add(children[0])
+    assert zoo.score(90, children[0]) == 1
 
 
 def test_an_unknown_matcher_is_refused() -> None:
@@ -79,15 +163,14 @@ def test_an_unknown_matcher_is_refused() -> None:
 
 @every_matcher
 def test_two_stages_over_all_clusters_find_the_exact_best(name: str) -> None:
-    matcher = find_matcher(name)
-    parents, children = zoo(matcher, 30)
-    search, staged = ParentSearch(matcher, parents), TwoStage(matcher, parents)
+    zoo, children = drawn(name, 30)
+    staged = TwoStage(zoo.matcher, [zoo.arrays(parent) for parent in zoo.parents])
     assert len(staged.clusters.medoids) == 5
     for child in children[:20]:
-        (exact,) = search.best(child)
-        assert staged.best(child, 5) == exact
-        assert staged.best(child).score <= exact.score
-        assert staged.scored < len(parents)
+        (exact,) = zoo.best(child)
+        assert staged.best(zoo.arrays(child), 5) == exact
+        assert staged.best(zoo.arrays(child)).score <= exact.score
+        assert staged.scored < len(zoo.parents)
 
 
 def test_separated_models_form_separate_clusters() -> None:
@@ -98,7 +181,7 @@ def test_separated_models_form_separate_clusters() -> None:
 
 
 def test_distances_are_symmetric_and_zero_to_oneself() -> None:
-    matcher = find_matcher("coverage")
-    distance = distances(matcher, zoo(matcher, 8)[0])
+    zoo, _ = drawn("coverage", 8)
+    distance = distances(zoo.matcher, [zoo.arrays(parent) for parent in zoo.parents])
     assert (distance == distance.T).all()
     assert (np.diag(distance) == 0).all()
