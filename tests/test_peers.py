@@ -21,6 +21,7 @@ def work() -> Work:
     rng = np.random.default_rng(1)
     demand, run_s = rng.integers(1, 9, 150), rng.integers(1, 600, 150)
     submit_s = np.sort(rng.integers(0, int((demand * run_s).sum() / GPUS), 150))
+    submit_s -= submit_s[0]
     return Work(GPUS, submit_s.tolist(), run_s.tolist(), demand.tolist())
 
 
