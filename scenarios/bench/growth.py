@@ -9,13 +9,21 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from wattkeeper.live.search.architectures import draw_candidates
+from wattkeeper.policies.matching.coverage import retained_share
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
+from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.scenarios.bench.baselines import SHIPPED, JobsTrace
 from wattkeeper.scenarios.bench.traces import NAME, generate_trace
 from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.inputs.synthetic_models import graph_of
 from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
@@ -29,6 +37,10 @@ JOBS: Final = (1_000, 4_000)
 GPUS: Final = 64
 LOAD: Final = 1.2
 """Of the jobs that schedulers run: more than can be done, so that the queue grows with the jobs."""
+
+MODELS: Final = (100, 800)
+CHILDREN: Final = 20
+"""Models of a zoo, mutations of one another, and further ones that look for a parent."""
 
 WITHOUT_PREEMPTION: Final = 1.1
 WITH_PREEMPTION: Final = 1.2
@@ -46,6 +58,8 @@ SCHEDULERS: Final[dict[str, float]] = {
     "gittins": WITH_PREEMPTION,
 }
 """The largest exponent of each scheduler, by kind."""
+SEARCH: Final = 1.1
+"""The largest exponent of the search for parents."""
 
 
 class Growth(NamedTuple):
@@ -77,12 +91,20 @@ class Growth(NamedTuple):
 
 
 def measure_growth() -> Iterator[Growth]:
-    """Count the work of each scheduler."""
+    """Count the work of each scheduler, and that of the search for parents."""
     with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:
         traces = {jobs: _write_trace(Path(scratch) / str(jobs), jobs) for jobs in JOBS}
         for kind, most in SCHEDULERS.items():
             work = _count(lambda jobs, kind=kind: _schedule(kind, traces[jobs]), JOBS)
             yield Growth(kind, "events and questions", JOBS, work, most)
+    graphs = [
+        graph_of(network.architecture)
+        for network in draw_candidates(MODELS[1] + CHILDREN, np.random.default_rng(1))
+    ]
+    children = graphs[MODELS[1] :]
+    for name, matcher in MATCHERS.items():
+        work = _count(lambda models, by=matcher: _search(by, graphs[:models], children), MODELS)
+        yield Growth(f"parent, {name}", "models scored or aligned", MODELS, work, SEARCH)
 
 
 def to_json(growth: Growth) -> dict[str, Any]:
@@ -116,3 +138,19 @@ def _schedule(kind: str, trace: Path) -> int:
     worlds: list[World] = []
     execute(spec, read_inputs(loaded).runs[spec.variant], worlds.append)
     return worlds[0].env.events + worlds[0].questions
+
+
+def _search(matcher: Matcher[Any, Any], parents: Sequence[Graph], children: Sequence[Graph]) -> int:
+    """Find the best parent of each child; returns the models that were scored or aligned."""
+    search: ParentSearch[Any] = ParentSearch(
+        matcher, [matcher.sketch(parent) for parent in parents]
+    )
+    work = 0
+    for child in children:
+        search.best(
+            child,
+            lambda place, child=child: matcher.score_graphs(parents[place], child),
+            retained=lambda place, child=child: retained_share(parents[place], child),
+        )
+        work += search.scored + search.refined
+    return work

@@ -33,10 +33,22 @@ def test_the_work_of_all_schedulers_grows_as_it_must(inside: Command) -> None:
     found = json.loads(inside("bench", "growth", "--json").stdout)
     assert found["entries"] == []
     kinds = {growth["what"] for growth in found["growth"]}
-    assert kinds >= {"fifo", "easy-backfill", "fair-share", "dlas-gpu", "srtf", "las", "gittins"}
+    assert kinds >= {
+        "fifo",
+        "easy-backfill",
+        "fair-share",
+        "dlas-gpu",
+        "srtf",
+        "las",
+        "gittins",
+        "parent, coverage",
+        "parent, modelkeeper-asbuilt",
+    }
     for growth in found["growth"]:
-        assert growth["work"][0] >= growth["sizes"][0], "each job is an event at least"
-        assert 0.8 < growth["exponent"] <= growth["most"]
+        if not growth["what"].startswith("parent"):
+            assert growth["work"][0] >= growth["sizes"][0], "each job is an event at least"
+            assert growth["exponent"] > 0.8
+        assert growth["exponent"] <= growth["most"]
 
 
 @pytest.mark.slow
