@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.matching.asbuilt import chains
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.pairs import kernel
@@ -21,19 +21,35 @@ ROUNDING: Final = 1e-9
 """Relative error of sums that are made in another order than the score's."""
 
 
+class Tightened(NamedTuple):
+    """Smaller bounds of the retained share of some parents.
+
+    Attributes:
+        retained: The bounds, shape (parents,).
+        is_final: Whether they cannot be tightened further, shape (parents,).
+    """
+
+    retained: Floats
+    is_final: Bools
+
+
 class Bounds(NamedTuple):
     """Upper bounds of what parents are chosen by.
 
     Attributes:
         score: Of the score, shape (parents,).
-        retained: Of the retained share of each parent, shape (parents,).
-        tighten: Returns smaller bounds, at more cost, of the score and the retained share of the
-            parents at some indices, shapes (indices,).
+        retained: Of the retained share, where the score is as large as its bound, shape (parents,).
+        tighten: Returns smaller bounds of the retained share, at more cost, of the parents at some
+            indices; not further than is needed to see that a bound is below a share.
     """
 
     score: Floats
     retained: Floats
-    tighten: Callable[[Ints], tuple[Floats, Floats]]
+    tighten: Callable[[Ints, float], Tightened]
+
+
+def _not_tightened(retained: Floats) -> Callable[[Ints, float], Tightened]:
+    return lambda indices, _: Tightened(retained[indices], np.ones(len(indices), dtype=bool))
 
 
 def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
@@ -55,8 +71,10 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
 
     Tightened: the retained share decides among parents that fill the whole child. In these, each
     node is matched between its first possible match, and its last possible one, which is found in
-    the same way from the end. The most that ascending matches of all nodes between these can have
-    in common is found by a dynamic program. A parent that may not fill the whole child keeps its
+    the same way from the end. Each has no more in common with the parent than with its best match
+    there, and likewise each of the parent's nodes. The most that ascending matches of all nodes can
+    have in common is found by a dynamic program, which ends when what it found and the best matches
+    of the remaining nodes are not enough. A parent that may not fill the whole child keeps its
     bounds.
     """
     sketch, count = sketch_coverage(child), len(parents)
@@ -67,7 +85,7 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
     nodes, sizes = sketch.nodes[sizes > 0].astype(np.int32), sizes[sizes > 0]
     if not len(nodes) or not count:
         none = np.zeros(count)
-        return Bounds(none, none, lambda indices: (none[indices], none[indices]))
+        return Bounds(none, none, _not_tightened(none))
     largest = [
         np.cumsum([0, *-np.sort(-sizes[slots[nodes] == slot])]) for slot in range(len(kinds))
     ]
@@ -78,10 +96,10 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
     )
     score, own = filled / sizes.sum(), np.maximum(own, 1)
 
-    def tighten(indices: Ints) -> tuple[Floats, Floats]:
-        closer = kernels.bound_common(shapes, nodes, columns, indices)
+    def tighten(indices: Ints, least: float) -> Tightened:
+        closer, is_final = kernels.bound_common(shapes, nodes, columns, own, indices, least)
         closer = np.where(closer < 0, common[indices], np.minimum(closer, common[indices]))
-        return score[indices], closer / own[indices]
+        return Tightened(closer / own[indices], is_final)
 
     return Bounds(score, common / own, tighten)
 
@@ -118,7 +136,7 @@ def bound_asbuilt(child: Graph, parents: SketchTable[AsBuiltSketch]) -> Bounds:
     )
     score += ROUNDING * np.abs(score)
     retained = np.ones(len(parents))
-    return Bounds(score, retained, lambda indices: (score[indices], retained[indices]))
+    return Bounds(score, retained, _not_tightened(retained))
 
 
 def _with_slots(parents: SketchTable[Any], kinds: Ints) -> tuple[tuple[SmallInts, Ints], ...]:

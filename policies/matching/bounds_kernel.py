@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.matching.sketches import SmallInts
 
 Shapes = tuple[SmallInts, ...]
@@ -197,58 +197,122 @@ def bound_coverage(
 
 
 @njit(cache=True)
-def bound_common(child: Shapes, nodes: SmallInts, parents: Columns, places: Ints) -> Ints:
+def bound_common(
+    child: Shapes, nodes: SmallInts, parents: Columns, own: Ints, places: Ints, least: float
+) -> tuple[Ints, Bools]:
     """Bounds of what parents that fill the whole child and the child have both, in elements.
+
+    A parent whose share of its own elements is found to be below `least`, or below that of a parent
+    before it, is not bounded further.
 
     Args:
         child: As in `bound_coverage`.
         nodes: Shape of each of its nodes, shape (nodes,).
         parents: As in `bound_coverage`.
+        own: Elements of each parent.
         places: Indices of the parents.
+        least: A share of a parent's elements.
 
     Returns:
-        Shape (places,); -1 for a parent that cannot fill the whole child.
+        The bounds, -1 for a parent that cannot fill the whole child, and which of them are final,
+        shapes (places,).
     """
     bounds = np.full(places.size, -1, dtype=np.int64)
+    is_final = np.ones(places.size, dtype=np.bool_)
     earliest = np.zeros(nodes.size, dtype=np.int64)
     latest = np.zeros(nodes.size, dtype=np.int64)
+    rest = np.zeros(nodes.size + 1, dtype=np.int64)
     all_nodes, node_starts = parents[10]
     longest = np.diff(node_starts).max()
     most, row = np.full(longest, -1, dtype=np.int64), np.empty(longest, dtype=np.int64)
-    widest = np.diff(parents[0][1]).max()
-    common = np.empty((child[0].size, widest), dtype=np.int64)
+    common = np.empty((child[0].size, np.diff(parents[0][1]).max()), dtype=np.int64)
     for index in range(places.size):
         parent = places[index]
         there = all_nodes[node_starts[parent] : node_starts[parent + 1]]
         common_of_shapes(child, parents, parent, common)
-        done = 0
-        for place in range(there.size):
-            if common[nodes[done], there[place]] >= 0:
-                earliest[done] = place
-                done += 1
-                if done == nodes.size:
-                    break
-        if done < nodes.size:
+        if not find_windows(nodes, there, common, earliest, latest):
             continue
-        for place in range(there.size - 1, -1, -1):
-            if common[nodes[done - 1], there[place]] >= 0:
-                done -= 1
-                latest[done] = place
-                if done == 0:
-                    break
+        bounds[index] = sum_largest(nodes, parents, parent, common, rest)
+        if bounds[index] < least * own[parent]:
+            is_final[index] = False
+            continue
         for node in range(nodes.size):
             before, reached = -1, earliest[node - 1]
             if node == 0:
                 before, reached = 0, there.size
+            best = -1
             for place in range(earliest[node], latest[node] + 1):
                 while reached < min(place, latest[node - 1] + 1):
                     before = max(before, most[reached])
                     reached += 1
                 shared = common[nodes[node], there[place]]
                 row[place] = before + shared if before >= 0 and shared >= 0 else -1
+                best = max(best, row[place])
             most[earliest[node] : latest[node] + 1] = row[earliest[node] : latest[node] + 1]
-        bounds[index] = most[earliest[nodes.size - 1] : latest[nodes.size - 1] + 1].max()
-    return bounds
+            bounds[index] = min(bounds[index], best + rest[node + 1])
+            if bounds[index] < least * own[parent]:
+                is_final[index] = node == nodes.size - 1
+                break
+        least = max(least, bounds[index] / max(own[parent], 1))
+    return bounds, is_final
+
+
+@njit(cache=True)
+def find_windows(
+    nodes: SmallInts, there: SmallInts, common: Ints, earliest: Ints, latest: Ints
+) -> bool:
+    """Fill in the first and the last possible match of each node of a child in a parent.
+
+    Args:
+        nodes: Shape of each node of the child, shape (nodes,).
+        there: Shape of each node of the parent.
+        common: As `common_of_shapes` fills it in.
+        earliest: Receives the first matches, shape (nodes,).
+        latest: Receives the last matches, shape (nodes,).
+
+    Returns:
+        Whether all nodes can be matched at once.
+    """
+    done = 0
+    for place in range(there.size):
+        if common[nodes[done], there[place]] >= 0:
+            earliest[done] = place
+            done += 1
+            if done == nodes.size:
+                break
+    if done < nodes.size:
+        return False
+    for place in range(there.size - 1, -1, -1):
+        if common[nodes[done - 1], there[place]] >= 0:
+            done -= 1
+            latest[done] = place
+            if done == 0:
+                break
+    return True
+
+
+@njit(cache=True)
+def sum_largest(nodes: SmallInts, parents: Columns, parent: int, common: Ints, rest: Ints) -> int:
+    """The sum of what each node has in common with its best match, of either model; the smaller.
+
+    Also fills in the sums of the child's nodes from each one on, shape (nodes + 1,).
+    """
+    often, starts = parents[9]
+    shapes = starts[parent + 1] - starts[parent]
+    rest[nodes.size] = 0
+    best = np.full(common.shape[0], -1, dtype=np.int64)
+    for node in range(nodes.size - 1, -1, -1):
+        if best[nodes[node]] < 0:
+            best[nodes[node]] = common[nodes[node], :shapes].max()
+        rest[node] = rest[node + 1] + best[nodes[node]]
+    total = 0
+    for place in range(shapes):
+        largest = 0
+        for here in range(best.size):
+            if best[here] >= 0:
+                largest = max(largest, common[here, place])
+        total += largest * often[starts[parent] + place]
+    return min(total, rest[0])
 
 
 @njit(cache=True)

@@ -111,7 +111,7 @@ class _Queue:
     """Parents in order of their bounds; each is tightened before it is handed out.
 
     They are tightened in growing blocks, as far as their first bounds come before the best of the
-    tightened ones.
+    tightened ones, and no further than needed to see that they come after it.
     """
 
     def __init__(self, bounds: Bounds, places: Ints, *, by_share: bool) -> None:
@@ -120,27 +120,31 @@ class _Queue:
         self._shares = -bounds.retained[places] if by_share else np.zeros(len(places))
         self._by_share = by_share
         self._order = np.lexsort((self._shares, self._scores))
-        self._tightened: list[Key] = []
+        self._tightened: list[tuple[Key, bool]] = []
         self._done = 0
 
     def __iter__(self) -> Iterator[Key]:
-        while self._tightened or self._done < len(self._order):
-            while self._done < len(self._order) and (
-                not self._tightened or self._first_loose() < self._tightened[0]
-            ):
-                self._tighten()
-            yield heappop(self._tightened)
+        order, heap = self._order, self._tightened
+        while heap or self._done < len(order):
+            if self._done < len(order) and (not heap or self._key(order[self._done]) < heap[0][0]):
+                ranks = order[self._done : max(2 * self._done, BLOCK)]
+                self._done += len(ranks)
+                is_tied = bool(heap) and heap[0][0][0] == self._scores[ranks[0]]
+                self._tighten(ranks, -heap[0][0][1] if is_tied else 0.0)
+                continue
+            key, is_final = heappop(heap)
+            if is_final:
+                yield key
+            else:
+                self._tighten(np.array([key[2]]), 0.0)
 
-    def _first_loose(self) -> Key:
-        rank = int(self._order[self._done])
-        return float(self._scores[rank]), float(self._shares[rank]), rank
+    def _key(self, rank: int) -> Key:
+        return float(self._scores[rank]), float(self._shares[rank]), int(rank)
 
-    def _tighten(self) -> None:
-        ranks = self._order[self._done : max(2 * self._done, BLOCK)]
-        scores, shares = self._scores[ranks], self._shares[ranks]
+    def _tighten(self, ranks: Ints, least: float) -> None:
+        is_final = np.ones(len(ranks), dtype=bool)
         if self._by_share:
-            closer = self._bounds.tighten(self._places[ranks])
-            scores, shares = -closer[0], -closer[1]
-        for key in zip(scores.tolist(), shares.tolist(), ranks.tolist(), strict=True):
-            heappush(self._tightened, key)
-        self._done += len(ranks)
+            closer, is_final = self._bounds.tighten(self._places[ranks], least)
+            self._shares[ranks] = -closer
+        for rank, final in zip(ranks.tolist(), is_final.tolist(), strict=True):
+            heappush(self._tightened, (self._key(rank), final))

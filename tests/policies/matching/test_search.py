@@ -74,9 +74,12 @@ class Zoo:
         assert (self.scores(child) <= bounds.score).all()
         shares = [retained_share(parent, child) for parent in self.parents]
         assert (shares <= bounds.retained).all()
-        closer = bounds.tighten(np.arange(len(self.parents)))
-        for score, share, *limits in zip(self.scores(child), shares, *closer, strict=True):
-            assert (score, share) <= tuple(limits)
+        for least in (0.0, 0.5):
+            closer = bounds.tighten(np.arange(len(self.parents)), least)
+            for score, share, *limit in zip(
+                self.scores(child), shares, bounds.score, closer.retained, strict=True
+            ):
+                assert (score, share) <= tuple(limit)
 
 
 def drawn(name: str, parents: int = PARENTS) -> tuple[Zoo, list[Graph]]:
