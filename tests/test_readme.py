@@ -72,7 +72,9 @@ def with_help(arguments: list[str]) -> list[str]:
     command: click.Command = main
     at = 0
     while isinstance(command, click.Group) and at < len(arguments):
-        command = command.commands[arguments[at]]
+        found = command.get_command(click.Context(command), arguments[at])
+        assert found is not None, arguments[at]
+        command = found
         at += 1
     return [*arguments[:at], "--help", *arguments[at:]]
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from wattkeeper.live.search.processor import Processor
     from wattkeeper.live.search.trainer import TrainingRule
+    from wattkeeper.live.weight_transfer.model_graph import TracedModule
     from wattkeeper.live.zoo.zoo import Zoo
     from wattkeeper.policies.matching.graph import Graph
 
@@ -93,6 +95,7 @@ class SearchRun:
         self._zoo_folder = folder / f"{file_name(variant)}-{seed}.zoo"
         self._finished = {record.model: record for record in read_records(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
+        self._programs: dict[str, TracedModule] = {}
         self.models: list[TrainedModel] = []
         self.stores = False
         self._query_start_s = math.nan
@@ -143,6 +146,7 @@ class SearchRun:
                 retained=lambda _: retained_share(graph, graph),
             )
         self._graph = None
+        self._programs.clear()
 
     @property
     def _inputs(self) -> tuple[Tensor, ...]:
@@ -163,12 +167,18 @@ class SearchRun:
             if stored is not None:
                 self._graph = name, self.zoo.graph(stored), 0.0
             else:
-                from wattkeeper.live.weight_transfer.model_graph import graph_of
-
                 began_s = time.process_time()
-                graph = graph_of(self._build(name), self._inputs, name)
+                graph = self._trace_program(name).graph
                 self._graph = name, graph, time.process_time() - began_s
         return self._graph[1:]
+
+    def _trace_program(self, name: str) -> TracedModule:
+        """A network's program and graph, traced once; its module has its initial weights."""
+        from wattkeeper.live.weight_transfer.model_graph import trace
+
+        if name not in self._programs:
+            self._programs[name] = trace(self._build(name), self._inputs, name)
+        return self._programs[name]
 
     def _find_stored(self, name: str) -> int | None:
         return {model.name: model.model_id for model in self.zoo.models()}.get(name)
@@ -222,7 +232,7 @@ class SearchRun:
                 self.zoo.remove(stored)
         net = self._build(name)
         began_s = time.process_time()
-        warm = None if parent is None else self._fill(net, parent)
+        warm = None if parent is None else self._fill(name, net, parent)
         transfer_s = time.process_time() - began_s if warm else 0.0
 
         def lr_factor(epoch: int) -> float:
@@ -261,10 +271,10 @@ class SearchRun:
             transfer_s=transfer_s,
         )
 
-    def _fill(self, net: nn.Module, parent: str) -> _WarmStart:
-        """Transfer the weights of a stored network."""
+    def _fill(self, name: str, net: nn.Module, parent: str) -> _WarmStart:
+        """Transfer the weights of a stored network to the module of another one."""
         from wattkeeper.live.weight_transfer.report import FROM_PARENT
-        from wattkeeper.live.weight_transfer.transfer import transfer
+        from wattkeeper.live.weight_transfer.transfer import grow
 
         model_id = self._find_stored(parent)
         if model_id is None:
@@ -272,7 +282,10 @@ class SearchRun:
         trained = self._build(parent)
         trained.load_state_dict(self.zoo.load(model_id))
         self.zoo.note_use(model_id)
-        report = transfer(trained, net, self._inputs)
+        report = grow(
+            replace(self._trace_program(parent), module=trained),
+            replace(self._trace_program(name), module=net),
+        )
         filled = [item for item in report.tensors if item.trained and item.status in FROM_PARENT]
         sources = {item.source for item in filled}
         return _WarmStart(report.coverage, len(sources), len(list(trained.parameters())))

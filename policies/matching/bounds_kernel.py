@@ -312,7 +312,7 @@ def sum_largest(nodes: SmallInts, parents: Columns, parent: int, common: Ints, r
             if best[here] >= 0:
                 largest = max(largest, common[here, place])
         total += largest * often[starts[parent] + place]
-    return min(total, rest[0])
+    return int(min(total, rest[0]))
 
 
 @njit(cache=True)

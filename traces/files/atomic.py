@@ -59,15 +59,20 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     What a kill leaves is removed by whatever replaces `path` next.
 
     Raises:
-        EnvironmentLacks: If the file system refuses.
+        EnvironmentLacks: If the file system refuses the folder.
     """
     parent = next(folder for folder in path.parents if folder.exists())
+    inside: OSError | None = None
     with _beside(parent / path.name) as names:
         names.new.mkdir()
         try:
             yield names.new
+        except OSError as error:  # of what is done inside, not of the folder
+            inside = error
         finally:
             shutil.rmtree(names.new, ignore_errors=True)
+    if inside is not None:
+        raise inside
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def test_a_process_that_has_just_been_started_is_killed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kills", "recurrences"), [(4, 5), pytest.param(100, 60, marks=pytest.mark.slow)]
+    ("kills", "recurrences"), [(6, 8), pytest.param(100, 60, marks=pytest.mark.slow)]
 )
 def test_killed_live_runs_go_on(kills: int, recurrences: int, tmp_path: Path) -> None:
     # Nothing is profiled: who is killed after it was profiled is not profiled again, and costs less

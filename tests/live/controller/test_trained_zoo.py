@@ -194,8 +194,11 @@ BY_TASK = {"workload.mapping": None, "workload.profiles": None}
     ],
 )  # fmt: skip
 def test_zoos_that_scripts_cannot_share_are_refused(
-    settings: dict[str, Any], facts: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], facts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = tmp_path
+    prepare(folder)
+    scenario(folder, TRAINED)
     for name, value in environment(folder, WATTKEEPER_DEVICE="none").items():
         monkeypatch.setenv(name, value)
     rows_by_task = "name,arrival,task,duration\nsmall,0,digits,1\nwide,1,words,1\n"

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,26 @@ def test_unsupported_settings_are_refused(full_run: Path, setting: str, facts: s
     done = CliRunner().invoke(main, [*TINY, "--set", setting, "--out", str(full_run)])
     assert done.exit_code == 2, done.output
     assert_states(done.output, *facts.split("|"))
+
+
+def test_each_network_is_traced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its graph and as a child, and as the parent of others; the first also to warm up."""
+    from wattkeeper.live.weight_transfer.program.tracing import trace_program
+
+    traced = Counter[str]()
+
+    def count(module: Any, inputs: Any, name: str) -> Any:
+        traced[name] += 1
+        return trace_program(module, inputs, name)
+
+    monkeypatch.setattr("wattkeeper.live.weight_transfer.model_graph.trace_program", count)
+    done = CliRunner().invoke(main, [*TINY, "--seeds", "7..7", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    rows = trainings(tmp_path / "out").query("variant == 'zoo'")
+    assert rows["parent"].notna().any()
+    first, *later = rows["model"]
+    assert [traced[name] for name in later] == [1] * (MODELS - 1)
+    assert traced == {first: 2, "parent": 1, "child": 1, **dict.fromkeys(later, 1)}
 
 
 def test_candidates_are_distinct_mutations_of_earlier_ones() -> None:

@@ -195,7 +195,8 @@ class WithConstant(nn.Module):
         self.shift = torch.ones(4)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x) + self.shift
+        shifted: Tensor = self.layer(x) + self.shift
+        return shifted
 
 
 class Result:
