@@ -47,7 +47,7 @@ def test_help(path: tuple[str, ...]) -> None:
 
 def test_help_of_all_through_the_command(command: Command) -> None:
     done = command("-h")
-    assert all(f"\n  {name} " in done.stdout for name in main.commands)
+    assert all(f"\n  {name} " in done.stdout for name in main.list_commands(click.Context(main)))
     assert re.fullmatch(r"wattkeeper, version \d+\.\d+\.\d+\n", command("--version").stdout)
 
 
