@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import cast
 
 from simpy import Environment, Event
 
@@ -26,12 +27,13 @@ def simulate(work: Work) -> Sequence[float]:
 
     def end(event: Event) -> None:
         nonlocal free
-        free += event.value
+        free += cast("int", event.value)
         begin()
 
     def arrive(event: Event) -> None:
-        waiting.append(event.value)
-        submit(event.value + 1)
+        job = cast("int", event.value)
+        waiting.append(job)
+        submit(job + 1)
         begin()
 
     def submit(job: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from simpy import Container, Environment, Event
 
@@ -15,13 +15,13 @@ def simulate(work: Work) -> Sequence[float]:
     pool = Container(env, work.gpus, work.gpus)
     starts = [0.0] * len(work.submit_s)
 
-    def run(job: int) -> Iterator[Event]:
+    def run(job: int) -> Generator[Event, None, None]:
         yield pool.get(work.demand[job])
         starts[job] = env.now
         yield env.timeout(work.run_s[job])
         yield pool.put(work.demand[job])
 
-    def submit() -> Iterator[Event]:
+    def submit() -> Generator[Event, None, None]:
         for job, submit_s in enumerate(work.submit_s):
             yield env.timeout(submit_s - env.now)
             env.process(run(job))

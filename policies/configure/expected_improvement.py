@@ -7,11 +7,11 @@ from typing import ClassVar, Final, Literal
 
 import numpy as np
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
-from wattkeeper.policies.learning.gaussian import Gaussian
-from wattkeeper.policies.learning.normal import survival
+from wattkeeper.policies.numerics import portable
+from wattkeeper.policies.numerics.gaussian import Gaussian
+from wattkeeper.policies.numerics.normal import survival
 from wattkeeper.policies.protocols import Context, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.numerics import portable
 
 MOST_STEPS: Final = 1_000_000
 ROUNDING: Final = 1e-12

@@ -12,7 +12,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts._svr import Regression, fit_regression
-from wattkeeper.policies.portable import each
+from wattkeeper.policies.numerics.portable import each
 
 DIGITS: Final = 6
 """Decimals of forecasts, so that all machines have the same ones."""

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
+from wattkeeper.policies.numerics import portable
 
 
 class History(Forecast):

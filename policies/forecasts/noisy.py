@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts.history import HistoryConfig, mean_by_time
+from wattkeeper.policies.numerics import portable
 
 
 class Noisy(Forecast):

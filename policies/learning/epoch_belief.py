@@ -17,9 +17,9 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.arm import STOPS, Arm, hopeless
-from wattkeeper.policies.learning.normal import mean_of_largest, survival
 from wattkeeper.policies.learning.regression import Regressed, mix, regress
 from wattkeeper.policies.learning.watch import ChangeWatch, EndedRun
+from wattkeeper.policies.numerics.normal import mean_of_largest, survival
 
 NOISE_SD: Final = 0.10
 NOISE_RUNS: Final = 4.0

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.epoch_belief import Posterior
-from wattkeeper.policies.learning.normal import normal_cdf
-from wattkeeper.policies.portable import each
+from wattkeeper.policies.numerics import portable
+from wattkeeper.policies.numerics.normal import normal_cdf
+from wattkeeper.policies.numerics.portable import each
 
 REACH: Final = 1.6
 """Octaves from a batch size that reached the target within which others are tried."""

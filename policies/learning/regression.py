@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.arm import Arm, hopeless
-from wattkeeper.policies.learning.gaussian import Gaussian
-from wattkeeper.policies.learning.normal import hazard, survival
+from wattkeeper.policies.numerics import portable
+from wattkeeper.policies.numerics.gaussian import Gaussian
+from wattkeeper.policies.numerics.normal import hazard, survival
 
 LEVEL: Final = math.log(10.0)
 LEVEL_SD: Final = 2.0

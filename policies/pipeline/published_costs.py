@@ -12,8 +12,8 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.numerics.portable import each
 from wattkeeper.policies.pipeline.profile import KINDS, PipelineProfile
-from wattkeeper.policies.portable import each
 
 NEARLY = 0.95
 """A point that is this much better in both replaces another one where few are left."""

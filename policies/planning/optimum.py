@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.numerics.portable import dot
 from wattkeeper.policies.planning.hull import SpeedPoint, lower_hull, paused, upper_hull
-from wattkeeper.policies.portable import dot
 
 ROUNDING = 1e-12
 """Share of the work by which sums differ through rounding."""

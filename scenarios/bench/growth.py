@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,7 +28,6 @@ from wattkeeper.scenarios.inputs.synthetic_models import graph_of
 from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
-from wattkeeper.sim.engine.world import World
 from wattkeeper.traces.library import folder
 
 ENTRY: Final = "growth"
@@ -95,26 +95,22 @@ def measure_growth() -> Iterator[Growth]:
     with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:
         traces = {jobs: _write_trace(Path(scratch) / str(jobs), jobs) for jobs in JOBS}
         for kind, most in SCHEDULERS.items():
-            work = _count(lambda jobs, kind=kind: _schedule(kind, traces[jobs]), JOBS)
-            yield Growth(kind, "events and questions", JOBS, work, most)
+            few, many = (_schedule(kind, traces[jobs]) for jobs in JOBS)
+            yield Growth(kind, "events and questions", JOBS, (few, many), most)
     graphs = [
         graph_of(network.architecture)
         for network in draw_candidates(MODELS[1] + CHILDREN, np.random.default_rng(1))
     ]
     children = graphs[MODELS[1] :]
     for name, matcher in MATCHERS.items():
-        work = _count(lambda models, by=matcher: _search(by, graphs[:models], children), MODELS)
-        yield Growth(f"parent, {name}", "models scored or aligned", MODELS, work, SEARCH)
+        few, many = (_search(matcher, graphs[:models], children) for models in MODELS)
+        yield Growth(f"parent, {name}", "models scored or aligned", MODELS, (few, many), SEARCH)
 
 
 def to_json(growth: Growth) -> dict[str, Any]:
     """A growth for `--json`."""
     found = {"exponent": growth.exponent, "is_allowed": growth.is_allowed}
     return growth._asdict() | found
-
-
-def _count(work: Callable[[int], int], sizes: tuple[int, int]) -> tuple[int, int]:
-    return work(sizes[0]), work(sizes[1])
 
 
 def _write_trace(path: Path, jobs: int) -> Path:
@@ -135,9 +131,9 @@ def _schedule(kind: str, trace: Path) -> int:
     ]
     loaded = load("scheduler-pool", settings)
     (spec,) = run_specs(loaded.scenario)
-    worlds: list[World] = []
+    worlds: list[Any] = []
     execute(spec, read_inputs(loaded).runs[spec.variant], worlds.append)
-    return worlds[0].env.events + worlds[0].questions
+    return int(worlds[0].env.events + worlds[0].questions)
 
 
 def _search(matcher: Matcher[Any, Any], parents: Sequence[Graph], children: Sequence[Graph]) -> int:
@@ -147,10 +143,15 @@ def _search(matcher: Matcher[Any, Any], parents: Sequence[Graph], children: Sequ
     )
     work = 0
     for child in children:
-        search.best(
-            child,
-            lambda place, child=child: matcher.score_graphs(parents[place], child),
-            retained=lambda place, child=child: retained_share(parents[place], child),
-        )
+        score = partial(_score, matcher, parents, child)
+        search.best(child, score, retained=partial(_retain, parents, child))
         work += search.scored + search.refined
     return work
+
+
+def _score(matcher: Matcher[Any, Any], parents: Sequence[Graph], child: Graph, place: int) -> float:
+    return matcher.score_graphs(parents[place], child)
+
+
+def _retain(parents: Sequence[Graph], child: Graph, place: int) -> float:
+    return retained_share(parents[place], child)

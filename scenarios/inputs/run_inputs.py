@@ -22,7 +22,7 @@ from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
 from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
-from wattkeeper.sim.results.parquet import Scratch
+from wattkeeper.sim.results.parquet import ScratchFolder
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.trace import Trace
 
@@ -109,7 +109,7 @@ class RunInputs(NamedTuple):
     latencies: AllLatencies = NO_LATENCIES
     search: ArchitectureSearch | None = None
     trainings: Path = Path()
-    scratch: Scratch | None = None
+    scratch: ScratchFolder | None = None
     trained: frozenset[str] = frozenset()
     tariff: Tariff = NO_TARIFF
     limits: Mapping[str, GpuModel] = {}

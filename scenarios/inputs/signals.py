@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
-from wattkeeper.policies.portable import each
+from wattkeeper.policies.numerics.portable import each
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
 from wattkeeper.scenarios.inputs.policy_checks import locate_error

@@ -42,7 +42,7 @@ from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.folder import check_folder, write_results
 from wattkeeper.sim.results.parquet import (
-    Scratch,
+    ScratchFolder,
     TableColumns,
     fill_optional,
     present_columns,
@@ -150,7 +150,7 @@ def run(
     check_bound(loaded, inputs.any_run)
     specs = run_specs(scenario)
     if scratch is not None and ray is None:
-        inputs = inputs.update_runs(scratch=Scratch(scratch, final=len(specs) == 1))
+        inputs = inputs.update_runs(scratch=ScratchFolder(scratch, final=len(specs) == 1))
     end_start()
     if inputs.any_run.search is not None:
         from wattkeeper.scenarios.run import search_run

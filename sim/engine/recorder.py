@@ -16,7 +16,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import SliceTotals
 from wattkeeper.sim.attempts.decisions import DecisionJournal
-from wattkeeper.sim.engine.spool import Block, Spool
+from wattkeeper.sim.engine.spool import Spool, SpooledBlock
 from wattkeeper.sim.native import (
     BytesWriter,
     write_f64_le,
@@ -142,7 +142,7 @@ class _Rows:
     def __init__(self, codes: Mapping[str, str], spool: Spool) -> None:
         self.writer = BytesWriter()
         self._spool = spool
-        self._blocks: list[Block] = []
+        self._blocks: list[SpooledBlock] = []
         self._begins: list[int] = [0]
         self._about: list[tuple[int, int]] = []
         self._type = np.dtype([(name, f"<{code}") for name, code in codes.items()])
@@ -168,7 +168,7 @@ class _Rows:
     def __contains__(self, name: str) -> bool:
         return name in (self._type.names or ())
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[SpooledBlock]:
         """All rows, in blocks that a processor's cache holds; at least one."""
         if len(self.writer) or not self._blocks:
             self._move()
@@ -307,7 +307,7 @@ class Journal(DecisionJournal):
             yield self._expand(block, places, gpus_of)
 
     def _expand(
-        self, block: Block, places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
+        self, block: SpooledBlock, places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
     ) -> dict[str, npt.NDArray[Any]]:
         """The decisions of some rows, each start in two rows."""
         raw = {name: block[name] for name in _DECIDED}

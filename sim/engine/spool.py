@@ -18,7 +18,7 @@ MOST_HELD_BYTES: Final = 1 << 25
 """Bytes of rows of a run that are in memory in any case."""
 
 
-class Block:
+class SpooledBlock:
     """Some rows that were put aside, column after column.
 
     Attributes:
@@ -59,7 +59,7 @@ class Spool:
         self.filed_bytes = 0
         self._file: IO[bytes] | None = None
 
-    def keep(self, rows: npt.NDArray[Any]) -> Block:
+    def keep(self, rows: npt.NDArray[Any]) -> SpooledBlock:
         """Put rows of a structured type aside.
 
         Raises:
@@ -68,14 +68,14 @@ class Spool:
         data = b"".join([rows[name].tobytes() for name in rows.dtype.names or ()])
         if self.folder is None or self.held_bytes + len(data) <= MOST_HELD_BYTES:
             self.held_bytes += len(data)
-            return Block(rows, self, data)
+            return SpooledBlock(rows, self, data)
         begin, self.filed_bytes = self.filed_bytes, self.filed_bytes + len(data)
         with self._explain():
             if self._file is None:
                 self._file = TemporaryFile(dir=self.folder)  # noqa: SIM115, it stays open
             self._file.write(data)
             self._file.flush()
-        return Block(rows, self, begin)
+        return SpooledBlock(rows, self, begin)
 
     def read(self, begin: int, size: int) -> bytes:
         """Bytes of the file.

@@ -28,7 +28,7 @@ MOST_TEXTS: Final = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
 
-class Scratch(NamedTuple):
+class ScratchFolder(NamedTuple):
     """Where the rows and tables of large runs are while results are made.
 
     Attributes:

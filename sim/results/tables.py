@@ -48,7 +48,7 @@ from wattkeeper.sim.results.node_use import ElasticScope
 from wattkeeper.sim.results.parquet import (
     ROW_GROUP,
     AnyTable,
-    Scratch,
+    ScratchFolder,
     TableColumns,
     make_folder,
     store_table,
@@ -125,7 +125,7 @@ def collect(
     window: tuple[float | None, float | None] = (None, None),
     tariff: Tariff = NO_TARIFF,
     elastic: ElasticScope | None = None,
-    scratch: Scratch | None = None,
+    scratch: ScratchFolder | None = None,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -193,7 +193,7 @@ class _Keeper:
         rows: Rows of the parts that long tables are made in, but for the last part of each.
     """
 
-    def __init__(self, variant: str, seed: int, scratch: Scratch | None) -> None:
+    def __init__(self, variant: str, seed: int, scratch: ScratchFolder | None) -> None:
         self.tables: dict[str, AnyTable] = {}
         self.rows = ALL_ROWS if scratch is None else ROW_GROUP
         self._keys = variant, seed

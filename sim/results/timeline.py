@@ -39,7 +39,7 @@ class Timeline(NamedTuple):
     jobs_waiting: Ints
 
 
-class Steps(NamedTuple):
+class ChangePoints(NamedTuple):
     """Changes of one kind, in the order of their times, shapes (changes,); 0: of none of them.
 
     Attributes:
@@ -56,21 +56,21 @@ class Steps(NamedTuple):
     busy: Ints | int = 0
     waiting: Ints | int = 0
 
-    def in_order(self) -> Steps:
+    def in_order(self) -> ChangePoints:
         """The same, sorted by time."""
         if (self.time_s[1:] >= self.time_s[:-1]).all():
             return self
         return self._take(np.argsort(self.time_s))
 
-    def until(self, begin: int, time_s: float) -> tuple[Steps, int]:
+    def until(self, begin: int, time_s: float) -> tuple[ChangePoints, int]:
         """Those from an index to a time, which is included, and the index that follows."""
         end = int(np.searchsorted(self.time_s, time_s, "right"))
         return self._take(slice(begin, end)), end
 
-    def _take(self, rows: Any) -> Steps:
+    def _take(self, rows: Any) -> ChangePoints:
         """Those of some rows."""
         columns: list[Any] = [each if isinstance(each, int) else each[rows] for each in self]
-        return Steps(*columns)
+        return ChangePoints(*columns)
 
 
 def timeline(
@@ -116,28 +116,28 @@ def timeline(
         yield Timeline(times[rows], power_w, busy[rows] / WHOLE, waiting[rows])
 
 
-def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iterator[Steps]:
+def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iterator[ChangePoints]:
     """All changes of a run; see `timeline`. One kind after the other, since each takes memory."""
     first = recorder.column("attempt") == 1
     power = recorder.column("power")
     begun_s, begun = recorder.column("begun_s"), first.astype(np.int8)
-    yield Steps(begun_s, power=power, busy=thousandths, waiting=-begun).in_order()
+    yield ChangePoints(begun_s, power=power, busy=thousandths, waiting=-begun).in_order()
     del begun_s, begun
-    yield Steps(recorder.column("ended_s"), -1, power, thousandths).in_order()
-    yield Steps(submit_s if first.all() else submit_s[first], waiting=1).in_order()
+    yield ChangePoints(recorder.column("ended_s"), -1, power, thousandths).in_order()
+    yield ChangePoints(submit_s if first.all() else submit_s[first], waiting=1).in_order()
     numbers, paused, resumed = recorder.pauses()
     if len(paused):
         number = recorder.column("number")
         by_job = np.zeros(int(number.max()) + 1, dtype=thousandths.dtype)
         by_job[number] = thousandths
         lost = by_job[numbers]
-        yield Steps(paused, -1, busy=lost, waiting=-1).in_order()
-        yield Steps(resumed, busy=lost, waiting=-1).in_order()
+        yield ChangePoints(paused, -1, busy=lost, waiting=-1).in_order()
+        yield ChangePoints(resumed, busy=lost, waiting=-1).in_order()
     changed, change = _power_changes(recorder)
-    yield Steps(changed, power=change).in_order()
+    yield ChangePoints(changed, power=change).in_order()
     _, requeued, restarted = recorder.requeues()
-    yield Steps(requeued, waiting=1).in_order()
-    yield Steps(restarted, waiting=-1).in_order()
+    yield ChangePoints(requeued, waiting=1).in_order()
+    yield ChangePoints(restarted, waiting=-1).in_order()
 
 
 def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
@@ -153,7 +153,7 @@ def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
     )
 
 
-def _cut(steps: Sequence[Steps], points: int) -> Iterator[list[Steps]]:
+def _cut(steps: Sequence[ChangePoints], points: int) -> Iterator[list[ChangePoints]]:
     """The changes of consecutive spans of time; all that happen at one time are in one of them."""
     edges = np.unique(np.concatenate([each.time_s[points - 1 :: points] for each in steps]))
     begins = [0] * len(steps)
@@ -165,7 +165,7 @@ def _cut(steps: Sequence[Steps], points: int) -> Iterator[list[Steps]]:
             yield part
 
 
-def _merge(part: Sequence[Steps]) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
+def _merge(part: Sequence[ChangePoints]) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
     """Times of all changes, ascending, whether each is the last at its time, and their order."""
     times = np.concatenate([each.time_s for each in part])
     order = np.argsort(times, kind="stable")  # merges what is sorted
@@ -173,7 +173,7 @@ def _merge(part: Sequence[Steps]) -> tuple[Floats, npt.NDArray[np.bool_], Ints]:
     return times, np.append(times[1:] != times[:-1], True), order
 
 
-def _join(part: Sequence[Steps], name: str) -> Ints:
+def _join(part: Sequence[ChangePoints], name: str) -> Ints:
     """A column of all changes."""
     columns = ((each.sign, getattr(each, name), len(each.time_s)) for each in part)
     return np.concatenate([np.broadcast_to(sign * column, rows) for sign, column, rows in columns])

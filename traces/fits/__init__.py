@@ -15,11 +15,11 @@ from typing import Annotated, Final, Literal, Self
 import numpy as np
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
-from wattkeeper.policies.portable import each
+from wattkeeper.policies.numerics import portable
+from wattkeeper.policies.numerics.portable import each
 from wattkeeper.traces.files.regular import open_file
 from wattkeeper.traces.limits import MOST_DETAILS_BYTES
 

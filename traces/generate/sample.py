@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.numerics import portable
 from wattkeeper.traces.fits import DAY_S, Demand, Fit, Groups, Users, to_json
 from wattkeeper.traces.generate.fit import SHORTEST_S, SOON_S, clock_of
 from wattkeeper.traces.schema import LARGEST, jobs_table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.learning.epoch_belief import EpochBelief
-from wattkeeper.policies.learning.normal import hazard, mean_of_largest, normal_cdf, survival
+from wattkeeper.policies.numerics.normal import hazard, mean_of_largest, normal_cdf, survival
 
 SIZES = (8, 16, 32, 64, 128, 256)
 DEFAULT = 64

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.policies.learning.gaussian import Gaussian
+from wattkeeper.policies.numerics.gaussian import Gaussian
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 6))

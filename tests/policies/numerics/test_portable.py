@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from wattkeeper.policies import portable
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.numerics import portable
 
 Function = Callable[[Floats], Floats]
 DOUBLE = np.float64

@@ -11,11 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wattkeeper.policies.arrays import Floats
+
+AnyFloats: TypeAlias = NDArray[np.floating[Any]]
+"""What arithmetic of integers and numbers is, to the checker of types."""
 
 LN_2_HIGH: Final = float.fromhex("0x1.62e42feep-1")
 """ln 2 to 32 bits: its product with an exponent is exact."""
@@ -30,7 +34,7 @@ BLOCK: Final = 1 << 14
 """Elements that are computed at once: they stay in the cache."""
 
 
-def exp(values: Floats) -> Floats:
+def exp(values: AnyFloats) -> Floats:
     """The exponential of each element, to a unit in the last place; any shape.
 
     A power of two times a series (Muller et al., Handbook of Floating-Point Arithmetic, 2018,
@@ -39,7 +43,7 @@ def exp(values: Floats) -> Floats:
     return _by_block(_exp, values)
 
 
-def log(values: Floats) -> Floats:
+def log(values: AnyFloats) -> Floats:
     """The natural logarithm of each element, all positive, to a few units in the last place.
 
     Any shape. The exponent's logarithm, and a series for what is left (ibidem).
@@ -47,7 +51,7 @@ def log(values: Floats) -> Floats:
     return _by_block(_log, values)
 
 
-def each(function: Callable[[float], float], values: Floats) -> Floats:
+def each(function: Callable[[float], float], values: AnyFloats) -> Floats:
     """A function of `math` of each element; any shape."""
     flat = np.array([function(value) for value in values.ravel().tolist()], dtype=np.float64)
     return flat.reshape(values.shape)
@@ -58,7 +62,7 @@ def dot(first: Floats, second: Floats) -> float:
     return float((first * second).sum()) + 0.0
 
 
-def _by_block(function: Callable[[Floats], Floats], values: Floats) -> Floats:
+def _by_block(function: Callable[[AnyFloats], Floats], values: AnyFloats) -> Floats:
     if values.size <= BLOCK:
         return function(values)
     flat = values.ravel()
@@ -68,7 +72,7 @@ def _by_block(function: Callable[[Floats], Floats], values: Floats) -> Floats:
     return computed.reshape(values.shape)
 
 
-def _exp(values: Floats) -> Floats:
+def _exp(values: AnyFloats) -> Floats:
     values = np.clip(values, -OVERFLOW, OVERFLOW)
     power = np.rint(values / math.log(2.0))
     rest = (values - power * LN_2_HIGH) - power * LN_2_LOW
@@ -77,10 +81,11 @@ def _exp(values: Floats) -> Floats:
         total *= rest
         total += coefficient
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return np.ldexp(total, power.astype(np.int32))
+        exponentials: Floats = np.ldexp(total, power.astype(np.int32))
+    return exponentials
 
 
-def _log(values: Floats) -> Floats:
+def _log(values: AnyFloats) -> Floats:
     share, power = np.frexp(values)
     low = share < math.sqrt(0.5)
     share = np.where(low, 2 * share, share)

@@ -1,0 +1,1 @@
+"""Numbers: functions and distributions that are the same on all processors."""
