@@ -22,7 +22,7 @@ ROUNDING: Final = 1e-9
 
 
 class Tightened(NamedTuple):
-    """Smaller bounds of the retained share of some parents.
+    """Smaller bounds of the retained share of some parents, if their scores equal their bounds.
 
     Attributes:
         retained: The bounds, shape (parents,).
@@ -38,7 +38,7 @@ class Bounds(NamedTuple):
 
     Attributes:
         score: Of the score, shape (parents,).
-        retained: Of the retained share, where the score is as large as its bound, shape (parents,).
+        retained: Of the retained share of each parent, shape (parents,).
         tighten: Returns smaller bounds of the retained share, at more cost, of the parents at some
             indices; not further than is needed to see that a bound is below a share.
     """

@@ -96,7 +96,8 @@ class ParentSearch(Generic[S]):
             rank = limit[2]
             place = int(places[rank])
             self.scored += 1
-            key = -score(place), limit[1], rank
+            # A tightened bound holds for the bounded score alone.
+            key = -score(place), 0.0 if retained is None else -float(bounds.retained[place]), rank
             if len(ranked) == count and key > ranked[-1]:
                 continue
             if retained is not None:

@@ -147,6 +147,26 @@ def test_any_zoo_is_searched_as_if_all_were_scored(
         assert found == [(at, scores[at]) for at in ranked[:count]]
 
 
+def test_a_parent_that_could_fill_all_but_retains_more_otherwise_is_found() -> None:
+    """Both could fill the whole child, but share more with it if they fill less, equally much."""
+
+    def net(*widths: int) -> Graph:
+        shapes = [("stem", (8, 3)), *(("linear", (w, w)) for w in widths), ("head", (4, 8))]
+        return Graph(
+            "",
+            tuple(
+                Node(op, (at - 1,), (Tensor("", "weight", shape),))
+                for at, (op, shape) in enumerate(shapes)
+            ),
+        )
+
+    child, zoo = net(8, 4), Zoo("coverage", [net(4, 8), net(1, 8)])
+    assert zoo.scores(child) == [120 / 136, 120 / 136]
+    assert [retained_share(parent, child) for parent in zoo.parents] == [120 / 136, 120 / 121]
+    zoo.check_bounds(child)
+    assert zoo.best(child, retained=True) == [(1, 120 / 136)]
+
+
 def test_parents_that_come_later_are_found() -> None:
     grown, children = drawn("coverage", 90)
     zoo = Zoo("coverage")
