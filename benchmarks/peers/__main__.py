@@ -41,10 +41,9 @@ MOST_S = 100
 
 
 class Cost(NamedTuple):
-    """CPU seconds and peak memory (MiB) of a process, and what it found; None if it was ended."""
+    """CPU seconds of a process, and what it found; None if it was ended."""
 
     cpu_s: float
-    peak_mib: float
     answer: Answer | None
 
 
@@ -68,12 +67,12 @@ def run_peer(python: str, module: str, path: Path, gpus: int) -> Cost:
     assert process.stdout is not None
     lines = process.stdout.read().splitlines()
     _, status, used = os.wait4(process.pid, 0)
-    cost = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    cpu_s = used.ru_utime + used.ru_stime
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
-        return Cost(*cost, None)
+        return Cost(cpu_s, None)
     if status:
         sys.exit(f"{module}: exit status {os.waitstatus_to_exitcode(status)}\n{log.read_text()}")
-    return Cost(*cost, Answer(**json.loads(lines[-1])))
+    return Cost(cpu_s, Answer(**json.loads(lines[-1])))
 
 
 def run_wattkeeper(path: Path, gpus: int, folder: Path) -> Cost:
@@ -83,11 +82,11 @@ def run_wattkeeper(path: Path, gpus: int, folder: Path) -> Cost:
     out = folder / "results"
     settings = ("workload.trace=work", f"cluster.gpus={gpus}")
     options = [part for setting in settings for part in ("--set", setting)]
-    cost = wattkeeper("run", "scheduler-pool", *options, "--out", str(out))
+    cpu_s, _ = wattkeeper("run", "scheduler-pool", *options, "--out", str(out))
     rows = pq.read_table(out / "jobs.parquet", columns=["submit_time_s", "start_time_s",
                                                         "finish_time_s"])  # fmt: skip
     submit_s, start_s, finish_s = (column.to_numpy() for column in rows.columns)
-    return Cost(*cost, Answer(float((start_s - submit_s).mean()), float(finish_s.max()), math.nan))
+    return Cost(cpu_s, Answer(float((start_s - submit_s).mean()), float(finish_s.max()), math.nan))
 
 
 def show(name: str, cost: Cost, own: Cost) -> None:
@@ -98,8 +97,7 @@ def show(name: str, cost: Cost, own: Cost) -> None:
             if not math.isclose(found, expected, rel_tol=1e-9):
                 sys.exit(f"{name}: another schedule: {found} for {expected}")
     more = "" if cost.answer is not None else "more than "
-    print(f"{name:24}{more + f'{cost.cpu_s:.2f}':>18} s {cost.cpu_s / own.cpu_s:8.2f} "
-          f"{cost.peak_mib:7.0f} MiB")  # fmt: skip
+    print(f"{name:24}{more + f'{cost.cpu_s:.2f}':>18} s {cost.cpu_s / own.cpu_s:8.2f}")
 
 
 def main() -> None:
@@ -113,7 +111,7 @@ def main() -> None:
             own = run_wattkeeper(path, gpus, Path(folder))
             assert own.answer is not None
             print(f"{len(work.submit_s):,} jobs on {gpus} GPUs, mean wait {own.answer.wait_s:,.0f}"
-                  " s: CPU seconds of the process, over wattkeeper's, peak memory")  # fmt: skip
+                  " s: CPU seconds of the process, over wattkeeper's")  # fmt: skip
             show("wattkeeper run", own, own)
             for name, module in PEERS.items():
                 show(name, run_peer(python, module, path, gpus), own)
