@@ -161,7 +161,6 @@ def bound_coverage(
         begin = starts_[parent]
         often[:] = 0
         elements[:] = 0
-        done = 0
         for shape in range(begin, starts_[parent + 1]):
             here = often_[shape] * all_sizes[shape]
             own[parent] += here

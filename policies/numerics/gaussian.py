@@ -26,8 +26,9 @@ class Gaussian(NamedTuple):
     def observe(self, index: int, value: float, variance: float) -> Gaussian:
         """The distribution once a variable was observed with an error of this variance.
 
-        One observation at a time needs no system of equations (Bierman, Factorization Methods for
-        Discrete Sequential Estimation, 1977, section V.2), whose rounding varies with processors.
+        One observation at a time needs no system of equations, whose rounding varies with
+        processors: it is the update of a Kalman filter by a scalar (Kalman, Journal of Basic
+        Engineering 82, 1960).
         """
         column = self.covariance[:, index]
         total = float(column[index]) + variance

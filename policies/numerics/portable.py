@@ -11,15 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wattkeeper.policies.arrays import Floats
-
-AnyFloats: TypeAlias = NDArray[np.floating[Any]]
-"""What arithmetic of integers and numbers is, to the checker of types."""
+from wattkeeper.policies.arrays import AnyFloats, Floats
 
 LN_2_HIGH: Final = float.fromhex("0x1.62e42feep-1")
 """ln 2 to 32 bits: its product with an exponent is exact."""
@@ -37,8 +33,8 @@ BLOCK: Final = 1 << 14
 def exp(values: AnyFloats) -> Floats:
     """The exponential of each element, to a unit in the last place; any shape.
 
-    A power of two times a series (Muller et al., Handbook of Floating-Point Arithmetic, 2018,
-    section 10.2).
+    A power of two times a series, with the reduction of Cody and Waite (Software Manual for the
+    Elementary Functions, 1980).
     """
     return _by_block(_exp, values)
 
@@ -46,7 +42,7 @@ def exp(values: AnyFloats) -> Floats:
 def log(values: AnyFloats) -> Floats:
     """The natural logarithm of each element, all positive, to a few units in the last place.
 
-    Any shape. The exponent's logarithm, and a series for what is left (ibidem).
+    Any shape. The exponent's logarithm, and a series for what is left.
     """
     return _by_block(_log, values)
 

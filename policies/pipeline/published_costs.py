@@ -26,6 +26,7 @@ OFFSETS = (10.0, 100.0, 1000.0)
 MOST_EVALUATIONS = 50_000
 
 LARGEST = log(float_info.max)
+"""Of more, the exponential is beyond what a number can be."""
 
 UNLIMITED_UJ = 10_000_000_000
 """What bounds the flow where nothing else does: 10,000 J."""
@@ -167,7 +168,7 @@ def _fit(options: tuple[DurationOption, ...], unit_s: float) -> tuple[float, flo
 
 
 def _bounded_exp(value: float) -> float:
-    """The exponential; infinite where it is beyond what a number can be."""
+    """The exponential; infinite beyond `LARGEST`."""
     return exp(value) if value < LARGEST else inf
 
 

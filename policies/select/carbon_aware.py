@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.planning.waiting import Outlook, best_start
 from wattkeeper.policies.protocols import CapacityView, Context, Job, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
-from wattkeeper.policies.select._estimates import Estimates, needed_columns
+from wattkeeper.policies.scheduling.estimates import Estimates, needed_columns
 
 
 class _Held(NamedTuple):

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._backfilling import EasyBackfill
-from wattkeeper.policies.select._estimates import Estimates, needed_columns
+from wattkeeper.policies.scheduling.backfilling import EasyBackfill
+from wattkeeper.policies.scheduling.estimates import Estimates, needed_columns
 
 
 class EasyBackfillConfig(PolicyConfig):

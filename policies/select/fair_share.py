@@ -10,7 +10,7 @@ from pydantic import Field
 
 from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._queueing import NOTHING
+from wattkeeper.policies.scheduling.queueing import NOTHING
 
 
 class _User:

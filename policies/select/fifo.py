@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._queueing import Fifo
+from wattkeeper.policies.scheduling.queueing import Fifo
 
 
 class FifoConfig(PolicyConfig):

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._queueing import Fjf
+from wattkeeper.policies.scheduling.queueing import Fjf
 
 
 class FjfConfig(PolicyConfig):

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._gittins import Gittins
+from wattkeeper.policies.scheduling.gittins import Gittins
 
 
 class GittinsConfig(PolicyConfig):

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._las import Las
+from wattkeeper.policies.scheduling.las import Las
 
 
 class LasConfig(PolicyConfig):

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._queueing import NOTHING
+from wattkeeper.policies.scheduling.queueing import NOTHING
 
 Entry = tuple[float, float, int, Job]
 """Recorded start and duration (s), number, and the job: of jobs that started at the same time, the

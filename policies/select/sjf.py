@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._queueing import Sjf
+from wattkeeper.policies.scheduling.queueing import Sjf
 
 
 class SjfConfig(PolicyConfig):

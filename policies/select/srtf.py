@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.select._preempting import Srtf
+from wattkeeper.policies.scheduling.preempting import Srtf
 
 
 class SrtfConfig(PolicyConfig):

@@ -29,6 +29,7 @@ from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.traces.library import folder
+from wattkeeper.traces.library.folder import keep_traces
 
 ENTRY: Final = "growth"
 """Its name among the entries of `wattkeeper bench`."""
@@ -90,13 +91,20 @@ class Growth(NamedTuple):
         return self.exponent <= self.most
 
 
-def measure_growth() -> Iterator[Growth]:
+def measure_growth() -> list[Growth]:
     """Count the work of each scheduler, and that of the search for parents."""
-    with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch:
+    return [*_grow_schedulers(), *_grow_searches()]
+
+
+def _grow_schedulers() -> Iterator[Growth]:
+    with tempfile.TemporaryDirectory(prefix="wattkeeper-bench-") as scratch, keep_traces():
         traces = {jobs: _write_trace(Path(scratch) / str(jobs), jobs) for jobs in JOBS}
         for kind, most in SCHEDULERS.items():
             few, many = (_schedule(kind, traces[jobs]) for jobs in JOBS)
             yield Growth(kind, "events and questions", JOBS, (few, many), most)
+
+
+def _grow_searches() -> Iterator[Growth]:
     graphs = [
         graph_of(network.architecture)
         for network in draw_candidates(MODELS[1] + CHILDREN, np.random.default_rng(1))

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from wattkeeper.scenarios.bench.baselines import Core
-from wattkeeper.sim.engine import recorder
+from wattkeeper.sim.recording import recorder
 
 EVENTS: Final = 100_000
 WAITING: Final = 1000

@@ -56,7 +56,7 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
             outcomes.append(examine(entry, path.resolve().parent, accept=update))
         if grows:
             progress(len(entries), len(entries) + 1)
-        growths = list(bench_growth.measure_growth()) if grows else []
+        growths = bench_growth.measure_growth() if grows else []
     ran = [outcome for outcome in outcomes if outcome.state not in ("skipped", "failed")]
     accepted = _accept(path, file, outcomes) if update and ran else []
     if as_json:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
-from wattkeeper.scenarios.analysis.waits_text import describe_record
+from wattkeeper.scenarios.analysis.texts.waits import describe_record
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (

@@ -11,10 +11,10 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow, read_learning_window
-from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.texts.losses import only_elastic
 from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_profiles,

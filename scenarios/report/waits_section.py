@@ -4,7 +4,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.waits_text import (
+from wattkeeper.scenarios.analysis.texts.waits import (
     CLOSENESS_HEADS,
     HEADS,
     WAITS_NOTE,

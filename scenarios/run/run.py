@@ -144,8 +144,7 @@ def run(
     if live is not None:
         loaded = loaded._replace(scenario=drop_cases(loaded.scenario))
     scenario = loaded.scenario
-    inputs = read_inputs(loaded, live=live is not None)
-    inputs = inputs.update_runs(trainings=trainings)
+    inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
     specs = run_specs(scenario)

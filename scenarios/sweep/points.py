@@ -177,14 +177,13 @@ def _read_groups(
     points: Sequence[SweepPoint],
 ) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
     """See `read_point_inputs`; those with the same workload follow each other."""
-    alike: dict[str, list[SweepPoint]] = {}
+    by_workload: dict[str, dict[str, list[SweepPoint]]] = {}
     for point in points:
+        workload = point.loaded.scenario.workload.model_dump_json()
+        alike = by_workload.setdefault(workload, {})
         alike.setdefault(_inputs_key(point.loaded), []).append(point)
     wrong: dict[Problem, list[SweepPoint]] = {}
-    ranks: dict[str, int] = {}
-    for point in points:
-        ranks.setdefault(_workload_key(point), len(ranks))
-    for same in sorted(alike.values(), key=lambda same: ranks[_workload_key(same[0])]):
+    for same in (same for alike in by_workload.values() for same in alike.values()):
         try:
             inputs = read_inputs(same[0].loaded)
             if inputs.any_run.search is not None:
@@ -208,10 +207,6 @@ def _read_groups(
         raise ScenarioError(
             [_name_points(problem, own, len(points)) for problem, own in wrong.items()]
         )
-
-
-def _workload_key(point: SweepPoint) -> str:
-    return point.loaded.scenario.workload.model_dump_json()
 
 
 def _inputs_key(loaded: LoadedScenario) -> str:

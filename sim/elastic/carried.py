@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wattkeeper.sim.elastic.spent import Fate, Spent
-from wattkeeper.sim.engine.recorder import Recorder
+from wattkeeper.sim.recording.recorder import Recorder
 
 
 class CarriedSteps(NamedTuple):

@@ -11,7 +11,7 @@ from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.engine.event_loop import EventLoop
-from wattkeeper.sim.engine.recorder import ShapeRow
+from wattkeeper.sim.recording.recorder import ShapeRow
 
 if TYPE_CHECKING:
     from wattkeeper.sim.engine.world import ElasticParts, World

@@ -7,7 +7,7 @@ from wattkeeper.policies.protocols import Configuration, Job, Options, Start
 from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.recorder import Recorder
+from wattkeeper.sim.recording.recorder import Recorder
 
 
 class Inheritances:

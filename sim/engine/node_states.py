@@ -12,7 +12,7 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
-from wattkeeper.sim.engine.recorder import Recorder, whole_units
+from wattkeeper.sim.recording.recorder import Recorder, whole_units
 
 
 class NodeStates:

@@ -67,7 +67,12 @@ from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeChanges, NodeStates, PowerBudget
 from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
-from wattkeeper.sim.engine.recorder import (
+from wattkeeper.sim.engine.retuner import Retuner
+from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
+from wattkeeper.sim.recording.recorder import (
     ABSENT,
     EARLY,
     PROFILED,
@@ -77,11 +82,6 @@ from wattkeeper.sim.engine.recorder import (
     Recorder,
     whole_units,
 )
-from wattkeeper.sim.engine.retuner import Retuner
-from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.engine.run_config import PolicySet, RunRules
-from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 
 MOST_IDLE_WAKES: Final = 1_000_000
 """So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""

@@ -12,7 +12,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, Recorder
+from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, Recorder
 from wattkeeper.traces.electricity.charges import Rate, clock
 
 ATTEMPTS: Final = 1 << 17

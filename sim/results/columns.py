@@ -15,7 +15,9 @@ from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
-from wattkeeper.sim.engine.recorder import (
+from wattkeeper.sim.engine.sources import KNOWN, Source
+from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.recording.recorder import (
     ABSENT,
     EARLY,
     PROFILED,
@@ -25,8 +27,6 @@ from wattkeeper.sim.engine.recorder import (
     NodeRow,
     Recorder,
 )
-from wattkeeper.sim.engine.sources import KNOWN, Source
-from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.results.accounting import Tariff
 from wattkeeper.sim.results.schemas import NODES
 from wattkeeper.sim.results.timeline import Timeline

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
 from wattkeeper.sim.results.node_use import (
     ElasticScope,
     JobSpan,

@@ -11,8 +11,8 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.elastic.cycle import ROUNDING
-from wattkeeper.sim.engine.recorder import Recorder, ShapeRow
 from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
 from wattkeeper.sim.results.accounting import Clock
 
 if TYPE_CHECKING:

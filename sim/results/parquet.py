@@ -132,10 +132,11 @@ def _row_groups(
     A row group takes about as long as a thousand rows of it.
     """
     small: list[pa.Table] = []
+    rows = 0
     for table in tables:
-        if small and sum(map(len, small)) + len(table) > ROW_GROUP:
+        if small and rows + len(table) > ROW_GROUP:
             yield _join(small, stored)
-            small = []
+            small, rows = [], 0
         for begin in range(0, len(table), ROW_GROUP):
             length = min(ROW_GROUP, len(table) - begin)
             group = fill_optional(table.slice(begin, length), schema)
@@ -143,6 +144,7 @@ def _row_groups(
                 yield group
             else:
                 small.append(group)
+                rows += length
     if small:
         yield _join(small, stored)
 

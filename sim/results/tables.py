@@ -14,8 +14,8 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
-from wattkeeper.sim.engine.recorder import ABSENT, Recorder
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.recording.recorder import ABSENT, Recorder
 from wattkeeper.sim.results.accounting import (
     NO_TARIFF,
     Account,

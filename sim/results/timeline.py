@@ -11,7 +11,7 @@ import numpy.typing as npt
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.recorder import (
+from wattkeeper.sim.recording.recorder import (
     MOST_UNITS,
     UNITS_PER_WATT,
     Recorder,

@@ -2,7 +2,8 @@
 
 A copy of the module on the meta device is run, so no weight is copied and nothing is computed, and
 its operators are recorded (`recording`). A module of which they do not show all is traced by
-`torch.export`, which takes fifty times as long, and if that cannot trace it, by `torch.fx` first.
+`torch.export`, which takes about five times as long, and if that cannot trace it, by `torch.fx`
+first.
 """
 
 import copy

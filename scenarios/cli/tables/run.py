@@ -12,8 +12,8 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.analysis.learning.league import League, league_table
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
-from wattkeeper.scenarios.analysis.losses_text import describe_losses
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
+from wattkeeper.scenarios.analysis.texts.losses import describe_losses
 from wattkeeper.scenarios.analysis.times.deadlines import (
     HEADS,
     deadline_notes,

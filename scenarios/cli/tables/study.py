@@ -3,7 +3,7 @@
 from rich.console import Console
 
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.waits_text import (
+from wattkeeper.scenarios.analysis.texts.waits import (
     CLOSENESS_HEADS,
     HEADS,
     WAITS_NOTE,

@@ -5,8 +5,8 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.losses_text import count_losses
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.texts.losses import count_losses
 from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.charts.lost_work import find_losing, read_work
 from wattkeeper.scenarios.report.charts.stacked_bars import BarPart, build_bars, format_figure

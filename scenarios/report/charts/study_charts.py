@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.texts.losses import only_elastic
 from wattkeeper.scenarios.analysis.vocabulary import has_zoo
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.columns import read_outcomes

@@ -5,9 +5,9 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.texts.losses import only_elastic
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, format_value, is_elastic
 from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.charts.stacked_bars import (

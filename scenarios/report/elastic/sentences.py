@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.losses_text import only_elastic
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.texts.losses import only_elastic
 from wattkeeper.scenarios.analysis.vocabulary import (
     currency_of_rent,
     format_value,

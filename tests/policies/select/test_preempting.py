@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.select_worlds import Nodes, Pool, World, make_job, workloads
 from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
-from wattkeeper.policies.select._preempting import SLACK
+from wattkeeper.policies.scheduling.preempting import SLACK
 from wattkeeper.policies.select.gittins import GittinsConfig
 from wattkeeper.policies.select.las import LasConfig
 from wattkeeper.policies.select.srtf import SrtfConfig

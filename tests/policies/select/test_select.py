@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.support.select_worlds import Nodes, Pool, World, make_job, simulate, workloads
 from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import PolicyConfig, policies
-from wattkeeper.policies.select._gittins import Gittins
+from wattkeeper.policies.scheduling.gittins import Gittins
 from wattkeeper.policies.select.dlas_gpu import DlasGpuConfig
 from wattkeeper.policies.select.easy_backfill import EasyBackfillConfig
 from wattkeeper.policies.select.fair_share import FairShareConfig

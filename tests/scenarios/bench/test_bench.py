@@ -32,8 +32,9 @@ ENTRIES = [
     },
 ]  # fmt: skip
 WHERE = """\
-import wattkeeper.policies.select._queueing as queueing, wattkeeper.scenarios.bench.examine as bench
-print(queueing.__file__, bench.__file__)
+import wattkeeper.policies.scheduling.queueing as queueing
+import wattkeeper.scenarios.bench.examine as examine
+print(queueing.__file__, examine.__file__)
 """
 
 
@@ -70,7 +71,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     made = Copy(tmp_path_factory.mktemp("copy"))
     found = made.python("-c", WHERE).stdout.split()
     assert found == [str(made.root / f"wattkeeper/{at}") for at in
-                     ("policies/select/_queueing.py", "scenarios/bench/examine.py")]  # fmt: skip
+                     ("policies/scheduling/queueing.py", "scenarios/bench/examine.py")]  # fmt: skip
     said = made.bench("--update")
     assert_states(said, "Accepted: recurring: ", "2 runs", "Accepted: queue: ", "3 runs")
     return made
@@ -107,7 +108,7 @@ PLANTS = {
         {"recurring": {"digest", "energy_j"}},
     ),
     "a scheduler off by one job": (
-        "policies/select/_queueing.py",
+        "policies/scheduling/queueing.py",
         "return job.duration_s",
         "return job.duration_s + (job.number == 60) * 1e9",
         {"queue": {"digest", "queue_delay_s"}},
@@ -159,6 +160,30 @@ def test_planted_regressions_are_caught(copy: Copy, plant: str) -> None:
         assert quantities <= changes[name].keys()
     if "3 %" in plant:
         assert 0.02 < changes["recurring"]["cost"]["share"] < 0.04
+
+
+HEADS = "        heads = [self._waiting[key][0] for key in self._untried]\n"
+SCAN = """\
+        for waiting in self._waiting.values():
+            for _, _, run in waiting:
+                capacity.fits(run.job)
+"""
+
+
+@pytest.mark.slow
+def test_schedulers_that_ask_about_all_waiting_jobs_grow_too_fast(copy: Copy) -> None:
+    file = copy.root / "wattkeeper/policies/scheduling/preempting.py"
+    source = file.read_text(encoding="utf-8")
+    assert source.count(HEADS) == 1
+    file.write_text(source.replace(HEADS, SCAN + HEADS), encoding="utf-8")
+    try:
+        done = copy.python("-m", "wattkeeper.scenarios", "bench", "growth")
+    finally:
+        file.write_text(source, encoding="utf-8")
+    assert done.returncode == 1, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "too fast" in line]
+    assert len(rows) == 3, done.stdout
+    assert_states("\n".join(rows), "srtf", "las", "gittins")
 
 
 SMALL = {

@@ -27,9 +27,9 @@ from wattkeeper.policies.protocols import Job
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.elastic.jobs import ElasticJob
-from wattkeeper.sim.engine.recorder import ShapeRow
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.recording.recorder import ShapeRow
 from wattkeeper.sim.results.columns import recorded_columns
 from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
 from wattkeeper.sim.results.tables import RunResult, collect

@@ -39,8 +39,8 @@ from tests.support.worlds import (
 from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import SETUP_S, Slice
 from wattkeeper.scenarios.contract.scripted import job
-from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.results.accounting import Window
 from wattkeeper.sim.results.columns import attempt_columns, recorded_columns
 

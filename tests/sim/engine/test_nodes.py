@@ -31,7 +31,7 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs, Placement
 from wattkeeper.policies.registry import Point
-from wattkeeper.policies.select._queueing import InOrder
+from wattkeeper.policies.scheduling.queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.scenarios.contract.scripted import GPU, NEVER, job
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup

@@ -28,7 +28,7 @@ from wattkeeper.policies.protocols import (
     Job,
     Start,
 )
-from wattkeeper.policies.select._queueing import InOrder
+from wattkeeper.policies.scheduling.queueing import InOrder
 from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.event_loop import Callback, Driven, ScheduledEvent

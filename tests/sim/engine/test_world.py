@@ -31,9 +31,9 @@ from tests.support.worlds import (
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.scenarios.contract.scripted import job
-from wattkeeper.sim.engine.recorder import UNITS_PER_WATT, whole_units
 from wattkeeper.sim.engine.sources import RecurringSource
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, whole_units
 
 
 @any_world

@@ -7,7 +7,7 @@ from typing import Final
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
-from wattkeeper.policies.select._queueing import NOTHING, Entry
+from wattkeeper.policies.scheduling.queueing import NOTHING, Entry
 
 # Compiled code need not look up a constant.
 _pop: Final = heappop

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from wattkeeper.policies.protocols import Context, Job
-from wattkeeper.policies.select._preempting import ALL, Preempting, TrackedJob
+from wattkeeper.policies.scheduling.preempting import ALL, Preempting, TrackedJob
 
 # Compiled code need not look up a constant.
 _left: Final = bisect_left

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 from wattkeeper.policies.protocols import Context, Job
-from wattkeeper.policies.select._preempting import Preempting, TrackedJob
+from wattkeeper.policies.scheduling.preempting import Preempting, TrackedJob
 
 # Compiled code need not look up a constant.
 _pop: Final = heappop

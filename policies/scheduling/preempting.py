@@ -10,7 +10,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
-from wattkeeper.policies.select._queueing import NOTHING
+from wattkeeper.policies.scheduling.queueing import NOTHING
 
 SLACK = 1e-6
 """Order difference up to which a running job is not preempted: it may be a rounding error."""

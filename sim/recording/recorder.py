@@ -16,13 +16,13 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import SliceTotals
 from wattkeeper.sim.attempts.decisions import DecisionJournal
-from wattkeeper.sim.engine.spool import Spool, SpooledBlock
 from wattkeeper.sim.native import (
     BytesWriter,
     write_f64_le,
     write_i32_le,
     write_i64_le,
 )
+from wattkeeper.sim.recording.spool import Spool, SpooledBlock
 
 UNITS_PER_WATT = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""

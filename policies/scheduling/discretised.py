@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 from itertools import chain
 
 from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
-from wattkeeper.policies.select._queueing import NOTHING
+from wattkeeper.policies.scheduling.queueing import NOTHING
 
 
 class _Run:

@@ -1,0 +1,1 @@
+"""What schedulers are made of: queues, preemption by attained service, backfilling."""

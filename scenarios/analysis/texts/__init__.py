@@ -1,0 +1,1 @@
+"""Sentences about waits and losses, shared by terminal and page."""

@@ -1,0 +1,1 @@
+"""What a run records: attempts, decisions and changes of power, in rows of numbers."""
