@@ -173,11 +173,13 @@ class SearchRun:
         return self._graph[1:]
 
     def _trace_program(self, name: str) -> TracedModule:
-        """A network's program and graph, traced once; its module has its initial weights."""
+        """A network's program and graph, traced once; its module has no weights."""
         from wattkeeper.live.weight_transfer.model_graph import trace
 
         if name not in self._programs:
-            self._programs[name] = trace(self._build(name), self._inputs, name)
+            traced = trace(self._build(name), self._inputs, name)
+            traced.module.to("meta")
+            self._programs[name] = traced
         return self._programs[name]
 
     def _find_stored(self, name: str) -> int | None:
