@@ -39,7 +39,7 @@ COMMAND = re.compile(r"^(?:\$ )?(wattkeeper .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(.*)$", re.MULTILINE)
 WITHOUT_COMMANDS = (
     "electricity.md", "forecasts.md", "formats-clusters.md", "live-elastic.md", "power-model.md",
-    "promises.md",
+    "promises.md", "speed.md",
 )  # fmt: skip
 """Those without a command of wattkeeper; tests of live runs run that of `live-elastic.md`."""
 INLINE = re.compile(r"`(wattkeeper [^`]+)`")
@@ -351,6 +351,8 @@ def test_commands_of_pages(
     if page == "validation.md":
         rows = ["job_id,submit_time,duration,num_gpus", "0,0,79,1", "1,232,19,8"]
         (tmp_path / "philly_1k.csv").write_text("\n".join(rows), encoding="utf-8")
+    if page == "scheduler.md":
+        save_policy(tmp_path, page, "largest_first.py")
     if page == "zoo.md":
         lines = save_models(tmp_path, lines)
     if page == "live.md":
