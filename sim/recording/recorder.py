@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -335,7 +336,12 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def digest_of(seen: object) -> int:
     """A digest of values that are not numbers, as a signed integer of 64 bits."""
-    return int.from_bytes(blake2b(repr(seen).encode(), digest_size=8).digest(), "big", signed=True)
+    return _digest_of_text(repr(seen))
+
+
+@lru_cache(maxsize=1 << 12)  # many decisions see the same
+def _digest_of_text(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 class NodeRow(NamedTuple):

@@ -257,14 +257,15 @@ class TableColumns(Mapping[str, pa.Array]):
 
     def __init__(self, table: AnyTable, schema: pa.Schema | None = None) -> None:
         self._table = table
-        self._names = frozenset(table.column_names if schema is None else schema.names)
+        self._present = frozenset(table.column_names)
+        self._names = self._present if schema is None else frozenset(schema.names)
         self._schema = schema
 
     def __getitem__(self, name: str) -> pa.Array:
         if name not in self._names:
             raise KeyError(name)
         kind = None if self._schema is None else self._schema.field(name).type
-        if name not in self._table.column_names:
+        if name not in self._present:
             return pa.nulls(len(self._table), kind)
         column = self._table[name]
         return one_chunk(column if kind in (None, column.type) else column.cast(kind))
