@@ -16,7 +16,7 @@ import numpy as np
 WORDS: Final = 1 << 32
 """Number of different words."""
 LOW: Final = WORDS - 1
-BLOCK: Final = 64
+BLOCK: Final = 128
 """Words that are drawn at once."""
 MOST_SKIPPED: Final = 10_000
 """Longer permutations are drawn in another way."""

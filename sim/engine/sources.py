@@ -137,7 +137,7 @@ def _to_list(column: pa.ChunkedArray) -> list[Any]:
     floating = pa.types.is_floating(column.type)
     if column.null_count == len(column):
         return [math.nan if floating else None] * len(column)
-    if floating:
+    if floating and column.null_count:
         column = column.fill_null(math.nan)
     values: list[Any] = column.to_numpy().tolist()
     return values

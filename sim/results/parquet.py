@@ -224,8 +224,13 @@ def _stored_schema(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
     in_memory = [table for table in tables if isinstance(table, pa.Table)]
     if len(in_memory) < len(tables):
         return schema
+    names = [set(table.column_names) for table in in_memory]
     for at, want in enumerate(schema):
-        columns = [table[want.name] for table in in_memory if want.name in table.column_names]
+        columns = [
+            table[want.name]
+            for table, present in zip(in_memory, names, strict=True)
+            if want.name in present
+        ]
         chunks = [chunk for column in columns for chunk in column.chunks]
         if pa.types.is_dictionary(columns[0].type) and all(
             len(chunk.dictionary) <= MOST_TEXTS for chunk in chunks
