@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 # Set, as in images of containers, it would let every process of a test compile its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 PIP := $(BIN)/python -m pip -q --disable-pip-version-check
-PYTEST := $(BIN)/pytest -q -n 2
+# The tests of a file share what is dear to make: one process runs all of them.
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
 # Byte code of the libraries is written when they are first imported: that is sooner.
 COMPILE := $(BIN)/python -m compileall -q policies traces sim live scenarios
 SAY_CORE := find policies -name 'core__mypyc*.so' | grep -q . || \

@@ -311,6 +311,9 @@ def test_commands_on_the_zeus_traces(inside: Command, shared: Path, tmp_path: Pa
 TRAINS = {"live.md", "record.md"}
 """Pages whose commands train; other tests of live runs have the same commands on less."""
 
+DEAR = {"bench.md", "chase.md", "elastic-policy.md", "zoo-bandits.md"}
+"""Pages whose commands simulate for seconds; other tests have these scenarios on less."""
+
 ELSEWHERE = {
     "README.md", "policy.md", "signals.md",  # above
     "first-log.md", "first-policy.md",  # in test_doors.py
@@ -324,7 +327,7 @@ LIVE = {"devices.md", "live.md", "record.md", "session.md"}
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS))
+        pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS | DEAR))
         for page in PAGES
         if page not in ELSEWHERE
     ],

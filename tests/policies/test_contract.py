@@ -40,9 +40,11 @@ CHAINS = [
     for size in map(example, policies("configure").values())
     if not size.sets_parent
 ]
-CONFIGS = [
-    config for point, kind in KINDS for config in suite.variations(policies(point)[kind])
-] + CHAINS
+ALONE = [config for point, kind in KINDS for config in suite.variations(policies(point)[kind])]
+SOME_CHAINS = [
+    *CHAINS[:2],
+    *(pytest.param(chain, marks=pytest.mark.slow) for chain in CHAINS[2:]),
+]
 
 steps = st.lists(st.tuples(st.sampled_from(["submit", "end"]), st.integers(0, 5)), max_size=60)
 
@@ -58,7 +60,16 @@ def zoo_of(config: PolicyConfig) -> ZooView | None:
 
 
 every_kind = pytest.mark.parametrize(("point", "kind"), KINDS)
-every_config = pytest.mark.parametrize("config", CONFIGS, ids=label)
+every_config = pytest.mark.parametrize("config", [*ALONE, *SOME_CHAINS], ids=label)
+in_modes = pytest.mark.parametrize(
+    ("occupancy", "profiling"),
+    [
+        ("simulated", "measured"),
+        ("recorded", "foreknown"),
+        pytest.param("simulated", "foreknown", marks=pytest.mark.slow),
+        pytest.param("recorded", "measured", marks=pytest.mark.slow),
+    ],
+)
 
 
 # --- configs
@@ -119,7 +130,7 @@ def test_a_restored_policy_decides_like_the_original(
 @pytest.mark.parametrize(
     ("stream", "cuts"),
     [
-        (LONG[:360], [173]),
+        (LONG[:240], [113]),
         pytest.param(LONG, range(0, len(LONG), 173), marks=pytest.mark.slow),
     ],
     ids=["one", "all"],
@@ -139,7 +150,7 @@ def test_a_restart_at_any_point_does_not_change_decisions(
 
 @every_config
 @pytest.mark.parametrize(
-    "begun", [1, 40, *(pytest.param(begun, marks=pytest.mark.slow) for begun in (5, 15))]
+    "begun", [40, *(pytest.param(begun, marks=pytest.mark.slow) for begun in (1, 5, 15))]
 )
 def test_a_state_is_a_copy(config: PolicyConfig, begun: int) -> None:
     suite.check_copied_state(config, begun, zoo_of(config))
@@ -159,10 +170,9 @@ def test_what_a_log_recorded_decides_only_if_it_is_declared(config: PolicyConfig
 
 
 @pytest.mark.parametrize(
-    "config", [config for config in CONFIGS if config.point in DEFAULTS], ids=label
+    "config", [*(config for config in ALONE if config.point in DEFAULTS), *SOME_CHAINS], ids=label
 )
-@pytest.mark.parametrize("occupancy", ["simulated", "recorded"])
-@pytest.mark.parametrize("profiling", ["measured", "foreknown"])
+@in_modes
 def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str) -> None:
     at_start = occupancy == "recorded" or profiling == "foreknown"
     if at_start and (config.slices or not set(config.moments) <= set(FIRST)):

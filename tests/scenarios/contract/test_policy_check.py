@@ -323,6 +323,7 @@ def test_a_forgotten_registration_is_found(inside: Command, tmp_path: Path) -> N
     assert_states(found, f"mine.py:{_line_of(tmp_path, 'class Forgotten')}: ", "PolicyConfig")
 
 
+@pytest.mark.slow
 def test_a_call_that_does_not_end_is_found(inside: Command, tmp_path: Path) -> None:
     loop = "        while True:\n            capacity.fits\n"
     line = "        for job in sorted("
@@ -338,7 +339,7 @@ def test_an_import_that_does_not_end_is_found(inside: Command, tmp_path: Path) -
     assert_states(found, "mine.py:", "import", "1,000,000 lines")
 
 
-@pytest.mark.parametrize("where", ["call", "import"])
+@pytest.mark.parametrize("where", ["call", pytest.param("import", marks=pytest.mark.slow)])
 def test_a_line_that_does_not_end_is_found(
     where: str, inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

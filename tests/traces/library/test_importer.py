@@ -502,6 +502,7 @@ def peak_bytes(path: Path, home: Path, name: str) -> int:
     return int(done.stdout) * 1024
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="only Linux tells the peak")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     header, *rest = sample("helios").read_text().splitlines(keepends=True)
