@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from wattkeeper.policies.pipeline.task import PipelineTask
 
-UNLIMITED_W = 1.0
+UNLIMITED_W: Final = 1.0
 """Stands for the power limit of a device without power limits; its cost then counts seconds."""
 
 KnobChoice = Literal["both", "batch-size", "power-limit"]

@@ -488,6 +488,12 @@ class ClusterView:
         """
         raise NotImplementedError
 
+    def first_node(self, gpus: int, gpu_type: int) -> int | None:
+        """First fit: the first node of a type with at least `gpus` free; None if there is none."""
+        fitting = (self.free >= gpus) & (self.node_type == gpu_type)
+        node = int(fitting.argmax())
+        return node if fitting[node] else None
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CapacityView:

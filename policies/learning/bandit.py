@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from wattkeeper.policies.numerics.draws import skip_permutation
+
 
 class Rewards:
     """Mean and population variance of an arm's last rewards.
@@ -66,7 +68,6 @@ class GaussianThompson:
 
     def __init__(self, arms: Sequence[int], rewards: dict[int, Rewards]) -> None:
         self.arms = list(arms)
-        self._choices = np.array(self.arms)
         beliefs = np.array([rewards[arm].belief() for arm in self.arms])
         self._means, self._deviations = beliefs.T.copy()
 
@@ -76,8 +77,9 @@ class GaussianThompson:
         First draws a permutation of the arms from the stream, as the published code does before it
         knows whether an arm was never played.
         """
-        rng.choice(self._choices, len(self.arms), replace=False)
-        return self.arms[int(rng.normal(self._means, self._deviations).argmax())]
+        skip_permutation(rng, len(self.arms))
+        drawn = self._means + self._deviations * rng.standard_normal(len(self.arms))
+        return self.arms[int(drawn.argmax())]
 
     def learn(self, arm: int, rewards: Rewards) -> None:
         """Update the posterior of an arm; unknown arms are ignored."""

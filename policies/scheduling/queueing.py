@@ -1,6 +1,7 @@
 """Base classes of `Select` policies without preemption."""
 
 from abc import abstractmethod
+from collections import deque
 from heapq import heappop, heappush
 from typing import Final
 
@@ -8,7 +9,7 @@ from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
 
-NOTHING = Selection()
+NOTHING: Final = Selection()
 
 # Compiled code need not look up a constant.
 _pop: Final = heappop
@@ -19,10 +20,14 @@ Entry = tuple[float, int, Job]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class InOrder(Select):
-    """Strict queue: only its head may start."""
+    """Strict queue: only its head may start.
+
+    Jobs that come in the order of their ranks are kept in it, others in a heap beside them.
+    """
 
     def __init__(self) -> None:
-        self._waiting: list[Entry] = []
+        self._in_order: deque[Entry] = deque()
+        self._others: list[Entry] = []
 
     @abstractmethod
     def rank(self, ctx: Context, job: Job) -> float:
@@ -31,13 +36,26 @@ class InOrder(Select):
 
     def on_submit(self, ctx: Context, job: Job) -> None:
         """Enqueue the job."""
-        _push(self._waiting, (self.rank(ctx, job), job.number, job))
+        entry = (self.rank(ctx, job), job.number, job)
+        if not self._in_order or self._in_order[-1] < entry:
+            self._in_order.append(entry)
+        else:
+            _push(self._others, entry)
 
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The head, if it fits."""
-        if not self._waiting or not capacity.fits(self._waiting[0][2]):
+        in_order, others = self._in_order, self._others
+        from_others = bool(others) and (not in_order or others[0] < in_order[0])
+        if not from_others and not in_order:
             return NOTHING
-        return Selection((_pop(self._waiting)[2],))
+        job = others[0][2] if from_others else in_order[0][2]
+        if not capacity.fits(job):
+            return NOTHING
+        if from_others:
+            _pop(others)
+        else:
+            in_order.popleft()
+        return Selection((job,))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -146,7 +146,16 @@ class Cluster(ClusterView):
 
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """See `wattkeeper.policies.protocols.ClusterView`."""
+        return self._search(gpus, gpu_type, tightest=True)
+
+    def first_node(self, gpus: int, gpu_type: int) -> int | None:
+        """See `wattkeeper.policies.protocols.ClusterView`."""
+        return self._search(gpus, gpu_type, tightest=False)
+
+    def _search(self, gpus: int, gpu_type: int, *, tightest: bool) -> int | None:
+        """The first node of the lowest level with enough free GPUs, or of all such levels."""
         by_free, levels = self._by_free[gpu_type], self._levels[gpu_type]
+        first: int | None = None
         index = 0
         while index < len(levels):
             free = levels[index]
@@ -155,11 +164,16 @@ class Cluster(ClusterView):
                 continue
             nodes = by_free[free]
             node = nodes.first()
-            if node is not None:
+            if node is None:
+                nodes.listed = False
+                del levels[index]
+                continue
+            if tightest:
                 return node
-            nodes.listed = False
-            del levels[index]
-        return None
+            if first is None or node < first:
+                first = node
+            index += 1
+        return first
 
     def _nodes_with(self, free: int, gpu_type: int) -> _Nodes:
         nodes = self._by_free[gpu_type].get(free)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from wattkeeper.policies.numerics.draws import WholeNumbers
 from wattkeeper.policies.protocols import Job
 
 SPAN = 2**64
@@ -60,7 +61,7 @@ class PublishedStreams:
 
     def __init__(self, seed_of: Callable[[str], int]) -> None:
         self._seed_of = seed_of
-        self._runs: dict[str, np.random.Generator] = {}
+        self._runs: dict[str, WholeNumbers] = {}
 
     def policy(self, point: str, name: str) -> np.random.Generator:
         """The group's second generator."""
@@ -70,11 +71,13 @@ class PublishedStreams:
         """The next draw of the group's first generator.
 
         It equals `choice(choices, size=1, replace=False)`, which the published code asks for, in
-        value and in what it consumes, at a sixth of the time.
+        value and in what it consumes, in much less time.
         """
-        if job.group_id not in self._runs:
-            self._runs[job.group_id] = np.random.default_rng(self._seed_of(job.group_id))
-        return int(self._runs[job.group_id].integers(choices))
+        numbers = self._runs.get(job.group_id)
+        if numbers is None:
+            rng = np.random.default_rng(self._seed_of(job.group_id))
+            numbers = self._runs[job.group_id] = WholeNumbers(rng)
+        return numbers.below(choices)
 
 
 def checksum(group_id: str) -> int:

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +29,9 @@ _ASKED = ("job_id", "workload", "gpus", "submit_time_s", "duration_s", "time_sca
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
          "time_scale")  # fmt: skip
 """Columns of the results that a source gives."""
+
+_ALIKE = ("gpus", "gpu_milli", "time_scale")
+"""Columns that are the same for all jobs that recur."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -134,7 +137,7 @@ def _to_list(column: pa.ChunkedArray) -> list[Any]:
     floating = pa.types.is_floating(column.type)
     if column.null_count == len(column):
         return [math.nan if floating else None] * len(column)
-    if floating:
+    if floating and column.null_count:
         column = column.fill_null(math.nan)
     values: list[Any] = column.to_numpy().tolist()
     return values
@@ -228,7 +231,10 @@ class RecurringSource(Source):
 
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
-        return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
+        if name in _ALIKE:
+            return pa.array(np.full(len(numbers), getattr(self._jobs[0], name)))
+        jobs = map(self._jobs.__getitem__, numbers.tolist())
+        return pa.array(list(map(attrgetter(name), jobs)))
 
     def _job(self, workload: str, recurrence: int, now_s: float) -> Job:
         job_id = recurring_id(workload, recurrence)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -176,7 +175,7 @@ class World(Listener):
         self._running: dict[int, Execution] = {}
         self._paused: dict[int, Paused] = {}
         self._idle_w = {name: power.idle_w for name, power in cluster.spec.power.items()}
-        self._in_flight = Counter[str]()
+        self._in_flight: dict[str, int] = {}
         self._wake: tuple[float, ScheduledEvent] | None = None
         self._idle_wakes = 0
         self._wakes = 0
@@ -513,7 +512,7 @@ class World(Listener):
             self._resume(paused, placement, where, delay_s)
             return
         if job.workload is not None:
-            self._in_flight[job.group_id] += 1
+            self._in_flight[job.group_id] = self._in_flight.get(job.group_id, 0) + 1
         idle_w = self._idle_w[gpu_type] * job.gpus_held
         self._decide(Attempt(job, 1, placement, where, gpu_type, now_s, idle_w), delay_s)
 
@@ -1096,8 +1095,10 @@ class World(Listener):
 
     def _land(self, job: Job) -> None:
         """Count a job of its group in flight no more."""
-        self._in_flight[job.group_id] -= 1
-        if not self._in_flight[job.group_id]:
+        left = self._in_flight[job.group_id] - 1
+        if left:
+            self._in_flight[job.group_id] = left
+        else:
             del self._in_flight[job.group_id]
 
     def _retry(self, failed: Attempt) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -24,10 +25,10 @@ from wattkeeper.sim.native import (
 )
 from wattkeeper.sim.recording.spool import Spool, SpooledBlock
 
-UNITS_PER_WATT = 2**32
+UNITS_PER_WATT: Final = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""
 
-MOST_UNITS = 2**62
+MOST_UNITS: Final = 2**62
 
 _EXACT: Final = 2.0**51
 _ROUNDING: Final = 1.5 * 2.0**52
@@ -40,7 +41,7 @@ PROFILED: Final = 4
 REPLAYED: Final = 8
 """Flags of an attempt; `REPLAYED`: from a profile."""
 
-ABSENT = -1
+ABSENT: Final = -1
 
 
 def whole_units(power_w: float) -> int:
@@ -115,6 +116,9 @@ sleep for ever."""
 _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "attempt": "i4",
             "chose": "i4", "maker": "i1"}  # fmt: skip
 """Columns of decisions."""
+
+FEW_GPUS: Final = 16
+"""Placements of fewer GPUs on one node are found in a list."""
 
 BUFFER_BYTES = 1 << 18
 """Size from which written rows are put aside."""
@@ -222,7 +226,7 @@ class Journal(DecisionJournal):
         self.makers: list[tuple[str, str]] = []
         self._points: list[str] = []
         self.choices: dict[Placement | str, int] = {}
-        self._on_one_node: dict[int, int] = {}
+        self._on_one_node: list[int] = []
         self.clear()
 
     def clear(self) -> None:
@@ -243,15 +247,16 @@ class Journal(DecisionJournal):
         return self.choices.setdefault(chose, len(self.choices))
 
     def index_placement(self, placement: Placement) -> int:
-        """The index of a placement; one of whole GPUs of one node is looked up by a number."""
+        """The index of a placement; one of a few whole GPUs of one node is found by its numbers."""
         node, gpus, gpu = placement[0]
-        if gpu != NEW or len(placement) > 1:
+        if gpu != NEW or len(placement) > 1 or gpus >= FEW_GPUS:
             return self.index_choice(placement)
-        code = node << 32 | gpus
-        index = self._on_one_node.get(code)
-        if index is None:
-            index = self._on_one_node[code] = self.index_choice(placement)
-        return index
+        known, row = self._on_one_node, node * FEW_GPUS + gpus
+        if row >= len(known):
+            known += [ABSENT] * (row + FEW_GPUS - len(known))
+        if known[row] == ABSENT:
+            known[row] = self.index_choice(placement)
+        return known[row]
 
     def add(
         self,
@@ -311,31 +316,53 @@ class Journal(DecisionJournal):
     ) -> dict[str, npt.NDArray[Any]]:
         """The decisions of some rows, each start in two rows."""
         raw = {name: block[name] for name in _DECIDED}
+        digest = np.zeros(block.rows, dtype=np.uint64)
+        for name in ("time_s", "number", "attempt"):
+            digest = _add_to_digest(digest, raw[name])
         starts = places[raw["chose"]]
-        columns = {name: np.repeat(raw[name], 1 + starts) for name in _DECIDED}
+        raw["saw"] = digest
+        columns = {name: np.repeat(values, 1 + starts) for name, values in raw.items()}
         placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
         columns["chose"][placed - 1] = self.index_choice("start")
         columns["maker"][placed] = self.maker_of("place")
         columns["seen"][placed] = gpus_of(columns["number"][placed])
-        digest = np.zeros(len(columns["time_s"]), dtype=np.uint64)
-        for name in ("time_s", "number", "attempt", "seen", "also_seen"):
-            values = columns.pop(name) if name.endswith("seen") else columns[name]
-            wide = values.astype(np.int64) if values.dtype.kind == "i" else values
-            digest = _mix(digest ^ _mix(wide.view(np.uint64)))
-        return columns | {"saw": digest}
+        for name in ("seen", "also_seen"):
+            columns["saw"] = _add_to_digest(columns["saw"], columns.pop(name))
+        return columns
+
+
+def _add_to_digest(
+    digest: npt.NDArray[np.uint64], values: npt.NDArray[Any]
+) -> npt.NDArray[np.uint64]:
+    """Digests of 64 bits with one more column."""
+    wide = values.astype(np.int64) if values.dtype.kind == "i" else values.copy()
+    mixed = _mix(wide.view(np.uint64))
+    mixed ^= digest
+    return _mix(mixed)
 
 
 def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A bijection of 64 bits that spreads every bit (SplitMix64; Steele et al., OOPSLA '14)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    """A bijection of 64 bits that spreads every bit (SplitMix64; Steele et al., OOPSLA '14).
+
+    The values are replaced.
+    """
+    values += np.uint64(0x9E3779B97F4A7C15)
+    values ^= values >> np.uint64(30)
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(27)
+    values *= np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return values
 
 
 def digest_of(seen: object) -> int:
     """A digest of values that are not numbers, as a signed integer of 64 bits."""
-    return int.from_bytes(blake2b(repr(seen).encode(), digest_size=8).digest(), "big", signed=True)
+    return _digest_of_text(repr(seen))
+
+
+@lru_cache(maxsize=1 << 12)  # many decisions see the same
+def _digest_of_text(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 class NodeRow(NamedTuple):

@@ -224,8 +224,13 @@ def _stored_schema(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
     in_memory = [table for table in tables if isinstance(table, pa.Table)]
     if len(in_memory) < len(tables):
         return schema
+    names = [set(table.column_names) for table in in_memory]
     for at, want in enumerate(schema):
-        columns = [table[want.name] for table in in_memory if want.name in table.column_names]
+        columns = [
+            table[want.name]
+            for table, present in zip(in_memory, names, strict=True)
+            if want.name in present
+        ]
         chunks = [chunk for column in columns for chunk in column.chunks]
         if pa.types.is_dictionary(columns[0].type) and all(
             len(chunk.dictionary) <= MOST_TEXTS for chunk in chunks
@@ -257,14 +262,15 @@ class TableColumns(Mapping[str, pa.Array]):
 
     def __init__(self, table: AnyTable, schema: pa.Schema | None = None) -> None:
         self._table = table
-        self._names = frozenset(table.column_names if schema is None else schema.names)
+        self._present = frozenset(table.column_names)
+        self._names = self._present if schema is None else frozenset(schema.names)
         self._schema = schema
 
     def __getitem__(self, name: str) -> pa.Array:
         if name not in self._names:
             raise KeyError(name)
         kind = None if self._schema is None else self._schema.field(name).type
-        if name not in self._table.column_names:
+        if name not in self._present:
             return pa.nulls(len(self._table), kind)
         column = self._table[name]
         return one_chunk(column if kind in (None, column.type) else column.cast(kind))

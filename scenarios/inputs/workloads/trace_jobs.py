@@ -221,6 +221,8 @@ def _needed_profiles(
     workload: TraceWorkload,
 ) -> Profiles:
     """The profiles of all other workloads of the jobs on all types that they may run on."""
+    if jobs["workload"].null_count == len(jobs):
+        return {}
     kinds = ["workload", "gpus", "gpu_type"]
     rows = jobs.group_by(kinds, use_threads=False).aggregate([]).to_pylist()
     needed: dict[tuple[str, int, str], Profile] = {}

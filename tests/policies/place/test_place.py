@@ -323,7 +323,9 @@ def place_uncached(policy: FragmentationAware, job: Job, cluster: ClusterView) -
 
 
 @given(st.data())
-def test_the_tightest_node_is_the_one_that_a_search_finds(data: st.DataObject) -> None:
+def test_the_tightest_and_the_first_node_are_those_that_a_search_finds(
+    data: st.DataObject,
+) -> None:
     """Whatever was taken and given back before, on more nodes than one machine word has bits."""
     cluster = Cluster(ClusterSpec((NodeGroup("A100", 70, 4), NodeGroup("T4", 3, 2)), {}))
     held: list[tuple[Job, Placement]] = []
@@ -340,6 +342,11 @@ def test_the_tightest_node_is_the_one_that_a_search_finds(data: st.DataObject) -
         ]
         found = cluster.tightest_node(gpus, gpu_type)
         assert found == (min(fitting)[1] if fitting else None)
+        first = cluster.first_node(gpus, gpu_type)
+        assert first == min((node for _, node in fitting), default=None)
+        assert ClusterWithout(cluster, []).first_node(gpus, gpu_type) == first
+        if data.draw(st.booleans()):
+            found = first
         if found is not None:
             job = make_job(gpus)
             held.append((job, cluster.take(job, ((found, gpus, NEW),))))
