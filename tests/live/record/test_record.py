@@ -404,7 +404,7 @@ def test_live_runs_of_the_examples_match_their_recorded_profiles(tmp_path: Path)
                "latencies=recorded", "--out", "sim")  # fmt: skip
     comparison = json.loads(wattkeeper(tmp_path, "compare", "live", "sim", "--json").stdout)
     assert comparison["measured"]["backend"] == "live"
-    assert comparison["decisions"] == {"compared": 2, "differ": []}
+    assert comparison["decisions"] == {"compared": 2, "differ": [], "retuned": 0}
     assert comparison["absent"] == {"measured": 2, "predicted": 2}
     for row in comparison["attempts"]:
         assert row["time_s"]["measured"] > 0
