@@ -13,6 +13,6 @@ def needed_columns(estimates: Estimates) -> Mapping[str, str]:
         return {"duration_s": "choose a policy that does not need it"}
     advice = (
         "import the log with --partitions or --default-estimate, leave them out "
-        "(workload.unusable=drop), or set `estimates: perfect`"
+        "(workload.unusable=drop), or set `estimates: perfect` beside `kind`"
     )
     return {"estimate_s": advice}
