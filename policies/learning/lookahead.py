@@ -21,7 +21,7 @@ from wattkeeper.policies.numerics.normal import normal_cdf
 from wattkeeper.policies.numerics.portable import each
 
 REACH: Final = 1.6
-"""Octaves from a batch size that reached the target within which others are tried."""
+"""Octaves from a batch size that reached the target within which any other may be tried."""
 SHARPER: Final = 4.0
 """One result stands for so many, since more would follow."""
 EACH: Final = 200
@@ -75,10 +75,18 @@ class Lookahead:
         self._stops = _stops(max_epochs)
 
     def candidates(self) -> list[int]:
-        """The batch sizes near to those that reached the target, and not the incumbent."""
-        belief = self._belief
-        near = np.abs(belief.x[:, None] - belief.x[belief.reached][None, :]) <= REACH
-        return [int(i) for i in np.flatnonzero(near.any(axis=1)) if i != self.incumbent]
+        """The batch sizes that may be tried, other than the incumbent.
+
+        Those near to one that reached the target, and farther ones that are expected to cost less
+        than the incumbent.
+        """
+        if self.incumbent is None:
+            return []
+        x, reached = self._belief.x, self._belief.reached
+        may_run = (np.abs(x[:, None] - x[reached][None, :]) <= REACH).any(axis=1)
+        may_run |= self.costs < self.costs[self.incumbent]
+        may_run[self.incumbent] = False
+        return [int(index) for index in np.flatnonzero(may_run)]
 
     def exploit(self, horizon: float) -> Trial:
         """A run of the incumbent to its end."""

@@ -115,6 +115,25 @@ def test_only_neighbours_of_what_reached_are_tried() -> None:
     assert ahead.incumbent == 3
 
 
+def test_a_farther_one_that_is_expected_to_cost_less_is_tried() -> None:
+    """Otherwise it would be the one whose cost others have to beat, and never run."""
+    known = EpochBelief(64)
+    known.add(64, 20, True)
+    log_costs = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -3.0])
+    ahead = Lookahead(known.posterior((8, 16, 32, 64, 128, 256)), log_costs, np.zeros(6), 50)
+    assert ahead.costs.argmin() == 5
+    assert ahead.candidates() == [2, 4, 5]
+    assert ahead.explore(5, horizon=40.0).score < ahead.exploit(40.0).score
+
+
+def test_nothing_is_tried_before_a_run_reached_the_target() -> None:
+    known = EpochBelief(64)
+    known.add(64, 20, False)
+    ahead = Lookahead(known.posterior(SIZES), np.zeros(4), np.zeros(4), 50)
+    assert ahead.incumbent is None
+    assert ahead.candidates() == []
+
+
 @given(
     results=st.lists(
         st.tuples(st.sampled_from(SIZES), st.integers(1, 10**4), st.booleans()), max_size=20
