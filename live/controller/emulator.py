@@ -25,18 +25,25 @@ class EmulatedProgress:
     """The progress of an epoch, saved when the training is stopped.
 
     Attributes:
-        part: Share of the epoch that is done; 0 while limits are profiled, which is repeated.
+        epoch: Number of the epoch, from 1.
+        part: Share of it that is done; 0 while limits are profiled, which is repeated.
     """
 
+    epoch = 0
     part = 0.0
+
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch, or go on with one that was not reported."""
+        if epoch != self.epoch:
+            self.epoch, self.part = epoch, 0.0
 
     def state_dict(self) -> dict[str, float]:
         """See `wattkeeper.live.session.checkpoint.Checkpointable`."""
-        return {"part": self.part}
+        return {"epoch": self.epoch, "part": self.part}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
         """See `wattkeeper.live.session.checkpoint.Checkpointable`."""
-        self.part = state["part"]
+        self.epoch, self.part = int(state["epoch"]), state["part"]
 
 
 def main() -> None:
@@ -66,7 +73,7 @@ def emulate() -> None:
         session.keep(progress=training.progress)
         training.draw(session.batch_size)
         for epoch in session.epochs(steps=training.steps, probe=training.probe):
-            training.train_epoch()
+            training.train_epoch(epoch.number)
             session.report(epoch.number / plan["epochs"])
         training.rest()
 
@@ -118,19 +125,21 @@ class EmulatedTraining:
         limit_w = self._devices[0].limit_w()
         return next(time_s for at_w, time_s, _ in self._points[batch_size] if at_w == limit_w)
 
-    def train_epoch(self) -> None:
+    def train_epoch(self, epoch: int) -> None:
         """Train what is left of an epoch; steps that are not measured take place at once."""
         session, steps = self._session, self.steps
+        self.progress.begin(epoch)
         done = self.progress.part * steps
         while done < steps:
             read_after = session.steps_to_reading
             end = steps if read_after is None else min(steps, math.floor(done) + read_after)
             self._train_to(done / steps, end / steps)
+            if not self._profiles:
+                self.progress.part = end / steps
             for _ in range(1 if read_after is None else end - math.floor(done)):
                 session.step()
             done = end
             self._stepped = True
-        self.progress.part = 0.0
 
     def _train_to(self, part: float, end: float) -> None:
         """Train from a share of the epoch to another one, or until the training shall stop."""

@@ -22,7 +22,10 @@ class RandomStreams(Protocol):
         """A new generator by name, for policies of a decision point, or for what else draws."""
 
     def pick(self, job: Job, attempt: int, choices: int) -> int:
-        """Index (0 to `choices` - 1) of the recorded run that an attempt replays."""
+        """Index (0 to `choices` - 1) of the recorded run that an attempt replays.
+
+        `attempt`: its number, without attempts that were lost.
+        """
 
 
 class NamedStreams:

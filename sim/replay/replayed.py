@@ -423,7 +423,8 @@ class Trained(Replayed):
     def begin(self) -> None:
         """Train to the end, or for the epoch in which power limits are measured."""
         attempt, decision, job = self.attempt, self.decision, self.attempt.job
-        run = self.rules.streams.pick(job, attempt.number, len(self.curve.epochs))
+        tries = attempt.number - attempt.losses
+        run = self.rules.streams.pick(job, tries, len(self.curve.epochs))
         from_scratch = self.profile.run_epochs(decision.batch_size, run, job.recurrence)
         target = self.inheritance.epochs_left(from_scratch)
         saved_epochs = from_scratch - target if target < from_scratch else 0.0
