@@ -300,6 +300,11 @@ class Attempt:
         self.begun_s = begun_s
         self.idle_w = idle_w
 
+    @property
+    def tries(self) -> int:
+        """Its number, without attempts that were lost."""
+        return self.number - self.losses
+
     def next_try(self, begun_s: float) -> Attempt:
         """The next try of the job, on the same GPUs."""
         again = Attempt(self.job, self.number + 1, self.placement, self.where, self.gpu_type,

@@ -161,11 +161,6 @@ class EventLoop:
         self.next_arrival_s = NEVER
         self.pass_is_due = False
 
-    @property
-    def now(self) -> float:
-        """The time, s."""
-        return self.now_s
-
     def process_all(self) -> None:
         """Process events until there is none left, or one raises."""
         while process_next(self):

@@ -231,7 +231,7 @@ class RecurringSource(Source):
 
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
-        if name in _ALIKE:
+        if name in _ALIKE and self._jobs:
             return pa.array(np.full(len(numbers), getattr(self._jobs[0], name)))
         jobs = map(self._jobs.__getitem__, numbers.tolist())
         return pa.array(list(map(attrgetter(name), jobs)))

@@ -423,8 +423,7 @@ class Trained(Replayed):
     def begin(self) -> None:
         """Train to the end, or for the epoch in which power limits are measured."""
         attempt, decision, job = self.attempt, self.decision, self.attempt.job
-        tries = attempt.number - attempt.losses
-        run = self.rules.streams.pick(job, tries, len(self.curve.epochs))
+        run = self.rules.streams.pick(job, attempt.tries, len(self.curve.epochs))
         from_scratch = self.profile.run_epochs(decision.batch_size, run, job.recurrence)
         target = self.inheritance.epochs_left(from_scratch)
         saved_epochs = from_scratch - target if target < from_scratch else 0.0
