@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.spec.cases import add_cases
-from wattkeeper.scenarios.spec.overrides import merge_clusters
+from wattkeeper.scenarios.spec.overrides import merge_clusters, overriding_variants
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, register_policy_files
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.policies import OneOf, Policies
@@ -127,7 +127,57 @@ def check(document: YamlDocument) -> LoadedScenario:
         document.policy_files = _read_policy_files(document)
     use_policy_files(document.policy_files)
     scenario = validate(Scenario, document, merge_clusters(document.data))
+    unused = [
+        Problem(_explain_unused(setting), setting.where)
+        for setting in _overridden_settings(document)
+        if len(setting.variants) == len(scenario.variants)
+    ]
+    if unused:
+        raise ScenarioError(unused)
     return LoadedScenario(add_cases(scenario), document)
+
+
+class _OverriddenSetting(NamedTuple):
+    """A changed value of the scenario that does not reach all variants.
+
+    Attributes:
+        path: Its dotted path.
+        where: Its place in messages.
+        variants: Those that override it.
+    """
+
+    path: str
+    where: str
+    variants: list[str]
+
+
+def _overridden_settings(document: YamlDocument) -> list[_OverriddenSetting]:
+    settings = [
+        _OverriddenSetting(
+            ".".join(map(str, path)), where, overriding_variants(document.data, path)
+        )
+        for path, where in document.changed.items()
+    ]
+    return [setting for setting in settings if setting.variants]
+
+
+def _explain_unused(setting: _OverriddenSetting) -> str:
+    option = setting.where.partition(" ")[0] if setting.where.startswith("--") else "as"
+    return (
+        f"{setting.path}: it would change nothing, since every variant overrides it: "
+        f"{', '.join(setting.variants)}; set it there, {option} "
+        f"variants.{setting.variants[0]}.{setting.path}=..."
+    )
+
+
+def describe_overridden(document: YamlDocument) -> list[str]:
+    """A line for each setting from outside the file that some variants override."""
+    return [
+        f"{where}: no change in {', '.join(variants)}: overridden there "
+        f"(variants.{variants[0]}.{path})"
+        for path, where, variants in _overridden_settings(document)
+        if not where.startswith(f"{document.name}:")
+    ]
 
 
 def _read_policy_files(document: YamlDocument) -> tuple[PolicyFile, ...]:

@@ -49,6 +49,7 @@ class YamlDocument:
         data: The plain values.
         folder: That of the file.
         policy_files: The files of policies that it names; None before they are read.
+        changed: By path of a value that was changed, what messages call its place.
     """
 
     def __init__(self, text: str, name: str, folder: Path = Path()) -> None:
@@ -59,7 +60,7 @@ class YamlDocument:
         self._key_places: dict[ValuePath, str] = {}
         self._values = 0
         self._open: list[Node] = []
-        self._set: dict[ValuePath, str] = {}
+        self.changed: dict[ValuePath, str] = {}
         _check_depth(text, name)
         try:
             loader = _Loader(text)
@@ -150,7 +151,7 @@ class YamlDocument:
     def where_inside(self, path: ValuePath) -> str:
         """The place of a value, or of an override inside it, if there is one."""
         known = self.known(path)
-        inside = (where for other, where in self._set.items() if other[: len(known)] == known)
+        inside = (where for other, where in self.changed.items() if other[: len(known)] == known)
         return next(inside, self.where(known))
 
     def where_key(self, path: ValuePath) -> str:
@@ -229,7 +230,7 @@ class YamlDocument:
         """A copy of the document, which can be changed on its own."""
         other = copy(self)
         other.data = deepcopy(self.data)
-        for name in ("_places", "_key_places", "_set"):
+        for name in ("_places", "_key_places", "changed"):
             setattr(other, name, dict(getattr(self, name)))
         return other
 
@@ -252,7 +253,7 @@ class YamlDocument:
         for places in (self._places, self._key_places):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]
-        self._set[path] = where
+        self.changed[path] = where
         self._key_places[path] = where_key
         for length in range(1, len(path) + 1):
             self._places.setdefault(path[:length], where)
