@@ -106,6 +106,7 @@ def load(
     else:
         for setting in settings:
             document.override(setting)
+    _check_removed(document)
     if seeds is not None:
         given = seeds if isinstance(seeds, int) else list(seeds)
         document.set_value("seeds", given, "--seeds")
@@ -114,6 +115,18 @@ def load(
     for name in policy_files:
         document.append("policy_files", name, f"--policy {name}")
     return check(document)
+
+
+def _check_removed(document: YamlDocument) -> None:
+    """Refuse a setting that removes the baseline and leaves other variants."""
+    variants, baseline = document.data.get("variants"), document.data.get("baseline")
+    where = document.changed.get(("variants", str(baseline)))
+    if where is not None and isinstance(variants, dict) and variants and baseline not in variants:
+        raise ScenarioError(
+            f"variants: {baseline} is the baseline; name another one of the variants that are left "
+            f"(--set baseline=NAME): {', '.join(variants)}",
+            where,
+        )
 
 
 def check(document: YamlDocument) -> LoadedScenario:
@@ -256,7 +269,7 @@ def _place_of(detail: ErrorDetails, document: YamlDocument) -> str:
         return document.where_key(document.known(loc))
     if detail["type"] == "elsewhere":
         return document.where((*loc, *detail["ctx"]["at"]))
-    if detail["type"] in ("missing", "value_error", "both_forms"):
+    if detail["type"] in ("missing", "value_error", "both_forms", "too_short"):
         return document.where_inside(loc)
     return document.where(loc)
 

@@ -181,7 +181,7 @@ class YamlDocument:
         """Change a value: `path.to.key=value`, the value in YAML.
 
         A key may contain dots if it exists. The name of a policy becomes the policy's mapping when
-        one of its keys is set.
+        one of its keys is set. `variants.NAME=null` removes a variant.
 
         Raises:
             ScenarioError: If the setting is not of that form, or leads through a plain value.
@@ -207,10 +207,11 @@ class YamlDocument:
     def set_value(self, path: str, value: Any, where: str, where_key: str = "") -> None:
         """Change the value at a dotted path; messages then call its place `where`.
 
-        A message about the key itself calls it `where_key`, if that is given.
+        A message about the key itself calls it `where_key`, if that is given. None removes a
+        variant.
 
         Raises:
-            ScenarioError: If the path leads through a plain value.
+            ScenarioError: If the path leads through a plain value, or there is no such variant.
         """
         inner: Any = self.data
         done: ValuePath = ()
@@ -223,7 +224,11 @@ class YamlDocument:
             if not rest:
                 break
             inner = _step_into(inner, key, done, where)
-        inner[key] = value
+        if value is None and done[:-1] == ("variants",):
+            _find_variant(inner, key, where)
+            del inner[key]
+        else:
+            inner[key] = value
         self._forget(done, where, where_key or where)
 
     def copy(self) -> YamlDocument:
@@ -289,14 +294,19 @@ def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[
 
 def _step_into(inner: Any, key: str | int, path: ValuePath, where: str) -> Any:
     if isinstance(inner, dict) and inner.get(key) is None:
-        if path[:-1] == ("variants",) and key not in inner:
-            raise ScenarioError(f"no variant {key!r}; there is {', '.join(inner)}", where)
+        if path[:-1] == ("variants",):
+            _find_variant(inner, key, where)
         inner[key] = {}
     if isinstance(inner[key], str) and "policies" in path[-2:-1]:
         inner[key] = {"kind": inner[key]}
     if not isinstance(inner[key], dict | list):
         raise ScenarioError(f"{key} is {describe(inner[key])}; it has no keys", where)
     return inner[key]
+
+
+def _find_variant(variants: Any, name: str | int, where: str) -> None:
+    if name not in variants:
+        raise ScenarioError(f"no variant {name!r}; there is {', '.join(variants)}", where)
 
 
 def read(path: Path) -> YamlDocument:

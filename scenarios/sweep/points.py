@@ -129,6 +129,9 @@ def _make_point(
         except ScenarioError as error:
             raise ScenarioError([Problem(f"{path}: {p.message}", key)
                                  for p in error.problems]) from None  # fmt: skip
+        if plain.data["variants"].keys() - own.data["variants"].keys():
+            what = f"sweep: {path}: points have the same variants; --set {path}=null removes it"
+            raise ScenarioError(what, document.where(place))
     return check(own)
 
 

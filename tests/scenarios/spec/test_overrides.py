@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states, drop_signs_of_life
-from tests.support.scenario_files import GOOD, Refuse, accepted, changed
+from tests.support.scenario_files import GOOD, Refuse, accepted, changed, check
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
 
@@ -255,3 +256,52 @@ def test_keys_of_a_form_that_the_clusters_of_all_variants_leave(
     said = inside("validate", "mine.yaml", "--set", "cluster.gpus=8", code=2).stderr
     assert_states(said, "cluster.gpus", "default, zeus")
     assert not inside("validate", "mine.yaml", "--set", "cluster.pue=1.2").stderr
+
+
+def test_null_removes_a_variant(inside: Command, tmp_path: Path) -> None:
+    few = ("--set", "workload.recurrences=2", "--seeds", "1")
+    gone = ("--set", "variants.oracle=null", "--set", "variants.zeus=")
+    inside("run", "quickstart", *few, *gone, "--out", "results")
+    manifest = json.loads((tmp_path / "results/manifest.json").read_text())
+    assert list(manifest["scenario"]["variants"]) == ["default", "grid-search"]
+
+
+def test_a_removed_variant_can_be_stated_anew(path: Path) -> None:
+    sets = ("variants.zeus=null", "variants.zeus={objective: {eta: 1}}")
+    variant = accepted(path, GOOD, *sets).variants["zeus"]
+    assert variant.policies.configure is None
+
+
+def test_null_in_the_file_is_no_variant(refuse: Refuse) -> None:
+    check(refuse(changed("  default: {}", "  default:")), ("14:11", "default|found nothing"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts"),
+    [
+        (("variants.zues=null",), "variants.zues=null: no variant 'zues'|default, zeus"),
+        (("variants.default=null",), "variants.default=null: |default is the baseline|zeus"),
+        (("variants.zeus=null", "variants.default=null"), "variants: found none"),
+        (("variants.zeus=null", "variants.zeus.baseline=zeus"), "no variant 'zeus'"),
+    ],
+    ids=str,
+)
+def test_a_variant_that_cannot_be_removed(
+    inside: Command, tmp_path: Path, settings: tuple[str, ...], facts: str
+) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    sets = [word for one in settings for word in ("--set", one)]
+    said = inside("validate", "mine.yaml", *sets, code=2).stderr
+    assert said.count("\n") == 1
+    assert_states(said, "--set ", *facts.split("|"))
+
+
+def test_another_baseline_takes_the_place_of_a_removed_one(path: Path) -> None:
+    settings = ("variants.default=null", "baseline=zeus")
+    assert list(accepted(path, GOOD, *settings).variants) == ["zeus"]
+
+
+def test_no_point_of_a_sweep_lacks_a_variant(inside: Command) -> None:
+    axis = "variants.zeus=null,{}"
+    said = inside("validate", "quickstart", "--sweep", axis, code=2).stderr
+    assert_states(said, f"--sweep {axis}", "--set variants.zeus=null")
