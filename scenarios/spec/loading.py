@@ -269,6 +269,8 @@ def _place_of(detail: ErrorDetails, document: YamlDocument) -> str:
         return document.where_key(document.known(loc))
     if detail["type"] == "elsewhere":
         return document.where((*loc, *detail["ctx"]["at"]))
+    if detail["type"] == "union_tag_invalid":
+        return document.where((*loc, "kind"))
     if detail["type"] in ("missing", "value_error", "both_forms", "too_short"):
         return document.where_inside(loc)
     return document.where(loc)
@@ -328,8 +330,9 @@ def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseMode
     if kind == "missing":
         return f"the key {key!r} is missing"
     if kind == "union_tag_invalid":
+        close = _did_you_mean(ctx["tag"], re.findall("'([^']+)'", ctx["expected_tags"]))
         hint = OWN_POLICY if any(step in POINTS for step in loc) else ""
-        return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}{hint}"
+        return f"{name}: found {ctx['tag']!r}{close}; allowed: {ctx['expected_tags']}{hint}"
     if kind == "union_tag_not_found":
         return f"{name}: a mapping needs the key {ctx['discriminator']}"
     if kind == "too_short":
