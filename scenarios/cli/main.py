@@ -150,6 +150,7 @@ def validate(
     from wattkeeper.traces.arrow import configure_arrow
 
     configure_arrow()
+    from wattkeeper.scenarios.inputs.estimates import warn_estimates
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
     from wattkeeper.scenarios.inputs.policy_checks import check_policies
@@ -169,6 +170,8 @@ def validate(
     live = None if simulated else loaded.scenario.live
     inputs = read_inputs(loaded, live=live is not None)
     check_policies(loaded, inputs)
+    if warning := warn_estimates(loaded, inputs):
+        terminal.write(warning, err=True)
     if live is not None:
         from wattkeeper.scenarios.run.live_equipment import check_live
 
