@@ -18,6 +18,7 @@ from wattkeeper.scenarios.analysis.sweep_cautions import (
     read_cautions,
 )
 from wattkeeper.scenarios.analysis.vocabulary import label_variants, shown_metrics
+from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.cli.tables.run import (
     format_comparison,
     make_title,
@@ -69,7 +70,7 @@ def print_sweep(console: Console, folder: Path) -> None:
     if leagues:
         print_league(console, leagues)
         return
-    console.print(_table(about, first, have_different_jobs(warnings)))
+    print_whole(console, _table(about, first, have_different_jobs(warnings)))
     if done > MOST_POINTS:
         console.print(f"The first {MOST_POINTS} of {done} points; metrics.parquet has all of them.")
 
