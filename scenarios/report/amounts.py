@@ -1,4 +1,4 @@
-"""Sentences on energy, money and emissions of clusters, for a year where the window allows."""
+"""Sentences on energy, money and emissions of clusters, for a year where jobs allow it."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -6,29 +6,24 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.consumption import (
-    ENERGY,
+    DIGITS,
     MINOR,
     SAME,
     UNCHANGED,
-    YEAR_S,
     Amounts,
     Estimate,
     currency,
+    describe_year,
     estimate,
     format_amount,
     read_amounts,
-    yearly_factors,
 )
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.results.accounting import CARBON, COST
-from wattkeeper.traces.electricity.series import DAY_S
+from wattkeeper.sim.results.accounting import CARBON, COST, ENERGY
 from wattkeeper.traces.gpus.model import read_gpu_types
-
-DIGITS: Final = 3
-"""Significant digits of an extrapolated amount."""
 
 ByDirection = Mapping[str, list[list[Words]]]
 """Amounts in words, by `less` and `more`."""
@@ -37,40 +32,38 @@ NOUNS: Final = {ENERGY: "energy", COST: "cost of electricity", CARBON: "emission
 
 
 class Bill(NamedTuple):
-    """What clusters consume: amounts by metric, and what makes a year of them.
+    """What clusters consume: amounts by metric, of a year where that is known.
 
     Attributes:
         amounts: Values by metric, variant and seed.
         currency: Unit of money.
-        factors: By seed, 365 days over the window; None where it is too short.
-        windows: Begin and end of the window (s), by seed.
+        of_year: What amounts of a year are extrapolated from; empty: they are those of the window.
         cases: The other cases of a variant whose power limits are modelled, with their baselines.
         prefix: What the amounts are of, where sentences also state the energy of jobs.
     """
 
     amounts: Mapping[str, Amounts]
     currency: str | None
-    factors: Mapping[int, float] | None
-    windows: list[tuple[float, float]]
+    of_year: list[str]
     cases: Mapping[str, list[tuple[str, str]]]
     prefix: str | None = None
 
     def format(self, value: float, metric: str) -> str:
         """An amount, rounded if it is extrapolated."""
-        digits = None if self.factors is None else DIGITS
+        digits = DIGITS if self.of_year else None
         return typeset_minus(format_amount(value, metric, self.currency, digits=digits))
 
     @property
     def period(self) -> str:
         """The time that amounts are of, as the end of a phrase."""
-        return "" if self.factors is None else " a year"
+        return " a year" if self.of_year else ""
 
     def describe_use(self, name: str) -> list[Words]:
         """What a variant uses; nothing where that is unknown."""
         uses: list[list[Words]] = [
             [tag("strong", self.format(use.mean, metric)), self._range(use, metric, 1)]
             for metric, by_variant in self.amounts.items()
-            if (use := estimate(by_variant[name], factors=self.factors))
+            if (use := estimate(by_variant[name]))
         ]
         return [self.prefix, *join_list(uses), self.period] if uses else []
 
@@ -83,7 +76,7 @@ class Bill(NamedTuple):
         noise: list[list[Words]] = []
         for metric, by_variant in self.amounts.items():
             change = self._estimate_change(name, baseline, by_variant)
-            whole = estimate(by_variant[baseline], factors=self.factors).mean
+            whole = estimate(by_variant[baseline]).mean
             has_cases = name in self.cases and change.has_range
             share = abs(change.mean / whole) if whole else math.inf
             if [NOUNS[ENERGY]] in same and share <= MINOR:
@@ -143,7 +136,7 @@ class Bill(NamedTuple):
     def _estimate_change(self, name: str, baseline: str, by_variant: Amounts) -> Estimate:
         """The change of a variant; its range is that of all its cases."""
         changes = [
-            estimate(by_variant[own], by_variant[other], self.factors)
+            estimate(by_variant[own], by_variant[other])
             for own, other in ((name, baseline), *self.cases.get(name, ()))
         ]
         if len(changes) == 1:
@@ -169,7 +162,7 @@ class Bill(NamedTuple):
             yield [f"{first.removesuffix(f' {unit}')} to {last}"]
 
     def explain(self) -> Iterator[str]:
-        """How the amounts of a year follow from the window's, and what ranges are of."""
+        """What the amounts are of, and their ranges."""
         if self.cases:
             yield (
                 f"{', '.join(self.cases)}: three cases (low, middle, high) of how far jobs are "
@@ -184,16 +177,7 @@ class Bill(NamedTuple):
             "Energy of the cluster is that of its GPUs times the power usage effectiveness (pue); "
             "processors, memory and networks of nodes are not counted."
         )
-        if self.factors is None:
-            return
-        lengths = [until - begin for begin, until in self.windows]
-        days = sorted({f"{length / DAY_S:,.2f}" for length in lengths})
-        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        by = f" (times {YEAR_S / lengths[0]:.4g})" if len(days) == 1 else ""
-        yield (
-            f"Amounts a year are extrapolated: those of the window of {span} days in the table "
-            f"below, by 365 days over its length{by}."
-        )
+        yield from self.of_year
 
 
 def read_bill(study: Study) -> Bill:
@@ -212,8 +196,7 @@ def read_bill(study: Study) -> Bill:
     return Bill(
         amounts,
         currency(manifest),
-        yearly_factors(manifest),
-        manifest["windows"],
+        list(describe_year(manifest, study.summary)),
         cases,
         "cluster: " if profiled else None,
     )

@@ -5,7 +5,6 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import (
-    ENERGY,
     PARTS,
     RATES,
     UNCHANGED,
@@ -17,6 +16,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import name_baseline, typeset_minus, variant_label
+from wattkeeper.sim.results.accounting import ENERGY
 
 
 def energy_section(manifest: Manifest, summary: Json) -> Element | None:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.consumption import ENERGY
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.outside_window import outside_shares
@@ -29,6 +28,7 @@ from wattkeeper.scenarios.report.phrases import (
 )
 from wattkeeper.scenarios.report.times_section import describe_hardest_hit
 from wattkeeper.scenarios.spec.wording import percent
+from wattkeeper.sim.results.accounting import ENERGY
 
 MANY = 10
 """Variants up to which each gets a sentence, in the order of the scenario."""
@@ -124,7 +124,7 @@ def _write_values(
         [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric) + units.get(metric, ""))]
         for metric in metrics if (mean := figures[metric]["mean"]) is not None
     ]  # fmt: skip
-    between = "; in the run, " if bill.factors else "; "  # amounts of a year before
+    between = "; in the run, " if bill.of_year else "; "  # amounts of a year before
     words = [*used, between if used and values else None, *join_list(values)]
     role = ", the baseline: " if is_baseline else ": "
     return tag("li", variant_label(name, summary), role,
@@ -155,7 +155,7 @@ def _write_sentence(
     saved = about["metrics"].get("gpu_s_saved", {}).get("mean")
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         warm = f"{format_value(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
-        clauses.append([f"{warm} in the run" if bill.factors else warm])
+        clauses.append([f"{warm} in the run" if bill.of_year else warm])
     clauses += _change_after_learning(versus, clear, window)
     clauses += [[facts.hardest_hit]] * bool(facts.hardest_hit)
     if not clauses:
