@@ -38,8 +38,8 @@ SAME: Final = 5e-4
 """Share of the baseline's energy up to which a sentence says that it is the same: 0.0 %."""
 
 MINOR: Final = 0.02
-"""Share of the baseline's cost or emissions up to which a difference is not worth a sentence where
-the energy is the same: the hours at which jobs run differ by chance."""
+"""Share of the baseline's cost or emissions up to which a difference is called small where the
+energy is the same: the hours at which jobs run differ by chance."""
 
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount up to which a difference is none."""

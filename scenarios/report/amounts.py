@@ -38,6 +38,7 @@ class Bill(NamedTuple):
         amounts: Values by metric, variant and seed.
         currency: Unit of money.
         of_year: What amounts of a year are extrapolated from; empty: they are those of the window.
+        baselines: The baseline of each variant.
         cases: The other cases of a variant whose power limits are modelled, with their baselines.
         prefix: What the amounts are of, where sentences also state the energy of jobs.
     """
@@ -45,6 +46,7 @@ class Bill(NamedTuple):
     amounts: Mapping[str, Amounts]
     currency: str | None
     of_year: list[str]
+    baselines: Mapping[str, str]
     cases: Mapping[str, list[tuple[str, str]]]
     prefix: str | None = None
 
@@ -74,13 +76,12 @@ class Bill(NamedTuple):
         possible: dict[str, list[list[Words]]] = {"less": [], "more": []}
         same: list[list[Words]] = []
         noise: list[list[Words]] = []
+        shown_share = ""
         for metric, by_variant in self.amounts.items():
             change = self._estimate_change(name, baseline, by_variant)
             whole = estimate(by_variant[baseline]).mean
             has_cases = name in self.cases and change.has_range
             share = abs(change.mean / whole) if whole else math.inf
-            if [NOUNS[ENERGY]] in same and share <= MINOR:
-                continue
             is_same = change.mean == 0 or share <= (SAME if metric == ENERGY else UNCHANGED)
             if is_same and not has_cases:
                 same.append([NOUNS[metric]])
@@ -98,7 +99,11 @@ class Bill(NamedTuple):
                 bound = self.format(max(abs(change.low), abs(change.high)), metric)
                 possible[direction].append([tag("strong", bound)])
                 continue
-            percentage = f" ({100 * share:.1f} %)" if metric == ENERGY else None
+            of_baseline = f"{100 * share:.1f} %" if whole > 0 else shown_share
+            percentage = f" ({of_baseline})" if of_baseline != shown_share else None
+            shown_share = of_baseline if metric == ENERGY else shown_share
+            if metric != ENERGY and self._is_small(name, baseline, metric):
+                percentage = f" ({_two_digits(share)} %, small)"
             if name in self.cases:
                 ranges[direction] += self._span(change, metric)
                 interval = None
@@ -178,6 +183,29 @@ class Bill(NamedTuple):
             "processors, memory and networks of nodes are not counted."
         )
         yield from self.of_year
+        pairs = [(name, base) for name, base in self.baselines.items() if name != base]
+        rates = [metric for metric in self.amounts if metric != ENERGY]
+        if any(self._is_small(*pair, metric) for pair in pairs for metric in rates):
+            yield (
+                f"small: below {100 * MINOR:g} % with the same energy; so much may come from the "
+                "hours at which jobs happen to run."
+            )
+
+    def _is_small(self, name: str, baseline: str, metric: str) -> bool:
+        """Whether costs or emissions differ by little, with the same energy and no interval."""
+        shares = {}
+        for each in (ENERGY, metric):
+            change = self._estimate_change(name, baseline, self.amounts[each])
+            whole = estimate(self.amounts[each][baseline]).mean
+            if change.has_range or not whole:
+                return False
+            shares[each] = abs(change.mean / whole)
+        return shares[ENERGY] <= SAME and UNCHANGED < shares[metric] <= MINOR
+
+
+def _two_digits(share: float) -> str:
+    """A share in per cent, below 0.1 % with one digit that is not 0."""
+    return f"{100 * share:.1f}" if share >= 5e-4 else f"{100 * share:.1g}"
 
 
 def read_bill(study: Study) -> Bill:
@@ -197,6 +225,7 @@ def read_bill(study: Study) -> Bill:
         amounts,
         currency(manifest),
         list(describe_year(manifest, study.summary)),
+        {name: about["versus"]["baseline"] for name, about in variants.items()},
         cases,
         "cluster: " if profiled else None,
     )

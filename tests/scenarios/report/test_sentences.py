@@ -86,6 +86,7 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     )  # fmt: skip
     assert_states(answer, "a year; in the run, job completion time")
     lines = page.read_text()
+    assert "small: below" not in lines, "rates are constant"
     assert_states(lines, "extrapolated", "25.00 days", "times 14.6", "0.3 EUR/kWh", "400 g/kWh")
     table = lines[lines.index('id="energy"') :].partition("</section>")[0]
     text = re.sub(r"<[^>]+>", " ", table)
@@ -180,6 +181,30 @@ baseline: a
     spans = {row.get("year_span_s") for row in figures(tmp_path / "out").values()}
     assert spans == {7 * DAY if year else None}
     assert ("a year" in (tmp_path / "out/report.html").read_text()) == year
+
+
+def test_small_changes_of_emissions_are_shown(inside: Command, tmp_path: Path) -> None:
+    """They are what the scenario asks for, whatever their size."""
+    inside("traces", "generate", "jobs", "--name", "made-up", "--jobs", "300", "--gpus", "64",
+           "--load", "0.5")  # fmt: skip
+    inside("run", "carbon-queue", "--set", "workload.trace=made-up", "--set", "cluster.gpus=64",
+           "--set", "cluster.idle_power_w=60", "--set", "workload.slack=0.1",
+           "--set", "electricity.price=0.2", "--set", "electricity.currency=EUR",
+           "--out", "out")  # fmt: skip
+    rows = figures(tmp_path / "out")
+    base = rows["fjf"]["year_carbon_g"]
+    answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
+    shares = []
+    for name in ("easy-backfill", "carbon-aware", "carbon-backfill"):
+        sentence = answer.partition(f" {name}")[2].partition(" . ")[0]
+        change = rows[name]["year_carbon_g"] / base - 1
+        shares.append(abs(change))
+        assert_states(sentence, "kg CO2", "%, small)", "less" if change < 0 else "more",
+                      "the same energy and cost of electricity")  # fmt: skip
+        if abs(change) > 5e-4:
+            assert f"({100 * abs(change):.1f} %, small)" in sentence
+    assert 5e-4 < max(shares) < 0.02
+    assert_states((tmp_path / "out/report.html").read_text(), "small: below 2 %")
 
 
 def test_a_short_window_is_not_extrapolated(inside: Command, owner: Path, tmp_path: Path) -> None:
