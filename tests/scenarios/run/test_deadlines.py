@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,9 @@ def test_foresight_reaches_the_least_possible(inside: Command) -> None:
 
 def test_losses_have_no_sign_and_jobs_their_number() -> None:
     variants: dict[str, Any] = {
-        "full": {"late": 0, "saved": -1e-12},
-        "static": {"late": 0, "saved": 0.1, "than": "full", "more": -1e-9, "losing": 1.0,
-                   "worst": 1e-6},
+        "full": {"late": 0, "saved": -1e-12, "together": 0.0},
+        "static": {"late": 0, "saved": 0.1, "together": -0.2, "than": "full", "more": -1e-9,
+                   "losing": 1.0, "worst": 1e-6},
         "plan": {"late": 1, "saved": -0.2, "than": "static", "more": -0.3, "losing": 1.0,
                  "worst": 0.248},
         "other": {"late": 0, "saved": 0.1, "than": "full", "more": 0.0, "losing": 0.0,
@@ -110,18 +111,60 @@ def test_losses_have_no_sign_and_jobs_their_number() -> None:
     compared: Summary = {"deadlines": {"of": "carbon", "baseline": "full", "jobs": 1,
                                        "left_out": 1, "variants": variants}}  # fmt: skip
     assert list(deadline_rows(compared)) == [
-        ("full", "0", "0.0 %", "-", "-", "-", "-"),
-        ("static", "0", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
-        ("plan", "1", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
-        ("other", "0", "10.0 %", "full", "+0.00", "0 of 1", "-"),
+        ("full", "0", "0.0 %", "0.0 %", "-", "-", "-", "-"),
+        ("static", "0", "-20.0 %", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
+        ("plan", "1", "-", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
+        ("other", "0", "-", "10.0 %", "full", "+0.00", "0 of 1", "-"),
     ]
     notes = " ".join(deadline_notes(compared))
-    assert_states(notes, "mean over 1 job of", "1 job without known emissions above 0 under full")
+    assert_states(
+        notes, "emissions of 1 job (all", "1 job without known emissions above 0 under full"
+    )
     assert "1 jobs" not in notes
     variants["day-ahead"] = variants.pop("static")
     variants["plan"]["than"] = "day-ahead"
     page = to_html(deadlines_section(compared) or tag("p"))
-    assert_states(page, ">day-ahead</td>", "−30.00", "loses at most (points)")
+    assert_states(page, ">day-ahead</td>", "−20.0 %", "−30.00", "loses at most (points)")
+
+
+def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
+    inside: Command, tmp_path: Path
+) -> None:
+    """Short jobs that wait for a clean hour take it from a long one."""
+    short = [f"s{number},0,3600,1,43200" for number in range(7)]
+    rows = ["job_id,submit_s,run_s,gpus,due_s", *short, "long,21700,21600,8,43500"]
+    (tmp_path / "jobs.csv").write_text("\n".join(rows))
+    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
+    (tmp_path / "day.csv").write_text("\n".join(["time,value", *day]))
+    (tmp_path / "queue.yaml").write_text("""\
+name: queue
+cluster: {gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}
+workload: {kind: trace, trace: jobs}
+electricity:
+  carbon: {file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}
+  origin: "2024-01-01T00:00:00+00:00"
+signals: {carbon: {forecast: perfect}}
+variants:
+  fifo: {}
+  waits: {policies: {select: {kind: carbon-aware, estimates: perfect, queue: fifo}}}
+baseline: fifo
+""")
+    names = {"submit_time_s": "submit_s", "duration_s": "run_s", "deadline_s": "due_s"}
+    maps = [word for name, own in names.items() for word in ("--map", f"{name}={own}")]
+    inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", *maps)
+    said = inside("run", "queue.yaml", "--out", "out").stdout
+    jobs = pd.read_parquet(tmp_path / "out/jobs.parquet")
+    grams = jobs.pivot(index="job_id", columns="variant", values="carbon_g").astype(float)
+    by_job = float((1 - grams["waits"] / grams["fifo"]).mean())
+    together = float(1 - grams["waits"].sum() / grams["fifo"].sum())
+    assert together < -0.01 < 0.5 < by_job
+    own = json.loads((tmp_path / "out/summary.json").read_text())["deadlines"]["variants"]["waits"]
+    assert (own["saved"], own["together"]) == pytest.approx((by_job, together))
+    (row,) = re.findall(r"│ waits +│ +\d+ │ +(\S+) % │ +(\S+) % │ fifo", said)
+    assert row == (f"{100 * together:.1f}", f"{100 * by_job:.1f}")
+    page = (tmp_path / "out/report.html").read_text()
+    assert_states(page, "saved together", "saved, mean of jobs", "g CO2</strong>",
+                  "a short job counts as much as a long one")  # fmt: skip
 
 
 def _solve(points: Points, slots: pd.DataFrame, work: float) -> float:
