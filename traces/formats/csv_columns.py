@@ -8,12 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
+    add_fault,
     keep_rows,
     number_jobs,
     parse_numbers,
@@ -32,7 +34,7 @@ from wattkeeper.traces.readers.textfile import (
 from wattkeeper.traces.schema import JOBS
 
 NEEDED: Final = ("submit_time_s", "gpus")
-TIMES: Final = ("submit_time_s", "start_time_s")
+TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
 UNITS: Final = {b"s": "seconds"}
 
 
@@ -99,6 +101,12 @@ def convert(batch: Batch) -> Rows:
             columns[want.name] = parse_numbers(
                 table, name, wrong, whole=whole, needed=needed, unit=unit
             )
+    if "deadline_s" in columns:
+        late = np.flatnonzero(columns["deadline_s"] < columns["submit_time_s"]).tolist()
+        due, submit = (mapping.get(name, name) for name in ("deadline_s", "submit_time_s"))
+        for row in late:
+            add_fault(wrong, row, f"{due} is before {submit}: a deadline is a time on the clock of "
+                      "the submissions")  # fmt: skip
     if "job_id" not in columns:
         columns["job_id"] = number_jobs(batch.lines, header_lines=0 if options.columns else 1)
     drops = [("asks for no GPU", columns["gpus"] == 0)]

@@ -167,6 +167,68 @@ baseline: fifo
                   "a short job counts as much as a long one")  # fmt: skip
 
 
+def test_padded_limits_leave_slack_by_deadlines_alone(inside: Command, tmp_path: Path) -> None:
+    """The slack is that of the run time; a deadline by the limit lets a job wait for hours."""
+    begin = pd.Timestamp("2024-01-01 00:00")
+    rows = ["submit_time_s,duration_s,gpus,estimate_s,deadline_s"]
+    for number in range(8):
+        at = begin + pd.Timedelta(days=number // 2)
+        due = at + pd.Timedelta(hours=2 + 8)  # the limit, and eight hours
+        rows.append(f"{at:%F %T},3600,1,7200,{due:%F %T}")
+    (tmp_path / "due.csv").write_text("\n".join(rows))
+    (tmp_path / "limits.csv").write_text("\n".join(row.rpartition(",")[0] for row in rows))
+    for name in ("due", "limits"):
+        inside("traces", "import", "csv", f"{name}.csv", "--name", name)
+    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
+    (tmp_path / "day.csv").write_text("\n".join(["time,value", *day]))
+    (tmp_path / "queue.yaml").write_text("""\
+name: queue
+cluster: {gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}
+workload: {kind: trace, trace: due}
+electricity:
+  carbon: {file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}
+  origin: "2024-01-01T00:00:00+00:00"
+signals: {carbon: {forecast: perfect}}
+variants:
+  fifo: {}
+  limits: {policies: {select: {kind: carbon-aware, estimates: user}}}
+  known: {policies: {select: {kind: carbon-aware, estimates: perfect}}}
+baseline: fifo
+""")
+
+    def saved(*sets: str) -> dict[str, float]:
+        inside("run", "queue.yaml", "--out", "out", *(x for s in sets for x in ("--set", s)))
+        variants = json.loads((tmp_path / "out/summary.json").read_text())["variants"]
+        assert {about["metrics"]["late_jobs"]["mean"] for about in variants.values()} == {0}
+        return {name: 1 - about["versus"]["carbon_g"]["ratio"] for name, about in variants.items()}
+
+    assert saved() == pytest.approx({"fifo": 0, "limits": 0.8, "known": 0.8})
+    of_slack = "workload.trace=limits", "workload.slack=7"
+    assert saved(*of_slack) == pytest.approx({"fifo": 0, "limits": 0.8, "known": 0.8})
+    for slack in (1, 6):  # of 6: the latest start is at 5 by the limit, at 6 by the run time
+        none = saved("workload.trace=limits", f"workload.slack={slack}")
+        assert none["limits"] == pytest.approx(0)
+    assert none["known"] == pytest.approx(0.8)
+
+
+def test_deadlines_of_a_table_count_from_the_first_submission(
+    inside: Command, tmp_path: Path
+) -> None:
+    header = "submit_time_s,duration_s,gpus,deadline_s\n"
+    day = "2024-01-31"
+    dates = f"{day} 10:00,60,1,{day} 10:01:40\n{day} 10:10,60,1,\n"
+    for rows in ("5000,60,1,5100\n5600,60,1,\n", dates):
+        (tmp_path / "jobs.csv").write_text(header + rows)
+        inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", "--replace")
+        (path,) = tmp_path.rglob("jobs/jobs.parquet")
+        jobs = pd.read_parquet(path)
+        assert jobs["deadline_s"].dropna().tolist() == [100]
+        assert jobs["submit_time_s"].tolist() == [0, 600]
+    (tmp_path / "jobs.csv").write_text(f"{header}5000,60,1,100\n")
+    said = inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", "--replace", code=2)
+    assert_states(said.stderr, "jobs.csv, line 2", "deadline_s is before submit_time_s")
+
+
 def _solve(points: Points, slots: pd.DataFrame, work: float) -> float:
     """HiGHS's least emissions (g) of some work, in slots with an intensity and a length."""
     menu = [*((1 / time_s, power_w) for time_s, power_w in points), (0.0, 0.0)]
