@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.consumption import (
     Amounts,
     Estimate,
     currency,
+    describe_window,
     describe_year,
     estimate,
     format_amount,
@@ -38,6 +39,7 @@ class Bill(NamedTuple):
         amounts: Values by metric, variant and seed.
         currency: Unit of money.
         of_year: What amounts of a year are extrapolated from; empty: they are those of the window.
+        window: Its length, and what it is.
         baselines: The baseline of each variant.
         cases: The other cases of a variant whose power limits are modelled, with their baselines.
         prefix: What the amounts are of, where sentences also state the energy of jobs.
@@ -46,6 +48,7 @@ class Bill(NamedTuple):
     amounts: Mapping[str, Amounts]
     currency: str | None
     of_year: list[str]
+    window: str
     baselines: Mapping[str, str]
     cases: Mapping[str, list[tuple[str, str]]]
     prefix: str | None = None
@@ -182,7 +185,10 @@ class Bill(NamedTuple):
             "Energy of the cluster is that of its GPUs times the power usage effectiveness (pue); "
             "processors, memory and networks of nodes are not counted."
         )
-        yield from self.of_year
+        yield from self.of_year or (
+            f"Amounts are over the window of {self.window}. A year is extrapolated where jobs are "
+            "submitted at given times over seven days or more.",
+        )
         pairs = [(name, base) for name, base in self.baselines.items() if name != base]
         rates = [metric for metric in self.amounts if metric != ENERGY]
         if any(self._is_small(*pair, metric) for pair in pairs for metric in rates):
@@ -225,6 +231,7 @@ def read_bill(study: Study) -> Bill:
         amounts,
         currency(manifest),
         list(describe_year(manifest, study.summary)),
+        describe_window(manifest),
         {name: about["versus"]["baseline"] for name, about in variants.items()},
         cases,
         "cluster: " if profiled else None,

@@ -180,7 +180,8 @@ baseline: a
     inside("run", "recurring.yaml", "--out", "out")
     spans = {row.get("year_span_s") for row in figures(tmp_path / "out").values()}
     assert spans == {7 * DAY if year else None}
-    assert ("a year" in (tmp_path / "out/report.html").read_text()) == year
+    page = (tmp_path / "out/report.html").read_text()
+    assert ("Amounts a year" in page) == year != ("Amounts are over the window" in page)
 
 
 def test_small_changes_of_emissions_are_shown(inside: Command, tmp_path: Path) -> None:
@@ -211,10 +212,13 @@ def test_a_short_window_is_not_extrapolated(inside: Command, owner: Path, tmp_pa
     write_log(tmp_path, 3)
     inside("traces", "import", "csv", "log.csv", "--name", "log", "--replace")
     inside("run", owner, "--out", "out")
-    assert "a year" not in (tmp_path / "out/report.html").read_text()
+    ((from_s, until_s),) = json.loads((tmp_path / "out/manifest.json").read_text())["windows"]
+    window = f"over the window of {(until_s - from_s) / DAY:.2f} days"
+    assert window in (tmp_path / "out/report.html").read_text()
     answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
     kwh = figures(tmp_path / "out")["fifo"]["cluster_energy_j"] / 3.6e6
     assert f"{kwh:,.0f} kWh" in answer
+    assert "a year" not in answer
     assert "in the run" not in answer
 
 
