@@ -351,6 +351,12 @@ def test_commands_of_pages(
     lines = [line for line in commands(page) if not is_a_pattern(line) or "FILE" in line]
     if page == "elastic.md":
         save_elastic(tmp_path)
+    if page == "carbon-queue.md":
+        rows = ["submit_time,duration,num_gpus,limit", "100,60,1,600", "200,60,8,3600", ""]
+        (tmp_path / "jobs.csv").write_text("\n".join(rows), encoding="utf-8")
+        (awk,) = re.findall(r"^awk .*$", PAGES[page], re.MULTILINE)
+        subprocess.run(awk, shell=True, cwd=tmp_path, check=True)
+        assert pd.read_csv(tmp_path / "due.csv")["due"].tolist() == [22_300, 25_400]
     if page == "validation.md":
         rows = ["job_id,submit_time,duration,num_gpus", "0,0,79,1", "1,232,19,8"]
         (tmp_path / "philly_1k.csv").write_text("\n".join(rows), encoding="utf-8")

@@ -1,7 +1,8 @@
 """Energy, money and emissions of the clusters of a study, over its window and a year."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,12 +12,11 @@ import pyarrow.compute as pc
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.sim.results.accounting import CARBON, COST
+from wattkeeper.sim.results.accounting import CARBON, COST, ENERGY, YEAR_S, YEAR_SPAN, year_name
 from wattkeeper.sim.results.statistics import interval
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 from wattkeeper.traces.electricity.series import DAY_S
 
-ENERGY: Final = "cluster_energy_j"
 AMOUNTS: Final = (ENERGY, COST, CARBON)
 
 PARTS: Final = {
@@ -38,8 +38,8 @@ SAME: Final = 5e-4
 """Share of the baseline's energy up to which a sentence says that it is the same: 0.0 %."""
 
 MINOR: Final = 0.02
-"""Share of the baseline's cost or emissions up to which a difference is not worth a sentence where
-the energy is the same: the hours at which jobs run differ by chance."""
+"""Share of the baseline's cost or emissions up to which a difference is called small where the
+energy is the same: the hours at which jobs run differ by chance."""
 
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount up to which a difference is none."""
@@ -47,9 +47,8 @@ UNCHANGED: Final = 1e-9
 LEAST: Final = 1e-6
 """Amounts below this are shown as 0."""
 
-YEAR_S: Final = 365 * DAY_S
-SHORTEST_S: Final = 7 * DAY_S
-"""Shortest window that is extrapolated to a year: days of the week differ."""
+DIGITS: Final = 3
+"""Significant digits of an extrapolated amount."""
 
 Amounts = dict[str, dict[int, float]]
 """Values of a metric by variant and seed."""
@@ -69,12 +68,17 @@ class Estimate(NamedTuple):
 
 
 def read_amounts(study: Study) -> dict[str, Amounts]:
-    """The amounts of each metric that is known of all variants; money only in one currency."""
+    """The amounts of each metric that is known of all variants; money only in one currency.
+
+    They are those of a year where `year_spans` are known, else those of the window.
+    """
+    name_of = year_name if year_spans(study.summary) else str
+    names = {name_of(metric): metric for metric in AMOUNTS}
     table = study.table("metrics", ("variant", "seed", "by", "metric", "value"))
     amounts: dict[str, Amounts] = {}
-    shown = pc.and_(pc.equal(table["by"], ""), pc.is_in(table["metric"], pa.array(AMOUNTS)))
+    shown = pc.and_(pc.equal(table["by"], ""), pc.is_in(table["metric"], pa.array([*names])))
     for row in table.filter(pc.and_(shown, pc.is_valid(table["value"]))).to_pylist():
-        by_variant = amounts.setdefault(row["metric"], {})
+        by_variant = amounts.setdefault(names[row["metric"]], {})
         by_variant.setdefault(row["variant"], {})[row["seed"]] = row["value"]
     variants = study.summary["variants"].keys()
     if currency(study.manifest) is None:
@@ -99,22 +103,66 @@ def known_rates(manifest: Manifest, summary: Json) -> dict[str, str]:
     }  # fmt: skip
 
 
-def yearly_factors(manifest: Manifest) -> dict[int, float] | None:
-    """365 days over the length of each seed's window; None where one is below `SHORTEST_S`."""
-    lengths = [until - begin for begin, until in manifest["windows"]]
-    if min(lengths) < SHORTEST_S:
-        return None
-    return {seed: YEAR_S / length for seed, length in zip(manifest["seeds"], lengths, strict=True)}
+def year_spans(summary: Json) -> dict[str, float]:
+    """The time (s) that a year is extrapolated from, by variant, mean over seeds.
+
+    Empty unless it is known of all runs.
+    """
+    spans = {}
+    for name, about in summary["variants"].items():
+        span = about["metrics"].get(YEAR_SPAN)
+        if span is None or span["n"] < about["metrics"]["jobs"]["n"]:
+            return {}
+        spans[name] = span["mean"]
+    return spans
 
 
-def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None = None,
-             factors: Mapping[int, float] | None = None) -> Estimate:  # fmt: skip
-    """The mean over seeds of values, or of their differences to the baseline's, times factors."""
+def describe_window(manifest: Manifest) -> str:
+    """The length of the window in which clusters are charged, and what it is."""
+    lengths = [until_s - from_s for from_s, until_s in manifest["windows"]]
+    bounds = dict.fromkeys(f"{length / DAY_S:,.2f}" for length in (min(lengths), max(lengths)))
+    stated = manifest["scenario"].get("accounting")
+    what = "stated" if stated else "from the first submission to the last end over all variants"
+    return f"{' to '.join(bounds)} days ({what})"
+
+
+def describe_year(manifest: Manifest, summary: Json) -> Iterator[str]:
+    """What amounts of a year are extrapolated from, and where that goes too far."""
+    spans_s = year_spans(summary)
+    if not spans_s:
+        return
+    lengths = sorted(spans_s.values())
+    days = list(dict.fromkeys(f"{length / DAY_S:,.2f}" for length in (lengths[0], lengths[-1])))
+    span = " to ".join(days) + " days"
+    by = f"times {YEAR_S / lengths[0]:.4g}" if len(days) == 1 else "by 365 days over these"
+    if manifest["scenario"].get("accounting"):
+        yield (
+            "Amounts a year are extrapolated: what the cluster uses in the stated time "
+            f"(accounting) of {span}, {by}."
+        )
+        return
+    yield (
+        f"Amounts a year are extrapolated from the {span} in which jobs are submitted: what these "
+        f"jobs use, whenever they run, and the GPUs that they leave free in that time, {by}. The "
+        "time after the last submission, in which the queue drains, is no part of it."
+    )
+    window_s = fmean(until_s - from_s for from_s, until_s in manifest["windows"])
+    loads = {
+        name: about["metrics"]["gpu_utilisation"]["mean"] * window_s / spans_s[name]
+        for name, about in summary["variants"].items()
+    }
+    if over := [f"{load:.2f} ({name})" for name, load in loads.items() if load > 1]:
+        yield (
+            f"Jobs need more GPU time than the cluster has while they are submitted: "
+            f"{', '.join(over)} times as much. Their queue would grow without bound; amounts a "
+            "year are of all of them."
+        )
+
+
+def estimate(values: Mapping[int, float], baseline: Mapping[int, float] | None = None) -> Estimate:
+    """The mean over seeds of values, or of their differences to the baseline's."""
     seeds = [seed for seed in values if baseline is None or seed in baseline]
-    results = np.array([
-        (values[seed] - (baseline[seed] if baseline else 0.0)) * (factors[seed] if factors else 1.0)
-        for seed in seeds
-    ])  # fmt: skip
+    results = np.array([values[seed] - (baseline[seed] if baseline else 0.0) for seed in seeds])
     return Estimate(float(results.mean()), *(interval(results.tolist()) or ()))
 
 

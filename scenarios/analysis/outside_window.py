@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.consumption import year_spans
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
 from wattkeeper.scenarios.spec.case_names import base_of
@@ -33,11 +34,12 @@ def describe_idle_end(manifest: Manifest, summary: Json) -> Iterator[str]:
     idle_s = ends[last] - ends[scenario["baseline"]]
     if idle_s > LONGEST_IDLE * (until_s - from_s):
         sleeps = any(own.get("sleep") for own in clusters_by_variant(scenario).values())
+        of_year = " Amounts a year are without that time." if year_spans(summary) else ""
         yield (
-            f"{last} ends {idle_s / DAY_S:,.1f} days after {scenario['baseline']}, and all "
-            "clusters are charged until then: for so long the others stand idle"
+            f"{last} ends {idle_s / DAY_S:,.1f} days after {scenario['baseline']}, and the window "
+            "in which all clusters are charged lasts until then: for so long the others stand idle"
             f"{', and sleeping nodes save more than in use' * sleeps}. Without {last}, or with a "
-            "time of your own (accounting), they do not."
+            f"time of your own (accounting), they do not.{of_year}"
         )
 
 

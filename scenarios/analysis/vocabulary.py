@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.registry import Point
-from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, format_amount
+from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, describe_window, format_amount
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
@@ -265,7 +265,8 @@ def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
         f"No job has a profile: each runs for {time}, on whatever type of GPU, at {power} "
         f"power when busy. job completion: from submission to end, mean{tail}. queue delay: mean "
         "wait for GPUs, before the start and while preempted. makespan: from the first submission "
-        "to the last end."
+        "to the last end. cluster energy: of all GPUs over the window of "
+        f"{describe_window(manifest)}."
     )
     costs = [own["preemption"] for own in clusters_by_variant(scenario).values()]
     free = not any(cost["checkpoint_s"] or cost["restore_s"] for cost in costs)

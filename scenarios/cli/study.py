@@ -64,7 +64,7 @@ def study(
     log_study.check_free(out, replace=replace)
     cluster = read_nodes(nodes)
     options_of_rates = RateOptions(price, currency, carbon, zone)
-    rates = read_electricity(options_of_rates, cluster.stated, nodes.parent)
+    rates = read_electricity(options_of_rates, cluster, nodes.parent)
     folder = out.absolute() / log_study.TRACE
     added = store.add(form, paths, replace=True, options=options, skip_bad=skip_bad, folder=folder)
     if added.kind != "jobs":

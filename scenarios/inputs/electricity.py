@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios.spec.case_names import name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
@@ -34,10 +35,11 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
     """The tariff of each variant of a scenario with `electricity`; empty without.
 
     Raises:
-        InputError: If a file is wrong, or the date of second 0 is not known; the message names the
-            place in the scenario.
+        InputError: If files are wrong, all of them, or the date of second 0 is not known; the
+            message names the place in the scenario.
     """
     scenario, document = loaded
+    faults: list[Problem] = []
     if scenario.electricity is None:
         return {}
     read = cache(read_rate)
@@ -48,17 +50,32 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
         own = scenario.variants[variant].electricity is not None
         name = name_as_written(variant, document.data["variants"])
         place = ("variants", name, "electricity") if own else ("electricity",)
+        rates = {}
+        for metric, key in KEYS.items():
+            if (stated := getattr(section, key)) is None:
+                continue
+            folder = document.folder_of((*place, key, "file"))
+            with add_faults(faults, f"{document.where((*place, key))}, {'.'.join((*place, key))}"):
+                rates[metric] = read(key, stated, folder)
+        if faults:
+            continue
         with locate_errors(document, *place):
-            rates = {
-                metric: read(key, stated, document.folder_of((*place, key, "file")))
-                for metric, key in KEYS.items()
-                if (stated := getattr(section, key)) is not None
-            }
             _check_currency(section, rates.get(COST))
             is_timed = any(isinstance(rate, Series) for rate in rates.values())
             origin_s = find_origin_s(section.origin, section.zone, traces) if is_timed else 0.0
             tariffs[variant] = Tariff(rates, origin_s)
+    if faults:
+        raise InputError(list(dict.fromkeys(faults)))
     return tariffs
+
+
+@contextmanager
+def add_faults(faults: list[Problem], place: str) -> Iterator[None]:
+    """Add the problems of an input error inside to faults, which a key or option led to."""
+    try:
+        yield
+    except InputError as error:
+        faults += [Problem(str(problem), place) for problem in error.problems]
 
 
 def currency_of(section: ElectricitySection, price: Rate | None) -> str:

@@ -73,6 +73,7 @@ class DescribedCluster(NamedTuple):
 
     stated: StudyCluster
     power: dict[str, TypePower]
+    document: YamlDocument
 
 
 def read_nodes(path: Path) -> DescribedCluster:
@@ -95,7 +96,7 @@ def read_nodes(path: Path) -> DescribedCluster:
             problems.append(Problem(what, document.where(("nodes", index))))
     if problems:
         raise ScenarioError(problems)
-    return DescribedCluster(stated, power)
+    return DescribedCluster(stated, power, document)
 
 
 def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePower | Problem:

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
 from wattkeeper.scenarios.analysis.texts.waits import describe_record
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
-from wattkeeper.scenarios.log_study.electricity import RATES
+from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
@@ -29,6 +29,7 @@ from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files.atomic import is_leftover, replace_file
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.longest_limits import fill_limits
+from wattkeeper.traces.trace import Trace
 
 SCENARIO: Final = "scenario.yaml"
 KEPT: Final = "scenario.before.yaml"
@@ -119,11 +120,13 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     Raises:
         WattkeeperError: If no job can run, or a file is wrong.
     """
+    trace = folders.read(out / TRACE)
+    check_dates(plan.rates, trace)
     for name, source in plan.rates.files.items():
         with replace_file(out / name, make_parents=True) as fresh:
             shutil.copyfile(source, fresh)
     _keep_scenario(out, reporter.tell)
-    jobs, notes = _complete_trace(out / TRACE, reporter.tell)
+    jobs, notes = _complete_trace(trace, out / TRACE, reporter.tell)
     check_types(jobs, plan.cluster.power, reporter.tell)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
@@ -178,9 +181,10 @@ def _load(plan: StudyPlan, out: Path) -> LoadedScenario:
     return load(str(path))
 
 
-def _complete_trace(folder: Path, tell: Callable[[str], None]) -> tuple[pa.Table, Sequence[str]]:
+def _complete_trace(
+    trace: Trace, folder: Path, tell: Callable[[str], None]
+) -> tuple[pa.Table, Sequence[str]]:
     """The jobs of a trace, which gets the limits that it lacks and its begin, and the changes."""
-    trace = folders.read(folder)
     filled = fill_limits(trace)
     changed = begin_with_log(filled)
     limits = filled.notes[len(trace.notes) :]

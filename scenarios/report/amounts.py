@@ -1,4 +1,4 @@
-"""Sentences on energy, money and emissions of clusters, for a year where the window allows."""
+"""Sentences on energy, money and emissions of clusters, for a year where jobs allow it."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -6,29 +6,25 @@ from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.consumption import (
-    ENERGY,
+    DIGITS,
     MINOR,
     SAME,
     UNCHANGED,
-    YEAR_S,
     Amounts,
     Estimate,
     currency,
+    describe_window,
+    describe_year,
     estimate,
     format_amount,
     read_amounts,
-    yearly_factors,
 )
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.results.accounting import CARBON, COST
-from wattkeeper.traces.electricity.series import DAY_S
+from wattkeeper.sim.results.accounting import CARBON, COST, ENERGY
 from wattkeeper.traces.gpus.model import read_gpu_types
-
-DIGITS: Final = 3
-"""Significant digits of an extrapolated amount."""
 
 ByDirection = Mapping[str, list[list[Words]]]
 """Amounts in words, by `less` and `more`."""
@@ -37,40 +33,42 @@ NOUNS: Final = {ENERGY: "energy", COST: "cost of electricity", CARBON: "emission
 
 
 class Bill(NamedTuple):
-    """What clusters consume: amounts by metric, and what makes a year of them.
+    """What clusters consume: amounts by metric, of a year where that is known.
 
     Attributes:
         amounts: Values by metric, variant and seed.
         currency: Unit of money.
-        factors: By seed, 365 days over the window; None where it is too short.
-        windows: Begin and end of the window (s), by seed.
+        of_year: What amounts of a year are extrapolated from; empty: they are those of the window.
+        window: Its length, and what it is.
+        baselines: The baseline of each variant.
         cases: The other cases of a variant whose power limits are modelled, with their baselines.
         prefix: What the amounts are of, where sentences also state the energy of jobs.
     """
 
     amounts: Mapping[str, Amounts]
     currency: str | None
-    factors: Mapping[int, float] | None
-    windows: list[tuple[float, float]]
+    of_year: list[str]
+    window: str
+    baselines: Mapping[str, str]
     cases: Mapping[str, list[tuple[str, str]]]
     prefix: str | None = None
 
     def format(self, value: float, metric: str) -> str:
         """An amount, rounded if it is extrapolated."""
-        digits = None if self.factors is None else DIGITS
+        digits = DIGITS if self.of_year else None
         return typeset_minus(format_amount(value, metric, self.currency, digits=digits))
 
     @property
     def period(self) -> str:
         """The time that amounts are of, as the end of a phrase."""
-        return "" if self.factors is None else " a year"
+        return " a year" if self.of_year else ""
 
     def describe_use(self, name: str) -> list[Words]:
         """What a variant uses; nothing where that is unknown."""
         uses: list[list[Words]] = [
             [tag("strong", self.format(use.mean, metric)), self._range(use, metric, 1)]
             for metric, by_variant in self.amounts.items()
-            if (use := estimate(by_variant[name], factors=self.factors))
+            if (use := estimate(by_variant[name]))
         ]
         return [self.prefix, *join_list(uses), self.period] if uses else []
 
@@ -81,13 +79,12 @@ class Bill(NamedTuple):
         possible: dict[str, list[list[Words]]] = {"less": [], "more": []}
         same: list[list[Words]] = []
         noise: list[list[Words]] = []
+        shown_share = ""
         for metric, by_variant in self.amounts.items():
             change = self._estimate_change(name, baseline, by_variant)
-            whole = estimate(by_variant[baseline], factors=self.factors).mean
+            whole = estimate(by_variant[baseline]).mean
             has_cases = name in self.cases and change.has_range
             share = abs(change.mean / whole) if whole else math.inf
-            if [NOUNS[ENERGY]] in same and share <= MINOR:
-                continue
             is_same = change.mean == 0 or share <= (SAME if metric == ENERGY else UNCHANGED)
             if is_same and not has_cases:
                 same.append([NOUNS[metric]])
@@ -105,7 +102,11 @@ class Bill(NamedTuple):
                 bound = self.format(max(abs(change.low), abs(change.high)), metric)
                 possible[direction].append([tag("strong", bound)])
                 continue
-            percentage = f" ({100 * share:.1f} %)" if metric == ENERGY else None
+            of_baseline = f"{100 * share:.1f} %" if whole > 0 else shown_share
+            percentage = f" ({of_baseline})" if of_baseline != shown_share else None
+            shown_share = of_baseline if metric == ENERGY else shown_share
+            if metric != ENERGY and self._is_small(name, baseline, metric):
+                percentage = f" ({_two_digits(share)} %, small)"
             if name in self.cases:
                 ranges[direction] += self._span(change, metric)
                 interval = None
@@ -143,7 +144,7 @@ class Bill(NamedTuple):
     def _estimate_change(self, name: str, baseline: str, by_variant: Amounts) -> Estimate:
         """The change of a variant; its range is that of all its cases."""
         changes = [
-            estimate(by_variant[own], by_variant[other], self.factors)
+            estimate(by_variant[own], by_variant[other])
             for own, other in ((name, baseline), *self.cases.get(name, ()))
         ]
         if len(changes) == 1:
@@ -169,7 +170,7 @@ class Bill(NamedTuple):
             yield [f"{first.removesuffix(f' {unit}')} to {last}"]
 
     def explain(self) -> Iterator[str]:
-        """How the amounts of a year follow from the window's, and what ranges are of."""
+        """What the amounts are of, and their ranges."""
         if self.cases:
             yield (
                 f"{', '.join(self.cases)}: three cases (low, middle, high) of how far jobs are "
@@ -184,16 +185,33 @@ class Bill(NamedTuple):
             "Energy of the cluster is that of its GPUs times the power usage effectiveness (pue); "
             "processors, memory and networks of nodes are not counted."
         )
-        if self.factors is None:
-            return
-        lengths = [until - begin for begin, until in self.windows]
-        days = sorted({f"{length / DAY_S:,.2f}" for length in lengths})
-        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        by = f" (times {YEAR_S / lengths[0]:.4g})" if len(days) == 1 else ""
-        yield (
-            f"Amounts a year are extrapolated: those of the window of {span} days in the table "
-            f"below, by 365 days over its length{by}."
+        yield from self.of_year or (
+            f"Amounts are over the window of {self.window}. A year is extrapolated where jobs are "
+            "submitted at given times over seven days or more.",
         )
+        pairs = [(name, base) for name, base in self.baselines.items() if name != base]
+        rates = [metric for metric in self.amounts if metric != ENERGY]
+        if any(self._is_small(*pair, metric) for pair in pairs for metric in rates):
+            yield (
+                f"small: below {100 * MINOR:g} % with the same energy; so much may come from the "
+                "hours at which jobs happen to run."
+            )
+
+    def _is_small(self, name: str, baseline: str, metric: str) -> bool:
+        """Whether costs or emissions differ by little, with the same energy and no interval."""
+        shares = {}
+        for each in (ENERGY, metric):
+            change = self._estimate_change(name, baseline, self.amounts[each])
+            whole = estimate(self.amounts[each][baseline]).mean
+            if change.has_range or not whole:
+                return False
+            shares[each] = abs(change.mean / whole)
+        return shares[ENERGY] <= SAME and UNCHANGED < shares[metric] <= MINOR
+
+
+def _two_digits(share: float) -> str:
+    """A share in per cent, below 0.1 % with one digit that is not 0."""
+    return f"{100 * share:.1f}" if share >= 5e-4 else f"{100 * share:.1g}"
 
 
 def read_bill(study: Study) -> Bill:
@@ -212,8 +230,9 @@ def read_bill(study: Study) -> Bill:
     return Bill(
         amounts,
         currency(manifest),
-        yearly_factors(manifest),
-        manifest["windows"],
+        list(describe_year(manifest, study.summary)),
+        describe_window(manifest),
+        {name: about["versus"]["baseline"] for name, about in variants.items()},
         cases,
         "cluster: " if profiled else None,
     )

@@ -13,14 +13,18 @@ from wattkeeper.scenarios.report import markup
 from wattkeeper.scenarios.report.markup import build_labelled_table, tag
 from wattkeeper.scenarios.report.phrases import typeset_minus
 
+NAMES = ("variant", "against")
+"""Columns without numbers."""
+
 
 def deadlines_section(summary: Json) -> Element | None:
     """The section; None where no job has a deadline, or what jobs use is unknown."""
     if "deadlines" not in summary:
         return None
     rows = [
-        (name, late, typeset_minus(saved), than, *map(typeset_minus, others))
-        for name, late, saved, than, *others in deadline_rows(summary)
-    ]
+        [cell if head in NAMES else typeset_minus(cell)
+         for head, cell in zip(HEADS, cells, strict=True)]
+        for cells in deadline_rows(summary)
+    ]  # fmt: skip
     return tag("section", tag("h2", deadline_title(summary)), build_labelled_table(HEADS, rows),
                *markup.notes(list(deadline_notes(summary))), id="deadlines")  # fmt: skip

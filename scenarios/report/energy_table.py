@@ -5,18 +5,19 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import (
-    ENERGY,
     PARTS,
     RATES,
     UNCHANGED,
     currency,
     format_amount,
     known_rates,
+    year_spans,
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import name_baseline, typeset_minus, variant_label
+from wattkeeper.sim.results.accounting import ENERGY
 
 
 def energy_section(manifest: Manifest, summary: Json) -> Element | None:
@@ -42,7 +43,7 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
     heads = ("variant", *shown.values(), "makespan")
     table = build_table(heads, rows, class_="cards")
     return tag("section", tag("h2", "Energy of the cluster"), tag("div", table, class_="scroll"),
-               tag("p", _describe_window(manifest, len(means) > 1), class_="note"),
+               tag("p", _describe_window(manifest, summary), class_="note"),
                id="energy")  # fmt: skip
 
 
@@ -65,7 +66,8 @@ def _cells(
     return cells
 
 
-def _describe_window(manifest: Manifest, several: bool) -> str:
+def _describe_window(manifest: Manifest, summary: Json) -> str:
+    several = len(summary["variants"]) > 1
     windows = manifest["windows"]
     from_s, until_s = windows[0]
     stated = manifest["scenario"].get("accounting") or {}
@@ -75,10 +77,14 @@ def _describe_window(manifest: Manifest, several: bool) -> str:
     if len(set(map(tuple, windows))) > 1:
         span += " with the first seed; each seed has its own window"
     rates = " ".join(_describe_rates(manifest))
+    above = not summary["by"]["workload"] or "electricity" in manifest
+    year = ""
+    if above and not stated and year_spans(summary):
+        year = " Amounts a year, above, are of the time of the submissions instead."
     return (
         f"All GPUs of the cluster, {span}. Small figures: difference to the baseline. "
         "A variant that ends earlier is charged for its GPUs until the end of the window."
-        f"{' ' * bool(rates)}{rates}"
+        f"{year}{' ' * bool(rates)}{rates}"
     )
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.consumption import ENERGY
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.outside_window import outside_shares
@@ -29,6 +28,7 @@ from wattkeeper.scenarios.report.phrases import (
 )
 from wattkeeper.scenarios.report.times_section import describe_hardest_hit
 from wattkeeper.scenarios.spec.wording import percent
+from wattkeeper.sim.results.accounting import ENERGY
 
 MANY = 10
 """Variants up to which each gets a sentence, in the order of the scenario."""
@@ -121,10 +121,11 @@ def _write_values(
     units = {"useful_sample_rent": f" {currency_of_rent(study.manifest['scenario'])}"}
     used = bill.describe_use(name)
     values: list[list[Words]] = [
-        [f"{WORDS[metric][0]} ", tag("strong", format_value(mean, metric) + units.get(metric, ""))]
+        [f"{_name(metric, bill)} ",
+         tag("strong", format_value(mean, metric) + units.get(metric, ""))]
         for metric in metrics if (mean := figures[metric]["mean"]) is not None
     ]  # fmt: skip
-    between = "; in the run, " if bill.factors else "; "  # amounts of a year before
+    between = "; in the run, " if bill.of_year else "; "  # amounts of a year before
     words = [*used, between if used and values else None, *join_list(values)]
     role = ", the baseline: " if is_baseline else ": "
     return tag("li", variant_label(name, summary), role,
@@ -140,7 +141,7 @@ def _write_sentence(
     baseline = variant_label(versus["baseline"], summary)
     cases = [summary["variants"][case] for case, _ in bill.cases.get(name, ())]
     clear, same, unclear = _sort_changes(
-        about, summary["variants"][versus["baseline"]], metrics, cases
+        about, summary["variants"][versus["baseline"]], metrics, cases, bill
     )
     clauses = bill.describe_difference(name, versus["baseline"], baseline)
     named = bool(clauses)
@@ -155,7 +156,7 @@ def _write_sentence(
     saved = about["metrics"].get("gpu_s_saved", {}).get("mean")
     if saved and versus.get("gpu_s_saved", {}).get("ratio") is None:
         warm = f"{format_value(saved, 'gpu_s_saved')} of GPU time saved by warm starts"
-        clauses.append([f"{warm} in the run" if bill.factors else warm])
+        clauses.append([f"{warm} in the run" if bill.of_year else warm])
     clauses += _change_after_learning(versus, clear, window)
     clauses += [[facts.hardest_hit]] * bool(facts.hardest_hit)
     if not clauses:
@@ -167,7 +168,7 @@ def _write_sentence(
 
 
 def _sort_changes(
-    about: Json, baseline: Json, metrics: list[str], cases: list[Json]
+    about: Json, baseline: Json, metrics: list[str], cases: list[Json], bill: Bill
 ) -> tuple[list[list[Words]], list[list[Words]], list[list[Words]]]:
     """Metrics that change, that stay the same, and whose change is within noise, in words."""
     clear: list[list[Words]] = []
@@ -175,7 +176,7 @@ def _sort_changes(
     unclear: list[list[Words]] = []
     for metric in metrics:
         change = about["versus"].get(metric) or {}
-        verdict, noun = change.get("verdict"), WORDS[metric][0]
+        verdict, noun = change.get("verdict"), _name(metric, bill)
         values = [side["metrics"].get(metric, {}).get("mean") for side in (about, baseline)]
         instead = " instead of ".join(format_value(value, metric) for value in values)
         span = _span_cases(metric, about, cases)
@@ -200,6 +201,11 @@ def _sort_changes(
             bracketed = f" ({spelled})" if spelled else None
             clear.append([tag("strong", text), f" {noun}", interval, bracketed])
     return clear, same, unclear
+
+
+def _name(metric: str, bill: Bill) -> str:
+    """The noun of a metric; beside the energy of the cluster, that of jobs is called so."""
+    return "energy of jobs" if metric == "energy_j" and bill.amounts else WORDS[metric][0]
 
 
 def _differ(values: list[float | None], metric: str) -> bool:

@@ -94,7 +94,7 @@ def collect_results(
     return collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
         world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff, _scope(inputs),
-        inputs.scratch,
+        inputs.scratch, scheduled=inputs.jobs is not None or bool(inputs.every_s),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, Recorder
 from wattkeeper.traces.electricity.charges import Rate, clock
+from wattkeeper.traces.electricity.series import DAY_S
 
 ATTEMPTS: Final = 1 << 17
 """Attempts that are summed up at a time."""
@@ -25,6 +26,14 @@ power of 1 W until then."""
 COST: Final = "electricity_cost"
 CARBON: Final = "carbon_g"
 """Metrics, and columns of jobs, that a tariff gives."""
+
+ENERGY: Final = "cluster_energy_j"
+YEAR_ENERGY: Final = "year_energy_j"
+YEAR_SPAN: Final = "year_span_s"
+
+YEAR_S: Final = 365 * DAY_S
+SHORTEST_S: Final = 7 * DAY_S
+"""Shortest time that a year is extrapolated from: days of the week differ."""
 
 
 def seconds(times_s: Floats) -> Floats:
@@ -148,7 +157,7 @@ class Account(NamedTuple):
                  zip(EnergyParts._fields, self.energy, strict=True)}  # fmt: skip
         return {
             "gpu_utilisation": self.gpu_s / (span_s * self.gpus) if span_s > 0 else 0.0,
-            "cluster_energy_j": math.fsum(parts.values()),
+            ENERGY: math.fsum(parts.values()),
             **parts,
             **{name: math.fsum(charged) * self.pue for name, charged in self.charges.items()},
         }
@@ -185,6 +194,42 @@ def account(
         window, energy, charges, gpu_s, cluster.idle_power_w, sleeps.outside(window), cluster.gpus,
         cluster.pue,
     )  # fmt: skip
+
+
+def year_metrics(submitting: Account, whole: Account | None) -> dict[str, float]:
+    """What the cluster uses in a year in which jobs are submitted as in a span of time.
+
+    All that the jobs use, whenever they run, and what GPUs use in the span that are free. Those
+    that jobs hold after the span are not free in a year, for then the next jobs are submitted: the
+    energy of free GPUs is less by their share.
+
+    Args:
+        submitting: The account over the span.
+        whole: That of all that its jobs do; None: nothing outside the span is part of it.
+    """
+    span_s = submitting.window.until_s - submitting.window.from_s
+    free_gpu_s = submitting.gpus * span_s - submitting.gpu_s
+    whole = whole or submitting
+    later_gpu_s = whole.gpu_s - submitting.gpu_s
+    left = max(0.0, 1 - later_gpu_s / free_gpu_s) if free_gpu_s > 0 else 0.0
+    factor = YEAR_S / span_s * submitting.pue
+
+    def of_year(jobs: EnergyParts, free: EnergyParts) -> float:
+        return factor * (jobs.training + jobs.held + left * (free.idle + free.asleep))
+
+    return {
+        YEAR_SPAN: span_s,
+        YEAR_ENERGY: of_year(whole.energy, submitting.energy),
+        **{
+            year_name(name): of_year(whole.charges[name], charged)
+            for name, charged in submitting.charges.items()
+        },
+    }
+
+
+def year_name(metric: str) -> str:
+    """The metric of a year, given that of the window."""
+    return YEAR_ENERGY if metric == ENERGY else f"year_{metric}"
 
 
 def _parts(

@@ -67,6 +67,20 @@ METRICS: dict[str, Metric] = {
         "currency", "with `electricity.price`: cost of the cluster's energy, in its currency"
     ),
     "carbon_g": Metric("g", "with `electricity.carbon`: emissions of the cluster's energy"),
+    "year_span_s": Metric(
+        "s",
+        "where jobs are submitted at given times, over at least seven days: from the first "
+        "submission to the last, and one mean time between two; or the window that is stated",
+    ),
+    "year_energy_j": Metric(
+        "J",
+        "with `year_span_s`: energy of the facility in 365 days in which jobs are submitted as in "
+        "that time",
+    ),
+    "year_electricity_cost": Metric(
+        "currency", "with `year_span_s` and `electricity.price`: what that costs"
+    ),
+    "year_carbon_g": Metric("g", "with `year_span_s` and `electricity.carbon`: what that emits"),
     "node_losses": Metric("1", "with losses of nodes: how often a node went down"),
     "ready_node_losses": Metric(
         "1", "with losses of nodes: how often one went down that did not boot"

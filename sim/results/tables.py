@@ -18,11 +18,13 @@ from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.recording.recorder import ABSENT, Recorder
 from wattkeeper.sim.results.accounting import (
     NO_TARIFF,
+    SHORTEST_S,
     Account,
     HeldGpus,
     Tariff,
     Window,
     account,
+    year_metrics,
 )
 from wattkeeper.sim.results.columns import (
     AttemptColumns,
@@ -126,6 +128,7 @@ def collect(
     tariff: Tariff = NO_TARIFF,
     elastic: ElasticScope | None = None,
     scratch: ScratchFolder | None = None,
+    scheduled: bool = False,
 ) -> RunResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -134,19 +137,27 @@ def collect(
     the cluster. `window`: begin and end of what the cluster is charged for, s; the first submission
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
     `elastic`: the elastic jobs; None: there are none. `scratch`: for the tables of a run of more
-    than `MOST_ATTEMPTS`; None: they are in memory.
+    than `MOST_ATTEMPTS`; None: they are in memory. `scheduled`: whether jobs are submitted at given
+    times, so that amounts of a year follow from these.
     """
     keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
     rows = keeper.rows
     placed = read_choices(recorder.journal, cluster)
     held = held_gpus(recorder, placed, source)
     submit_s = source.column("submit_time_s", recorder.column("number")).to_numpy()
+    span = _year_span(recorder, submit_s, window) if scheduled else None
     lines = timeline(recorder, cluster, submit_s, held.thousandths)
     del submit_s  # `lines` has it as long as it needs it
     line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
     charged = account(recorder, cluster, held, charged_window(line, window), tariff)
+    of_year = {}
+    if span is not None:
+        submitting = account(recorder, cluster, held, span, tariff)
+        whole = charged if window == (None, None) else None
+        of_year = year_metrics(submitting, whole)
     if unmeasured:
         charged = charged.without_energy()
+        of_year = {}
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
@@ -163,7 +174,7 @@ def collect(
         number = recorder.column("number")
     recorder.clear()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
-    metrics = metrics | charged.metrics() | losses | of_elastic
+    metrics = metrics | charged.metrics() | of_year | losses | of_elastic
     if elastic is not None:
         keeper.keep("shapes", shape_columns(recorder.shapes, source))
     if "deadline_s" in columns:
@@ -246,6 +257,25 @@ def loss_metrics(
 
 def _within(window: Window, from_s: float, to_s: float) -> float:
     return max(0.0, min(to_s, window.until_s) - max(from_s, window.from_s))
+
+
+def _year_span(
+    recorder: Recorder, submit_s: Floats, stated: tuple[float | None, float | None]
+) -> Window | None:
+    """The time in which jobs are submitted, or the stated one; None if it is too short for a year.
+
+    It has one mean time between submissions more than from the first to the last, so that each
+    submission stands for as much of it. `submit_s`: of each attempt.
+    """
+    jobs = int((recorder.column("attempt") == 1).sum())
+    first_s = float(submit_s.min(initial=math.inf))
+    last_s = float(submit_s.max(initial=first_s))
+    from_s, until_s = stated
+    begin_s = first_s if from_s is None else from_s
+    end_s = until_s
+    if end_s is None:
+        end_s = first_s + (last_s - first_s) * jobs / (jobs - 1) if jobs > 1 else first_s
+    return Window(begin_s, end_s) if end_s - begin_s >= SHORTEST_S else None
 
 
 def charged_window(line: AnyTable, stated: tuple[float | None, float | None]) -> Window:

@@ -1,7 +1,7 @@
 """Files of prices and carbon intensities as `Series`: rows become slots on the clock of UTC."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timezone, tzinfo
 from pathlib import Path
 from typing import Final
@@ -55,15 +55,53 @@ def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = Non
     said = said or SeriesOptions()
     texts = read_texts(path)
     form = recognise(texts.table, path, quantity, said)
-    factor, unit, kind = settle(form, quantity, said, path)
     notes = [form.note] if form.note else []
-    texts, area = _choose_rows(texts, form, said, path, notes)
+    faults = list(_zone_faults(texts, form, said, path))
+    try:
+        factor, unit, kind = settle(form, quantity, said, path)
+        texts, area = _choose_rows(texts, form, said, path, notes)
+    except TraceError as error:
+        faults = [*error.problems, *faults]
+    if faults:
+        raise TraceError(faults)
     time_s, value, texts = _parse_rows(texts, form, quantity, said, path, notes)
     edges = _find_edges(time_s, texts, said, path, notes)
     if factor != 1.0:
         notes.append(f"values are converted from {said.unit or form.unit} to {unit}")
     return Series(edges[:-1], float(edges[-1]), value * factor, unit, kind, str(path), area,
                   said.repeat, tuple(notes))  # fmt: skip
+
+
+def _zone_faults(texts: Texts, form: Form, said: SeriesOptions, path: Path) -> Iterator[Problem]:
+    """What is wrong with the zone of times without an offset, if anything."""
+    cells = _time_cells(texts, form)
+    absent = pc.is_in(strip_cells(texts.table, form.column), value_set=pa.array(MISSING))
+    naive = ~np.asarray(pc.match_substring_regex(cells, OFFSET), dtype=bool) & ~np.asarray(absent)
+    time_s = parse_dates(pa.table({form.time: cells}), form.time, {})
+    rows = np.flatnonzero(naive & ~np.isnan(time_s))
+    zone = said.zone or form.zone
+    if len(rows) and not zone:
+        shown = format_time(float(time_s[rows[0]]))[:-1]
+        yield Problem(
+            f"{form.time} is {shown}, without an offset from UTC: say its `zone`, such as UTC, "
+            "Europe/Berlin or +01:00",
+            f"{path}, {texts.row} {texts.numbers[rows[0]]}",
+        )
+    elif len(rows):
+        try:
+            _find_zone(zone, path)
+        except TraceError as error:
+            yield from error.problems
+
+
+def _time_cells(texts: Texts, form: Form) -> pa.Array:
+    """The column of times, those of ENTSO-E as ISO 8601 dates."""
+    cells = strip_cells(texts.table, form.time)
+    if form.name == ENTSOE:
+        cells = pc.replace_substring_regex(cells, ENTSOE_TIME, r"\3-\2-\1 \4 \5")
+        for marker, offset in ENTSOE_OFFSETS.items():
+            cells = pc.replace_substring_regex(cells, f" {marker}$", offset)
+    return cells
 
 
 def _choose_rows(
@@ -99,11 +137,7 @@ def _parse_rows(
 ) -> tuple[Floats, Floats, Texts]:
     """Times (UTC) and values in order of time, and the rows that they come from."""
     wrong: Wrong = {}
-    cells = strip_cells(texts.table, form.time)
-    if form.name == ENTSOE:
-        cells = pc.replace_substring_regex(cells, ENTSOE_TIME, r"\3-\2-\1 \4 \5")
-        for marker, offset in ENTSOE_OFFSETS.items():
-            cells = pc.replace_substring_regex(cells, f" {marker}$", offset)
+    cells = _time_cells(texts, form)
     time_s = parse_dates(pa.table({form.time: cells}), form.time, wrong, needed=True)
     value = parse_numbers(texts.table, form.column, wrong, absent=MISSING)
     least = 0.0 if quantity == "carbon" else -MOST_VALUE
@@ -141,10 +175,6 @@ def _to_utc(
     local_s: Floats, zone: str, form: Form, rows: Ints, path: Path
 ) -> tuple[Floats, dict[int, str]]:
     """Times in UTC of times on the clocks of a zone, and the faults by row."""
-    shown = format_time(float(local_s[0]))[:-1]
-    if not zone:
-        text = f"{form.time} is {shown}, without an offset from UTC: say its `zone`, such as UTC"
-        return local_s, {int(rows[0]): f"{text}, Europe/Berlin or +01:00"}
     found = _find_zone(zone, path)
     if isinstance(found, timezone):
         return local_s - found.utcoffset(None).total_seconds(), {}

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
+    add_fault,
     keep_rows,
     number_jobs,
     parse_numbers,
@@ -36,7 +38,7 @@ from wattkeeper.traces.readers.textfile import (
 from wattkeeper.traces.schema import JOBS
 
 NEEDED: Final = ("submit_time_s", "gpus")
-TIMES: Final = ("submit_time_s", "start_time_s")
+TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
 UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Units that a mapping may state for times, in seconds."""
 
@@ -158,6 +160,15 @@ def convert(batch: Batch) -> Rows:
                 unit=unit,
             )
             columns[want.name] = numbers * UNITS[unit or "s"]
+    if "deadline_s" in columns:
+        late = np.flatnonzero(columns["deadline_s"] < columns["submit_time_s"]).tolist()
+        due, submit = (
+            reading.sources.get(name, _Source(name)).column
+            for name in ("deadline_s", "submit_time_s")
+        )
+        for row in late:
+            add_fault(wrong, row, f"{due} is before {submit}: a deadline is a time on the clock of "
+                      "the submissions")  # fmt: skip
     if "job_id" not in columns:
         columns["job_id"] = number_jobs(batch.lines, reading.header_lines)
     drops = [("asks for no GPU", columns["gpus"] == 0)]

@@ -64,7 +64,7 @@ class RowsMalformed(TraceError):
     """Rows of a log are malformed, few enough of them to be left out."""
 
 
-TIMES: Final = ("submit_time_s", "start_time_s")
+TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
 """Columns of points in time, which count from the first submission in the end."""
 
 

@@ -33,6 +33,7 @@ class VariantSavings(TypedDict):
     Attributes:
         late: Number of jobs that ended after their deadline, of all that have one.
         saved: Mean share saved against the scenario's baseline.
+        together: Share that all of them save together; absent in results of earlier versions.
         than: The variant's own baseline; absent where it is the variant itself.
         more: Mean difference of the shares saved by the variant and its own baseline.
         losing: Share of jobs that save less than under the variant's own baseline.
@@ -41,6 +42,7 @@ class VariantSavings(TypedDict):
 
     late: int
     saved: float
+    together: NotRequired[float]
     than: NotRequired[str]
     more: NotRequired[float]
     losing: NotRequired[float]
@@ -57,7 +59,7 @@ class DeadlineSavings(TypedDict):
         left_out: Number of jobs with a deadline that are not compared: what they use is not known,
             or not above 0 under the baseline.
         variants: By variant.
-        bound: Mean share that the least possible saves, and of how many jobs it is known.
+        bound: Shares that the least possible saves, and of how many jobs it is known.
     """
 
     of: str
@@ -100,9 +102,13 @@ def compare_deadlines(
         return None
     saved = {name: np.array([1 - own[job] / used[job] for job in compared])
              for name, own in amounts.items()}  # fmt: skip
+    weights = np.array([used[job] for job in compared])
     table: dict[str, VariantSavings] = {}
     for name in variants:
-        table[name] = {"late": late[name], "saved": float(saved[name].mean())}
+        together = float(saved[name] @ weights / weights.sum())
+        table[name] = {
+            "late": late[name], "saved": float(saved[name].mean()), "together": together
+        }  # fmt: skip
         if baselines[name] != name:
             more = saved[name] - saved[baselines[name]]
             table[name] |= {
@@ -116,9 +122,14 @@ def compare_deadlines(
         "left_out": len(used) - len(compared), "variants": table,
     }  # fmt: skip
     if least is not None:
-        shares = [1 - least[job] / used[job] for job in compared if job in least]
-        if shares:
-            compared_all["bound"] = {"saved": float(np.mean(shares)), "jobs": len(shares)}
+        known = [job for job in compared if job in least]
+        if known:
+            compared_all["bound"] = {
+                "saved": float(np.mean([1 - least[job] / used[job] for job in known])),
+                "together": 1
+                - sum(map(least.__getitem__, known)) / sum(used[job] for job in known),
+                "jobs": len(known),
+            }
     return compared_all
 
 
@@ -138,15 +149,15 @@ def _amounts(result: RunResult, column: str) -> Iterator[tuple[tuple[int, str], 
         yield (result.seed, job), known, end_s > due_s + ROUNDING * abs(due_s)
 
 
-HEADS: Final = ("variant", "late", "saved", "against", "saves more (points)", "jobs that lose",
-                "loses at most (points)")  # fmt: skip
+HEADS: Final = ("variant", "late", "saved together", "saved, mean of jobs", "against",
+                "saves more (points)", "jobs that lose", "loses at most (points)")  # fmt: skip
 """Titles of the columns of `deadline_rows`."""
 
 
 def deadline_title(summary: Json) -> str:
     """The title of the table, with what it compares."""
     compared: DeadlineSavings = summary["deadlines"]
-    return (f"Jobs with deadlines: {WORDS[compared['of']]} of each job, "
+    return (f"Jobs with deadlines: {WORDS[compared['of']]} saved, together and by job, "
             f"against {compared['baseline']}")  # fmt: skip
 
 
@@ -155,7 +166,7 @@ def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
     compared: DeadlineSavings = summary["deadlines"]
     jobs = compared["jobs"]
     for name, own in compared["variants"].items():
-        cells = (name, f"{own['late']}", f"{100 * own['saved']:z.1f} %")
+        cells = (name, f"{own['late']}", _percent(own.get("together")), _percent(own["saved"]))
         if "than" in own:
             losing = round(own["losing"] * jobs)
             worst = f"{100 * own['worst']:.1f}" if losing else "-"
@@ -164,24 +175,32 @@ def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
         else:
             yield (*cells, "-", "-", "-", "-")
     if "bound" in compared:
-        yield ("the least possible", "-", f"{100 * compared['bound']['saved']:z.1f} %",
+        bound = compared["bound"]
+        yield ("the least possible", "-", _percent(bound.get("together")), _percent(bound["saved"]),
                "-", "-", "-", "-")  # fmt: skip
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:z.1f} %"
 
 
 def deadline_notes(summary: Json) -> Iterator[str]:
     """The meaning of the columns."""
     compared: DeadlineSavings = summary["deadlines"]
-    baseline, jobs = compared["baseline"], compared["jobs"]
+    baseline, jobs, what = compared["baseline"], compared["jobs"], WORDS[compared["of"]]
     yield (
-        f"late: jobs that ended after their deadline. saved: share of what a job uses under "
-        f"{baseline}, mean over {count(jobs, 'job')} of all seeds. saves more: that share less "
-        "that of the variant beside it, mean over these jobs; loses at most: the largest loss of "
-        "a job against that variant; both in points of percent."
+        f"late: jobs that ended after their deadline. saved together: share of the {what} of "
+        f"{count(jobs, 'job')} (all seeds) under {baseline}, as in the amounts of the cluster, "
+        "which are of other jobs and of free GPUs, too. saved, mean of jobs: mean of the "
+        "share that each job saves; here a short job counts as much as a long one, so that the "
+        "two can differ, even in their sign. saves more: that mean less that of the variant beside "
+        "it; loses at most: the largest loss of a job against that variant; both in points of "
+        "percent."
     )
     if compared["left_out"]:
         yield (
             f"Not compared: {count(compared['left_out'], 'job')} without known "
-            f"{WORDS[compared['of']]} above 0 under {baseline}."
+            f"{what} above 0 under {baseline}."
         )
     if "bound" in compared:
         known = int(compared["bound"]["jobs"])

@@ -301,6 +301,49 @@ def test_a_fault_of_rates_is_told_of_their_file_before_the_import(
     assert not (folder / "study").exists()
 
 
+def test_all_that_files_of_rates_do_not_state_is_told_at_once(
+    inside: Command, folder: Path
+) -> None:
+    """With the key of the file of nodes, or the option, that led to each file."""
+    times = ["2024-01-01 00:00", "2024-01-01 01:00"]
+    for name in ("price", "carbon"):
+        rows = ["time,value", *(f"{time},300" for time in times)]
+        (folder / f"{name}.csv").write_text("\n".join(rows), encoding="utf-8")
+    rates = "electricity:\n  price: {file: price.csv}\n  carbon: {file: carbon.csv}\n"
+    (folder / "nodes.yaml").write_text(NODES + rates, encoding="utf-8")
+    facts = (("price", "`unit`"), ("price", "`zone`"), ("carbon", "`unit`"), ("carbon", "`kind`"),
+             ("carbon", "`zone`"))  # fmt: skip
+    at = {"price": "nodes.yaml:4:10, electricity.price",
+          "carbon": "nodes.yaml:5:11, electricity.carbon"}  # fmt: skip
+    lines = inside(*STUDY, code=2).stderr.splitlines()
+    for line, (key, fact) in zip(lines, facts, strict=True):
+        assert_states(line, f"{at[key]}: {key}.csv", fact)
+    options = ("--price", "price.csv", "--carbon", "carbon.csv")
+    lines = inside(*STUDY, *options, code=2).stderr.splitlines()
+    for line, (key, fact) in zip(lines, facts, strict=True):
+        assert_states(line, f"--{key}: {key}.csv", fact, "file of nodes",
+                      f"electricity: {{{key}: {{file: {key}.csv")  # fmt: skip
+    said = inside(*STUDY, "--price", "absent.csv", "--carbon", "-1", code=2).stderr
+    assert_states(said, "--price", "'absent.csv'", "--carbon", "'-1'")
+    assert not (folder / "study").exists()
+
+
+def test_files_of_rates_and_a_log_have_the_same_time(inside: Command, folder: Path) -> None:
+    times = ["2024-01-01T00:00Z", "2024-01-01T01:00Z"]
+    rows = ["time,carbon (g/kWh)", *(f"{time},300" for time in times)]
+    (folder / "carbon.csv").write_text("\n".join(rows), encoding="utf-8")
+    rates = "electricity:\n  carbon: {file: carbon.csv, kind: average}\n"
+    (folder / "nodes.yaml").write_text(NODES + rates, encoding="utf-8")
+    said = inside(*STUDY, code=2).stderr
+    assert_states(
+        said, "nodes.yaml:4:11, electricity:", "second 0 is 2024", "`zone: Europe/Berlin`"
+    )
+    said = inside(*STUDY, "--zone", "UTC", code=2).stderr
+    assert_states(said, "nodes.yaml:4:11, electricity.carbon: carbon.csv", "covers 2024-01-01",
+                  "`repeat: year`")  # fmt: skip
+    assert not (folder / "study/scenario.yaml").exists()
+
+
 def test_profiles_are_no_log(inside: Command, folder: Path, shared: Path) -> None:
     said = inside("study", "zeus-nsdi23", shared / "data/zeus-nsdi23", *STUDY[3:], code=2).stderr
     assert_states(said, "zeus-nsdi23", "profiles", "a study needs a log of jobs")

@@ -66,36 +66,37 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     page = tmp_path / "out/report.html"
     answer = read_text(page, 'ul class="answer"')
     rows = figures(tmp_path / "out")
-    ((from_s, until_s),) = json.loads((tmp_path / "out/manifest.json").read_text())["windows"]
-    factor = 365 * DAY / (until_s - from_s)
-    kwh = {name: row["cluster_energy_j"] / 3.6e6 for name, row in rows.items()}
+    kwh = {name: row["year_energy_j"] / 3.6e6 for name, row in rows.items()}
+    assert kwh["fifo"] == pytest.approx(kwh_a_year(25)), "five submissions, one each five days"
 
     def rounded(value: float) -> float:
         return float(f"{value:.3g}")
 
     saved = kwh["fifo"] - kwh["sleeping"]
-    year = rounded(saved * factor)
+    year = rounded(saved)
     assert year >= 1000
     assert_states(
         answer,
-        "fifo , the baseline:", f"{rounded(kwh['fifo'] * factor):,.0f} kWh", "a year",
+        "fifo , the baseline:", f"{rounded(kwh['fifo']):,.0f} kWh", "a year",
         "(nodes sleep after 600 s idle, at 5 W a GPU, and wake in 60 s)",
         f"{year:,.0f} kWh ({100 * saved / kwh['fifo']:.1f} %)",
-        f"{rounded(saved * factor * 0.3):,.0f} EUR",
-        f"{rounded(saved * factor * 0.4):,.0f} kg CO2",
+        f"{rounded(saved * 0.3):,.0f} EUR",
+        f"{rounded(saved * 0.4):,.0f} kg CO2",
         "0.2 % longer job completion time.",
     )  # fmt: skip
     assert_states(answer, "a year; in the run, job completion time")
     lines = page.read_text()
-    assert_states(lines, "extrapolated", f"(times {factor:.4g})", "0.3 EUR/kWh", "400 g/kWh")
+    assert "small: below" not in lines, "rates are constant"
+    assert_states(lines, "extrapolated", "25.00 days", "times 14.6", "0.3 EUR/kWh", "400 g/kWh")
     table = lines[lines.index('id="energy"') :].partition("</section>")[0]
     text = re.sub(r"<[^>]+>", " ", table)
+    less = rows["fifo"]["electricity_cost"] - rows["sleeping"]["electricity_cost"]
     assert_states(text, "electricity", "emissions", f"{rows['fifo']['electricity_cost']:,.0f} EUR",
-                  f"−{saved * 0.3:,.1f}"[:4])  # fmt: skip
+                  f"−{less:,.1f}"[:4])  # fmt: skip
     assert "capped (low):" not in answer, "cases are a range of their variant"
-    low, high = sorted(rounded((kwh["fifo"] - kwh[name]) * factor)
+    low, high = sorted(rounded(kwh["fifo"] - kwh[name])
                        for name in ("capped (low)", "capped (high)"))  # fmt: skip
-    middle = rounded((kwh["fifo"] - kwh["capped"]) * factor)
+    middle = rounded(kwh["fifo"] - kwh["capped"])
     low, high = min(low, middle), max(high, middle)
     assert low < high
     hours = sorted(rows[name]["jct_s"] / 3600 for name in rows if name.startswith("capped"))
@@ -109,14 +110,115 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     assert "the same job completion time" not in answer, "it has a range"
 
 
+def kwh_a_year(days: float) -> float:
+    """What the jobs of `write_log` draw, and the GPUs that they leave free in so many days."""
+    busy_s = 8 * sum(20_000 + 977 * number for number in range(5))
+    free_s = max(0.0, 16 * days * DAY - busy_s)
+    return (330 * busy_s + 55 * free_s) * 1.5 * 365 / days / 3.6e6
+
+
+def test_a_slow_variant_changes_no_year_of_others(
+    inside: Command, owner: Path, tmp_path: Path
+) -> None:
+    """Only that of the window, which lasts until its end."""
+    inside("run", owner, "--out", "without")
+    late = "{policies: {tune: {kind: power-fraction, fraction: 0.3}}}"
+    inside("run", owner, "--set", f"variants.late={late}", "--out", "with")
+    without, together = figures(tmp_path / "without"), figures(tmp_path / "with")
+    assert together["late"]["makespan_s"] > without["fifo"]["makespan_s"] + 3600
+    for name, row in without.items():
+        for metric in ("year_energy_j", "year_electricity_cost", "year_carbon_g"):
+            assert together[name][metric] == row[metric]
+        assert together[name]["cluster_energy_j"] > row["cluster_energy_j"]
+    first, second = (read_text(tmp_path / each / "report.html", 'ul class="answer"')
+                     for each in ("without", "with"))  # fmt: skip
+    assert second.startswith(first)
+
+
+def test_work_after_the_last_submission_is_part_of_the_year(
+    inside: Command, owner: Path, tmp_path: Path
+) -> None:
+    """The last job runs for 100 days: more than there is room for in 25, which the page says."""
+    log = (tmp_path / "log.csv").read_text().splitlines()
+    (tmp_path / "log.csv").write_text("\n".join([*log[:-1], f"{20 * DAY},{100 * DAY},8"]))
+    inside("traces", "import", "csv", "log.csv", "--name", "log", "--replace")
+    said = inside("run", owner, "--out", "out").stdout
+    busy_s = 8 * (sum(20_000 + 977 * number for number in range(4)) + 100 * DAY)
+    row = figures(tmp_path / "out")["fifo"]
+    assert row["year_span_s"] == 25 * DAY
+    assert row["year_energy_j"] == pytest.approx(330 * busy_s * 1.5 * 365 / 25)
+    assert row["year_carbon_g"] == pytest.approx(row["year_energy_j"] / 3.6e6 * 400)
+    assert_states(said, "cluster a year", f"{busy_s / (16 * 25 * DAY):.2f} (fifo)",
+                  "grow without bound")  # fmt: skip
+    assert_states((tmp_path / "out/report.html").read_text(), "grow without bound")
+
+
+def test_a_stated_window_is_extrapolated_as_it_is(
+    inside: Command, owner: Path, tmp_path: Path
+) -> None:
+    span = ("--set", "accounting.from_s=0", "--set", f"accounting.until_s={10 * DAY}")
+    said = inside("run", owner, *span, "--out", "out").stdout
+    for row in figures(tmp_path / "out").values():
+        assert row["year_energy_j"] == pytest.approx(36.5 * row["cluster_energy_j"])
+    assert_states(said, "stated time (accounting) of 10.00 days, times 36.5")
+
+
+@pytest.mark.parametrize(("pace", "year"), [("", False), (", every_s: 43200", True)])
+def test_jobs_that_follow_each_other_have_no_year(
+    inside: Command, tmp_path: Path, pace: str, year: bool
+) -> None:
+    """How many there are in a year depends on the variant, unless they are submitted on time."""
+    (tmp_path / "recurring.yaml").write_text(f"""\
+name: recurring
+cluster: {{gpu: SYN-250W, gpus: 2, gpus_per_node: 1, idle_power_w: 40}}
+workload:
+  {{kind: recurring, profiles: {{synthetic: {{}}}}, workloads: [image], recurrences: 14{pace}}}
+electricity: {{carbon: 400}}
+variants: {{a: {{}}, b: {{policies: {{tune: {{kind: fixed-power, power_limit_w: 150}}}}}}}}
+baseline: a
+""")
+    inside("run", "recurring.yaml", "--out", "out")
+    spans = {row.get("year_span_s") for row in figures(tmp_path / "out").values()}
+    assert spans == {7 * DAY if year else None}
+    page = (tmp_path / "out/report.html").read_text()
+    assert ("Amounts a year" in page) == year != ("Amounts are over the window" in page)
+
+
+def test_small_changes_of_emissions_are_shown(inside: Command, tmp_path: Path) -> None:
+    """They are what the scenario asks for, whatever their size."""
+    inside("traces", "generate", "jobs", "--name", "made-up", "--jobs", "300", "--gpus", "64",
+           "--load", "0.5")  # fmt: skip
+    inside("run", "carbon-queue", "--set", "workload.trace=made-up", "--set", "cluster.gpus=64",
+           "--set", "cluster.idle_power_w=60", "--set", "workload.slack=0.1",
+           "--set", "electricity.price=0.2", "--set", "electricity.currency=EUR",
+           "--out", "out")  # fmt: skip
+    rows = figures(tmp_path / "out")
+    base = rows["fjf"]["year_carbon_g"]
+    answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
+    shares = []
+    for name in ("easy-backfill", "carbon-aware", "carbon-backfill"):
+        sentence = answer.partition(f" {name}")[2].partition(" . ")[0]
+        change = rows[name]["year_carbon_g"] / base - 1
+        shares.append(abs(change))
+        assert_states(sentence, "kg CO2", "%, small)", "less" if change < 0 else "more",
+                      "the same energy and cost of electricity")  # fmt: skip
+        if abs(change) > 5e-4:
+            assert f"({100 * abs(change):.1f} %, small)" in sentence
+    assert 5e-4 < max(shares) < 0.02
+    assert_states((tmp_path / "out/report.html").read_text(), "small: below 2 %")
+
+
 def test_a_short_window_is_not_extrapolated(inside: Command, owner: Path, tmp_path: Path) -> None:
     write_log(tmp_path, 3)
     inside("traces", "import", "csv", "log.csv", "--name", "log", "--replace")
     inside("run", owner, "--out", "out")
-    assert "a year" not in (tmp_path / "out/report.html").read_text()
+    ((from_s, until_s),) = json.loads((tmp_path / "out/manifest.json").read_text())["windows"]
+    window = f"over the window of {(until_s - from_s) / DAY:.2f} days"
+    assert window in (tmp_path / "out/report.html").read_text()
     answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
     kwh = figures(tmp_path / "out")["fifo"]["cluster_energy_j"] / 3.6e6
     assert f"{kwh:,.0f} kWh" in answer
+    assert "a year" not in answer
     assert "in the run" not in answer
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.analysis.consumption import ENERGY, format_amount
+from wattkeeper.scenarios.analysis.consumption import format_amount
 from wattkeeper.scenarios.report.phrases import typeset_minus
+from wattkeeper.sim.results.accounting import ENERGY
 
 SLEEPING = """\
 name: sleeping

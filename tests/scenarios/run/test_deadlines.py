@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -99,9 +100,9 @@ def test_foresight_reaches_the_least_possible(inside: Command) -> None:
 
 def test_losses_have_no_sign_and_jobs_their_number() -> None:
     variants: dict[str, Any] = {
-        "full": {"late": 0, "saved": -1e-12},
-        "static": {"late": 0, "saved": 0.1, "than": "full", "more": -1e-9, "losing": 1.0,
-                   "worst": 1e-6},
+        "full": {"late": 0, "saved": -1e-12, "together": 0.0},
+        "static": {"late": 0, "saved": 0.1, "together": -0.2, "than": "full", "more": -1e-9,
+                   "losing": 1.0, "worst": 1e-6},
         "plan": {"late": 1, "saved": -0.2, "than": "static", "more": -0.3, "losing": 1.0,
                  "worst": 0.248},
         "other": {"late": 0, "saved": 0.1, "than": "full", "more": 0.0, "losing": 0.0,
@@ -110,18 +111,122 @@ def test_losses_have_no_sign_and_jobs_their_number() -> None:
     compared: Summary = {"deadlines": {"of": "carbon", "baseline": "full", "jobs": 1,
                                        "left_out": 1, "variants": variants}}  # fmt: skip
     assert list(deadline_rows(compared)) == [
-        ("full", "0", "0.0 %", "-", "-", "-", "-"),
-        ("static", "0", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
-        ("plan", "1", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
-        ("other", "0", "10.0 %", "full", "+0.00", "0 of 1", "-"),
+        ("full", "0", "0.0 %", "0.0 %", "-", "-", "-", "-"),
+        ("static", "0", "-20.0 %", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
+        ("plan", "1", "-", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
+        ("other", "0", "-", "10.0 %", "full", "+0.00", "0 of 1", "-"),
     ]
     notes = " ".join(deadline_notes(compared))
-    assert_states(notes, "mean over 1 job of", "1 job without known emissions above 0 under full")
+    assert_states(
+        notes, "emissions of 1 job (all", "1 job without known emissions above 0 under full"
+    )
     assert "1 jobs" not in notes
     variants["day-ahead"] = variants.pop("static")
     variants["plan"]["than"] = "day-ahead"
     page = to_html(deadlines_section(compared) or tag("p"))
-    assert_states(page, ">day-ahead</td>", "−30.00", "loses at most (points)")
+    assert_states(page, ">day-ahead</td>", "−20.0 %", "−30.00", "loses at most (points)")
+
+
+def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
+    inside: Command, tmp_path: Path
+) -> None:
+    """Short jobs that wait for a clean hour take it from a long one."""
+    short = [f"s{number},0,3600,1,43200" for number in range(7)]
+    rows = ["job_id,submit_s,run_s,gpus,due_s", *short, "long,21700,21600,8,43500"]
+    (tmp_path / "jobs.csv").write_text("\n".join(rows))
+    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
+    (tmp_path / "day.csv").write_text("\n".join(["time,value", *day]))
+    (tmp_path / "queue.yaml").write_text("""\
+name: queue
+cluster: {gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}
+workload: {kind: trace, trace: jobs}
+electricity:
+  carbon: {file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}
+  origin: "2024-01-01T00:00:00+00:00"
+signals: {carbon: {forecast: perfect}}
+variants:
+  fifo: {}
+  waits: {policies: {select: {kind: carbon-aware, estimates: perfect, queue: fifo}}}
+baseline: fifo
+""")
+    names = {"submit_time_s": "submit_s", "duration_s": "run_s", "deadline_s": "due_s"}
+    maps = [word for name, own in names.items() for word in ("--map", f"{name}={own}")]
+    inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", *maps)
+    said = inside("run", "queue.yaml", "--out", "out").stdout
+    jobs = pd.read_parquet(tmp_path / "out/jobs.parquet")
+    grams = jobs.pivot(index="job_id", columns="variant", values="carbon_g").astype(float)
+    by_job = float((1 - grams["waits"] / grams["fifo"]).mean())
+    together = float(1 - grams["waits"].sum() / grams["fifo"].sum())
+    assert together < -0.01 < 0.5 < by_job
+    own = json.loads((tmp_path / "out/summary.json").read_text())["deadlines"]["variants"]["waits"]
+    assert (own["saved"], own["together"]) == pytest.approx((by_job, together))
+    (row,) = re.findall(r"│ waits +│ +\d+ │ +(\S+) % │ +(\S+) % │ fifo", said)
+    assert row == (f"{100 * together:.1f}", f"{100 * by_job:.1f}")
+    page = (tmp_path / "out/report.html").read_text()
+    assert_states(page, "saved together", "saved, mean of jobs", "g CO2</strong>",
+                  "a short job counts as much as a long one")  # fmt: skip
+
+
+def test_padded_limits_leave_slack_by_deadlines_alone(inside: Command, tmp_path: Path) -> None:
+    """The slack is that of the run time; a deadline by the limit lets a job wait for hours."""
+    begin = pd.Timestamp("2024-01-01 00:00")
+    rows = ["submit_time_s,duration_s,gpus,estimate_s,deadline_s"]
+    for number in range(8):
+        at = begin + pd.Timedelta(days=number // 2)
+        due = at + pd.Timedelta(hours=2 + 8)  # the limit, and eight hours
+        rows.append(f"{at:%F %T},3600,1,7200,{due:%F %T}")
+    (tmp_path / "due.csv").write_text("\n".join(rows))
+    (tmp_path / "limits.csv").write_text("\n".join(row.rpartition(",")[0] for row in rows))
+    for name in ("due", "limits"):
+        inside("traces", "import", "csv", f"{name}.csv", "--name", name)
+    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
+    (tmp_path / "day.csv").write_text("\n".join(["time,value", *day]))
+    (tmp_path / "queue.yaml").write_text("""\
+name: queue
+cluster: {gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}
+workload: {kind: trace, trace: due}
+electricity:
+  carbon: {file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}
+  origin: "2024-01-01T00:00:00+00:00"
+signals: {carbon: {forecast: perfect}}
+variants:
+  fifo: {}
+  limits: {policies: {select: {kind: carbon-aware, estimates: user}}}
+  known: {policies: {select: {kind: carbon-aware, estimates: perfect}}}
+baseline: fifo
+""")
+
+    def saved(*sets: str) -> dict[str, float]:
+        inside("run", "queue.yaml", "--out", "out", *(x for s in sets for x in ("--set", s)))
+        variants = json.loads((tmp_path / "out/summary.json").read_text())["variants"]
+        assert {about["metrics"]["late_jobs"]["mean"] for about in variants.values()} == {0}
+        return {name: 1 - about["versus"]["carbon_g"]["ratio"] for name, about in variants.items()}
+
+    assert saved() == pytest.approx({"fifo": 0, "limits": 0.8, "known": 0.8})
+    of_slack = "workload.trace=limits", "workload.slack=7"
+    assert saved(*of_slack) == pytest.approx({"fifo": 0, "limits": 0.8, "known": 0.8})
+    for slack in (1, 6):  # of 6: the latest start is at 5 by the limit, at 6 by the run time
+        none = saved("workload.trace=limits", f"workload.slack={slack}")
+        assert none["limits"] == pytest.approx(0)
+    assert none["known"] == pytest.approx(0.8)
+
+
+def test_deadlines_of_a_table_count_from_the_first_submission(
+    inside: Command, tmp_path: Path
+) -> None:
+    header = "submit_time_s,duration_s,gpus,deadline_s\n"
+    day = "2024-01-31"
+    dates = f"{day} 10:00,60,1,{day} 10:01:40\n{day} 10:10,60,1,\n"
+    for rows in ("5000,60,1,5100\n5600,60,1,\n", dates):
+        (tmp_path / "jobs.csv").write_text(header + rows)
+        inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", "--replace")
+        (path,) = tmp_path.rglob("jobs/jobs.parquet")
+        jobs = pd.read_parquet(path)
+        assert jobs["deadline_s"].dropna().tolist() == [100]
+        assert jobs["submit_time_s"].tolist() == [0, 600]
+    (tmp_path / "jobs.csv").write_text(f"{header}5000,60,1,100\n")
+    said = inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", "--replace", code=2)
+    assert_states(said.stderr, "jobs.csv, line 2", "deadline_s is before submit_time_s")
 
 
 def _solve(points: Points, slots: pd.DataFrame, work: float) -> float:

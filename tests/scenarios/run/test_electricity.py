@@ -168,6 +168,17 @@ def test_what_is_not_known_is_asked_for(
     assert not Path("out").exists()
 
 
+def test_faults_of_all_files_are_told_at_once(inside: Command, billed: Path) -> None:
+    """With the key that led to each."""
+    Path("carbon.csv").write_text("time,value\n2024-01-01,300\n2024-01-02,300\n")
+    billed.write_text(SCENARIO % "{price: {file: prices.csv}, carbon: {file: carbon.csv}}")
+    lines = inside("run", billed, "--out", "out", code=2).stderr.splitlines()
+    facts = (("price", "`unit`"), ("price", "`zone`"), ("carbon", "`unit`"), ("carbon", "`kind`"),
+             ("carbon", "`zone`"))  # fmt: skip
+    for line, (key, fact) in zip(lines, facts, strict=True):
+        assert_states(line, billed.name, f"electricity.{key}: ", f"{key}", ".csv", fact)
+
+
 def test_a_trace_without_zone_needs_one(inside: Command, billed: Path) -> None:
     Path("log.csv").write_text(LOG % {"zone": ""})
     inside("traces", "import", "csv", "log.csv", "--name", "some", "--replace")

@@ -321,7 +321,9 @@ def test_what_a_file_does_not_state_must_be_said(refuse: Refuse) -> None:
     assert_states(zone, "line 2", "2024-03-01 00:00:00", "`zone`", "Europe/Berlin")
     carbon = PLAIN.replace("price", "carbon_intensity")
     both = refuse(carbon, quantity="carbon")
-    assert_states(both, "`unit`", "lb/MWh", "`kind`", "average or marginal")
+    assert_states(both, "`unit`", "lb/MWh", "`kind`", "average or marginal", "line 2", "`zone`")
+    wrong = refuse(carbon, SeriesOptions(unit="EUR/MWh", zone="Mars"), quantity="carbon")
+    assert_states(wrong, "`unit`", "`kind`", "`zone` 'Mars'")
     wide = PLAIN.replace("time,price", "a,b")
     assert_states(refuse(wide), "`time_column`", "'a', 'b'")
     three = "time,x,y\n2024-03-01,1,2\n2024-03-02,1,2\n"
