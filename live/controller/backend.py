@@ -43,7 +43,6 @@ from wattkeeper.sim.replay.retuned import RetunedRun
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name
 
-
 SHORTEST_SETUP_S: Final = 1e-6
 """Less is rounding, s: rehearsals set nothing up."""
 
@@ -60,9 +59,8 @@ class LiveBackend(Backend):
     """Runs attempts in processes, and reports to the world (`wattkeeper.sim.engine.backend`).
 
     An attempt begins when its session does; until then, and until its first epoch begins, it holds
-    its GPUs idle. One that crashed,
-    failed, hung or stayed silent is lost, and the world retries it. A GPU is given to another
-    process only once the one that had it has exited.
+    its GPUs idle. One that crashed, failed, hung or stayed silent is lost, and the world retries
+    it. A GPU is given to another process only once the one that had it has exited.
 
     The streams choose the recorded run of a rehearsal. `watch` is called with the progress of each
     attempt, once the log was replayed. `signals` take over the values that arrive.

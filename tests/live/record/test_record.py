@@ -171,6 +171,18 @@ def test_recorded_profile_is_replayed(recorded_on_device: tuple[Path, str]) -> N
         assert (rows["overhead_s"] > latencies["start_s"]).all()
 
 
+def test_recording_leaves_limits_alone_if_told(tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(SCRIPT)
+    run_command("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "16", "toy.py",
+                traces=Path("library"), cwd=tmp_path, WATTKEEPER_DEVICE="synthetic:SYN-250W",
+                WATTKEEPER_POWER_CONTROL="off")  # fmt: skip
+    trace = read(tmp_path / "library/toys")
+    assert list(frames(trace)["profiles"]["power_limit_w"]) == [250.0]
+    assert trace.notes[-1].endswith("power control is off: limits stay as they are")
+    # The run that is stopped, its resumption, and the training to the target.
+    assert started(tmp_path) == 3
+
+
 def test_unmeasured_energy_is_absent(recorded_on_cpu: Path) -> None:
     trace = read(recorded_on_cpu / "library/toys")
     points = trace.tables["profiles"]
