@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
 from wattkeeper.live.controller.environment import LiveEnvironment
@@ -43,6 +43,9 @@ from wattkeeper.sim.replay.retuned import RetunedRun
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name
 
+SHORTEST_SETUP_S: Final = 1e-6
+"""Less is rounding, s: rehearsals set nothing up."""
+
 
 class AttemptEnding(NamedTuple):
     """The result of an attempt, which tables of the simulator do not hold."""
@@ -55,9 +58,9 @@ class AttemptEnding(NamedTuple):
 class LiveBackend(Backend):
     """Runs attempts in processes, and reports to the world (`wattkeeper.sim.engine.backend`).
 
-    An attempt begins when its session does; until then it holds its GPUs idle. One that crashed,
-    failed, hung or stayed silent is lost, and the world retries it. A GPU is given to another
-    process only once the one that had it has exited.
+    An attempt begins when its session does; until then, and until its first epoch begins, it holds
+    its GPUs idle. One that crashed, failed, hung or stayed silent is lost, and the world retries
+    it. A GPU is given to another process only once the one that had it has exited.
 
     The streams choose the recorded run of a rehearsal. `watch` is called with the progress of each
     attempt, once the log was replayed. `signals` take over the values that arrive.
@@ -260,6 +263,7 @@ class LiveBackend(Backend):
         if event.kind == "begun":
             run.begun = True
             self._failures.note_session(str(run.attempt.job.workload))
+            run.is_set_up = False
             if not run.paused:
                 run.since_s = self.env.now_s
                 run.attempt.train(run.since_s)
@@ -410,11 +414,22 @@ class LiveBackend(Backend):
         run.last = now
         if run.paused:
             return
+        self._count_setup(run, now.time_s - before.time_s)
         spent_j = (now.energy_j or 0.0) - (before.energy_j or 0.0)
         if spent_j > 0 and now_s > run.since_s:
             power_w, settled = spent_j / (now_s - run.since_s), isinstance(run.decision, Tuned)
             self.listener.draws(run.attempt, power_w, run.since_s, settled)
             run.since_s = now_s
+
+    def _count_setup(self, run: LiveAttempt, trained_s: float) -> None:
+        """Count what a process did between its session's begin and its first epoch as overhead."""
+        if run.is_set_up or trained_s <= 0:
+            return
+        run.is_set_up = True
+        setup_s = self.env.now - run.since_s - trained_s
+        if setup_s > SHORTEST_SETUP_S:
+            run.attempt.add_overhead(setup_s, setup_s * run.attempt.idle_w)
+            run.since_s += setup_s
 
     def _continues(self, run: LiveAttempt) -> bool:
         return not (run.paused or run.is_stopping or self._halting)

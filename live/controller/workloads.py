@@ -92,6 +92,7 @@ class LiveAttempt(Execution):
             reaches the target.
         run_id: Its process, or the last one; None before the first one.
         begun: Whether the session of that process has begun.
+        is_set_up: Whether what that process did before its training is accounted for.
         paused: Whether it is preempted.
         over: Whether its end is reported to the world.
         since_s: End of the time whose power or idling is accounted for, s.
@@ -122,6 +123,7 @@ class LiveAttempt(Execution):
     epochs_needed: float = math.nan
     run_id: str | None = None
     begun: bool = False
+    is_set_up: bool = False
     paused: bool = True
     over: bool = False
     since_s: float = 0.0

@@ -177,9 +177,12 @@ def record(
         runner = _ScriptRunner(plan, command, folder, lock)
         highest_w = None if plan.power_limits_w is None else max(plan.power_limits_w)
         progress(0, 1)
-        first = runner.run(RecordingRequest(None, highest_w, 1))
+        # First, since on a host whose caches are cold it takes longer than a training should.
+        stopping = _run_stopped(runner, RecordingRequest(None, highest_w, 1, 2), folder)
+        first = next(stopping)
         check(first.begun)
         _check_session(plan, first.begun)
+        stopped = [first, *stopping]
         terms, limits_w = first.begun["terms"], _choose_limits(plan, first.begun)
         chosen = plan.batch_sizes or terms["batch_sizes"]
         sizes = sorted({terms["default_batch_size"], *chosen})  # every profile needs the default
@@ -190,20 +193,17 @@ def record(
         ]
         requests += [RecordingRequest(size, limit_w, 1, epochs=plan.epochs) for size in sizes
                      for limit_w in limits_w]  # fmt: skip
-        total = len(requests) + 2
+        total = len(stopped) + len(requests)
         runs: list[ScriptRun] = []
         unfit: set[int] = set()
         for request in requests:
-            progress(len(runs), total)
+            progress(len(stopped) + len(runs), total)
             size = request.batch_size
             assert size is not None
-            if request == first.request._replace(batch_size=first.begun["batch_size"]):
-                runs.append(first)
-            elif size not in unfit:
+            if size not in unfit:
                 runs.append(runner.run(request))
                 if not runs[-1].fits:
                     unfit.add(size)
-        stopped = list(_run_stopped(runner, RecordingRequest(None, highest_w, 1, 2), folder))
         progress(total, total)
         settle_s = _measure_settle_s(limits_w) if first.begun["allowed"] and limits_w else None
     return Recording(

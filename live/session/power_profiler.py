@@ -16,19 +16,25 @@ LEAST: Final = 2
 WARM_PART, WARM_MOST = 5, 10
 """A fifth of a limit's steps, but at most ten, warm up: they are done and paid, not measured."""
 ROUNDING: Final = 1e-9
-"""A slice may last so much less than it should, relatively, by rounding."""
+"""A measurement may last so much less than it should, relatively, by rounding."""
+COUNTED_S: Final = 1.0
+"""How long a limit of a GPU is measured at least, s: its counter is updated ten times a second."""
 
 
 class PowerProfiler:
     """Shares the steps of an epoch out among limits, and measures each.
 
-    Where the number of steps is not known, or below two a limit, each limit has a whole epoch.
+    A limit whose share takes less than `least_s` has more steps, at most as many as an epoch; what
+    is left of the epoch is shared out among the limits after it, and those that find fewer than two
+    steps wait for the next one. Where the number of steps is not known, or below two a limit, each
+    limit has a whole epoch.
 
     Args:
         limits_w: In this order, W.
         steps: Of an epoch; None if not known.
         read: Time and energy now.
         limit: Puts a limit in force.
+        least_s: How long a limit is measured at least, s.
 
     Attributes:
         measurements: What was measured so far.
@@ -45,11 +51,16 @@ class PowerProfiler:
         steps: int | None,
         read: Callable[[], Reading],
         limit: Callable[[float], None],
+        least_s: float,
     ) -> None:
         self.measurements: list[Measurement] = []
         self._left = limits_w
         self._steps = steps if steps is not None and steps >= LEAST * len(limits_w) else None
-        self._read, self._limit = read, limit
+        self._read, self._limit, self._least_s = read, limit, least_s * (1 - ROUNDING)
+        self._done = self._warm = self._taken = self._counted = 0
+        self._time_s = self._energy_j = 0.0
+        self._end: int | None = None
+        self._ends: list[int] = []
 
     @property
     def over(self) -> bool:
@@ -57,38 +68,74 @@ class PowerProfiler:
         return not self._left
 
     def begin_epoch(self) -> None:
-        """Begin an epoch."""
-        self._done, self._shares = 0, len(self._left)
+        """Begin an epoch; a limit that is not measured goes on."""
         self._mark, self._marked_at = self._read(), 0
-        self._limit(self._left[0])
+        done, self._done, self._warm = self._done, 0, 0
+        if self._steps is None:
+            self._limit(self._left[0])
+        elif self._end is not None and self._counted:
+            self._end -= done
+        else:
+            self._begin_limit(self._steps)
 
     def step(self) -> None:
         """Note a step."""
         if self.over or self._steps is None:
             return
         self._done += 1
-        share = self._shares - len(self._left)
-        first, end = (index * self._steps // self._shares for index in (share, share + 1))
-        warm = first + max(1, min(WARM_MOST, (end - first) // WARM_PART))
-        if self._done == warm:
-            self._mark, self._marked_at = self._read(), warm
-        elif self._done == end:
-            self._add_measurement(self._steps / (end - self._marked_at))
-            if self._left:
-                self._limit(self._left[0])
+        if self._end is None:
+            return
+        self._taken += 1
+        if self._done == self._warm:
+            self._mark, self._marked_at = self._read(), self._done
+        elif self._done >= min(self._end, self._steps):
+            self._count()
+            self._end_if_long_enough(self._steps)
 
     def end_epoch(self) -> None:
         """End an epoch; limits that had too few steps are measured in the next one."""
         if not self.over and self._steps is None:
+            self._counted, self._time_s, self._energy_j = 0, 0.0, 0.0
+            self._count()
             self._add_measurement(1.0)
 
-    def _add_measurement(self, parts: float) -> None:
-        """Add what the limit in force took since the mark, over `1 / parts` of an epoch."""
+    def _begin_limit(self, steps: int) -> None:
+        """Begin the next limit, if the epoch has the steps for it."""
+        if not self._ends:
+            rest = steps - self._done
+            shares = min(len(self._left), rest // LEAST)
+            self._ends = [self._done + (share + 1) * rest // shares for share in range(shares)]
+        self._taken, self._counted, self._time_s, self._energy_j = 0, 0, 0.0, 0.0
+        self._end = self._ends.pop(0) if self._ends else None
+        if self._end is not None:
+            warm = min(WARM_MOST, (self._end - self._done) // WARM_PART)
+            self._warm = self._done + max(1, warm)
+            self._limit(self._left[0])
+
+    def _count(self) -> None:
+        """Count the steps since the mark."""
         now, then = self._read(), self._mark
-        time_s = now.time_s - then.time_s
-        energy_j = (now.energy_j or 0.0) - (then.energy_j or 0.0)
-        power_w = energy_j / time_s if time_s > 0 else 0.0
-        self.measurements.append(Measurement(self._left[0], time_s * parts, power_w))
+        self._counted += self._done - self._marked_at
+        self._time_s += now.time_s - then.time_s
+        self._energy_j += (now.energy_j or 0.0) - (then.energy_j or 0.0)
+        self._mark, self._marked_at = now, self._done
+
+    def _end_if_long_enough(self, steps: int) -> None:
+        missing_s = self._least_s - self._time_s
+        if missing_s > 0 and self._taken < steps:
+            more = steps
+            if self._time_s > 0:
+                more = math.ceil(missing_s / (self._time_s / self._counted))
+            self._end, self._ends = self._done + min(more, steps - self._taken), []
+            return
+        self._add_measurement(steps / self._counted)
+        if self._left:
+            self._begin_limit(steps)
+
+    def _add_measurement(self, parts: float) -> None:
+        """Add what the limit in force took over `1 / parts` of an epoch."""
+        power_w = self._energy_j / self._time_s if self._time_s > 0 else 0.0
+        self.measurements.append(Measurement(self._left[0], self._time_s * parts, power_w))
         self._left = self._left[1:]
 
 

@@ -15,7 +15,7 @@ from wattkeeper.live.session import checkpoint, distributed, lr_scaling
 from wattkeeper.live.session.arguments import SessionArguments
 from wattkeeper.live.session.coordinators import connect_coordinator, is_linked
 from wattkeeper.live.session.heartbeat import Heartbeat
-from wattkeeper.live.session.power_profiler import PowerProfiler, SliceProfiler
+from wattkeeper.live.session.power_profiler import COUNTED_S, PowerProfiler, SliceProfiler
 from wattkeeper.live.session.probes import Probe, train_slices
 from wattkeeper.live.session.termination import Stopped, Terminations
 from wattkeeper.live.wire.messages import (
@@ -384,8 +384,9 @@ class Session:
                     assignment.slice, self.batch_size, epoch_steps, self._reading, self._limit
                 )
             elif assignment.profile_w and self._limiter.allowed:
+                least_s = 0.0 if self._meter.how == "synthetic" else COUNTED_S
                 self._profiling = PowerProfiler(
-                    assignment.profile_w, steps, self._reading, self._limit
+                    assignment.profile_w, steps, self._reading, self._limit, least_s
                 )
             return self._end_cause()
 
@@ -497,7 +498,7 @@ class Session:
             self._profiling.end_epoch()
         if isinstance(self._profiling, PowerProfiler):
             self._take_profile()
-        self._reading()
+        _synchronise()
         self._open = False
         self._epochs += 1
         time_s, energy_j = self._spent()

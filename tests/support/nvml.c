@@ -5,6 +5,7 @@
  * The structures are those of tests/support/nvml.py.
  */
 #include <fcntl.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@ typedef struct {
     uint32_t may_set, counts_energy, tells_power, has_limits, mig, busy_percent, sets, others;
     uint32_t clocks, may_lock, lowest_lock_mhz, highest_lock_mhz, locks;
     uint32_t pids[8];
+    double counter_s, before_w;  /* the counter is updated so often; 0: always */
 } Gpu;
 
 typedef struct {
@@ -111,7 +113,11 @@ int nvmlDeviceGetMigMode(Gpu *gpu, unsigned *current, unsigned *pending) {
 int nvmlDeviceGetTotalEnergyConsumption(Gpu *gpu, unsigned long long *millijoules) {
     ALIVE(gpu);
     if (!gpu->counts_energy) return NOT_SUPPORTED;
-    *millijoules = (unsigned long long)(energy_j(gpu) * 1e3 + 0.5);
+    double missing_s = gpu->counter_s > 0 ? fmod(state->clock_s, gpu->counter_s) : 0;
+    double here_s = state->clock_s - gpu->since_s;
+    double at_j = energy_j(gpu) - power_w(gpu) * fmin(missing_s, here_s);
+    at_j -= gpu->before_w * fmax(0, missing_s - here_s);
+    *millijoules = (unsigned long long)(at_j * 1e3 + 0.5);
     return OK;
 }
 
@@ -157,6 +163,7 @@ int nvmlDeviceSetPowerManagementLimit(Gpu *gpu, unsigned milliwatts) {
     if (!gpu->may_set) return NO_PERMISSION;
     if (milliwatts < gpu->lowest_mw || milliwatts > gpu->highest_mw) return INVALID;
     gpu->energy_j = energy_j(gpu);
+    gpu->before_w = power_w(gpu);
     gpu->since_s = state->clock_s;
     gpu->limit_mw = milliwatts;
     gpu->sets++;

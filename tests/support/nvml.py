@@ -49,6 +49,7 @@ class Gpu(ctypes.Structure):
     highest_lock_mhz: int
     locks: int
     pids: ctypes.Array[ctypes.c_uint32]
+    counter_s: float
     _fields_ = (
         *((name, ctypes.c_char * 80) for name in ("uuid", "name")),
         *(
@@ -65,6 +66,8 @@ class Gpu(ctypes.Structure):
             )
         ),
         ("pids", ctypes.c_uint32 * 8),
+        ("counter_s", ctypes.c_double),
+        ("before_w", ctypes.c_double),
     )  # fmt: skip
 
 
@@ -138,7 +141,7 @@ def build(folder: Path) -> Path:
     if compiler is None:
         pytest.fail("the tests of NVML need a C compiler; on Debian or Ubuntu: apt install gcc")
     library = folder / "libnvidia-ml.so.1"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE)]
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-lm"]
     subprocess.run(command, check=True)
     return folder
 

@@ -2,10 +2,15 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Label, check_distinct
+
+
+def _read_off(value: object) -> object:
+    """In YAML, off without quotes is false."""
+    return "off" if value is False else value
 
 
 class LiveWorkload(Section):
@@ -46,7 +51,7 @@ class LiveSection(Section):
     on all hosts of a Ray cluster."""
     lease_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Time without a message after which an attempt is given up, s; its start counts."""
-    power_control: Literal["auto", "off"] = "auto"
+    power_control: Annotated[Literal["auto", "off"], BeforeValidator(_read_off)] = "auto"
     """`auto`: power limits are set where this is allowed; `off`: never."""
     speed: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Seconds of the run per second of the host, while all rehearsals wait; only where all

@@ -5,13 +5,29 @@ from __future__ import annotations
 import pytest
 
 from tests.support.clocks import ManualTime
+from tests.support.nvml import Driver, on_gpus
 from tests.support.sessions import DRAWN, history, session, train
 from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.host import wall_clock
+from wattkeeper.live.session.local_coordinator import LocalCoordinator
 from wattkeeper.live.wire.messages import ProfileReport
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.protocols import Measurement, Slice
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
+
+
+def listen(monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
+    """What sessions report of power limits."""
+    found: list[Measurement] = []
+    ask = LocalCoordinator.report_profile
+
+    def report_profile(guide: LocalCoordinator, report: ProfileReport) -> float | Slice | None:
+        found.extend(report.measurements)
+        return ask(guide, report)
+
+    monkeypatch.setattr(LocalCoordinator, "report_profile", report_profile)
+    return found
 
 
 def test_limits_are_profiled_in_the_first_epoch(clock: ManualTime, device: SyntheticDevice) -> None:
@@ -36,16 +52,7 @@ def test_limits_are_profiled_in_the_first_epoch(clock: ManualTime, device: Synth
 def test_profiling_leaves_warm_up_steps_out(
     clock: ManualTime, device: SyntheticDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Measurement] = []
-    from wattkeeper.live.session.local_coordinator import LocalCoordinator
-
-    ask = LocalCoordinator.report_profile
-
-    def listen(guide: LocalCoordinator, report: ProfileReport) -> float | Slice | None:
-        found.extend(report.measurements)
-        return ask(guide, report)
-
-    monkeypatch.setattr(LocalCoordinator, "report_profile", listen)
+    found = listen(monkeypatch)
     with session(power_limits_w=tuple(DRAWN)) as one:
         for epoch in one.epochs(range(30)):
             for step in epoch:
@@ -56,6 +63,32 @@ def test_profiling_leaves_warm_up_steps_out(
         assert one_found.average_power_w == pytest.approx(DRAWN[one_found.power_limit_w])
         assert one_found.time_per_epoch_s == pytest.approx(30 * 0.002)
     assert one.outcome.time_s > 1.0, "but are paid"
+
+
+@on_gpus(1)
+def test_limits_are_measured_for_longer_than_a_counter_stands_still(driver: Driver) -> None:
+    """A share of the epoch, of 13 steps, is about as long as it stands still."""
+
+    class DriversTime:
+        def monotonic(self) -> float:
+            return driver.now_s()
+
+    driver.gpu.counter_s = 0.1
+    limits_w = tuple(range(100, 300, 20))
+    steps, step_s = 130, 0.009
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wall_clock, "time", DriversTime())
+        found = listen(patch)
+        with session(power_limits_w=limits_w, max_epochs=20) as one:
+            for epoch in one.epochs(range(steps)):
+                for _ in epoch:
+                    driver.advance(step_s)
+                driver.advance(0.5)
+    assert [m.power_limit_w for m in found] == [*reversed(limits_w)]
+    for each in found:
+        assert each.average_power_w == pytest.approx(each.power_limit_w, rel=0.1)
+        assert each.time_per_epoch_s == pytest.approx(steps * step_s)
+    assert one.outcome.limit_set
 
 
 @pytest.mark.parametrize("steps", [None, 5])
