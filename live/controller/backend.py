@@ -426,7 +426,7 @@ class LiveBackend(Backend):
         if run.is_set_up or trained_s <= 0:
             return
         run.is_set_up = True
-        setup_s = self.env.now - run.since_s - trained_s
+        setup_s = self.env.now_s - run.since_s - trained_s
         if setup_s > SHORTEST_SETUP_S:
             run.attempt.add_overhead(setup_s, setup_s * run.attempt.idle_w)
             run.since_s += setup_s
