@@ -134,13 +134,13 @@ def _run_sweep(
 
     tell = partial(terminal.write, err=True)
     with terminal.progress(loaded.scenario.name) as progress:
-        failures = run_sweep(expand_sweep(loaded), folder, workers, ray, progress, tell)
+        finished, failures = run_sweep(expand_sweep(loaded), folder, workers, ray, progress, tell)
     if form == "json":
         terminal.write(to_json(sweep.read_content(folder)), end="")
     elif form == "csv":
         terminal.write(to_csv(sweep.read_rows(folder)), end="")
     else:
-        sweep.print_sweep(terminal.console(), folder)
+        sweep.print_sweep(terminal.console(), *finished)
         terminal.write(f"\nResults: {folder}")
     for line in failures:
         tell(line)

@@ -20,9 +20,9 @@ from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
-from wattkeeper.scenarios.sweep.results import write_sweep
+from wattkeeper.scenarios.sweep.results import FinishedSweep, write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
-from wattkeeper.sim.results.folder import work_folder
+from wattkeeper.sim.results.folder import work_folder, write_results
 from wattkeeper.traces.files.shared import read_shared
 
 ERRORS: Final = "errors.txt"
@@ -48,15 +48,15 @@ def run_sweep(
     ray: str | None,
     progress: Callable[[int, int], None],
     tell: Callable[[str], None],
-) -> list[str]:
+) -> tuple[FinishedSweep, list[str]]:
     """Run all points of a sweep that are not done yet, and write the results folder.
 
     The results folder has unfinished work beside it. For the other arguments see
     `wattkeeper.scenarios.run.run.run`.
 
     Returns:
-        A line for each run that failed, and one that says where tracebacks are, if there are any.
-        If there is none, the folder of unfinished work is gone.
+        The sweep; a line for each run that failed, and one that says where tracebacks are, if there
+        are any. If there is none, the folder of unfinished work is gone.
 
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.
@@ -86,13 +86,13 @@ def run_sweep(
             tell(f"{total - left} of {total} runs are done; the same command goes on with them.")
             raise
         works.sort(key=lambda work: work.point.id)
-        write_sweep(results, works)
+        finished = write_sweep(results, works)
         if not any(work.failures for work in works):
             remove_folder(folder)
     failed = [
         _describe_failure(work, failure) for work in works for failure in work.failures.values()
     ]
-    return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
+    return finished, failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
 def _describe_failure(work: PointWork, failure: Json) -> str:
@@ -232,7 +232,7 @@ def assemble_point(
     runs = [unit.result for unit in units if not isinstance(unit.result, Exception)]
     result = conclude(work.point.loaded.scenario, _load_inputs(work.inputs), work.sources, runs)
     result.manifest["wall_s"] = sum(unit.wall_s for unit in units)
-    result.save(work.done, with_page=False)
+    write_results(work.done, result.results, result.summary_text, result.manifest, durable=False)
     for unit in work.units:
         if unit.result not in known:
             unit.result.unlink(missing_ok=True)
