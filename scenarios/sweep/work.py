@@ -94,7 +94,9 @@ def _work(
         SweepUnit(spec, own / f"{order[spec.variant]}-{spec.seed}") for spec in run_specs(scenario)
     ]
     work = PointWork(point, sources, inputs, own, units)
-    if not _is_sound(work.done):
+    if not own.exists():
+        work.missing = {unit.result for unit in units}
+    elif not _is_sound(work.done):
         shutil.rmtree(work.done, ignore_errors=True)
         work.missing = {unit.result for unit in units if not is_stored(unit.result)}
     return work
