@@ -135,7 +135,7 @@ def core() -> list[Extension]:
     modules[0].extra_compile_args += [
         "-ffp-contract=off",  # as Python rounds, on any machine
         # Calls within the library are direct: runs of many jobs take 5 to 8 % less time.
-        "-fvisibility=hidden", "-fno-semantic-interposition",
+        "-fvisibility=hidden",
     ]  # fmt: skip
     return modules
 

@@ -55,6 +55,7 @@ JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submi
 """The attributes that a job is constructed from; the others are derived."""
 
 
+@mypyc_attr(acyclic=True)
 class Job:
     """One submitted training run; immutable, also for policies.
 
@@ -480,13 +481,14 @@ class ClusterView:
         """Indices of the GPU types that a job may run on, ascending."""
         raise NotImplementedError
 
-    @abstractmethod
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
         """Best fit: the node of a type with the fewest free GPUs, but at least `gpus`.
 
         Ties go to the lowest number; None if there is no such node.
         """
-        raise NotImplementedError
+        free = self.free
+        (nodes,) = ((free >= gpus) & (self.node_type == gpu_type)).nonzero()
+        return int(nodes[free[nodes].argmin()]) if len(nodes) else None
 
     def first_node(self, gpus: int, gpu_type: int) -> int | None:
         """First fit: the first node of a type with at least `gpus` free; None if there is none."""

@@ -1,14 +1,30 @@
-"""Writers of bytes of librt, which mypyc compiles to C; in Python where it is not installed."""
+"""Bytes and arrays of numbers of librt, which mypyc compiles to C; without it in Python."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
+    from librt.strings import (
+        BytesWriter,
+        read_f64_le,
+        read_i64_le,
+        write_f64_le,
+        write_i32_le,
+        write_i64_le,
+    )
+    from librt.vecs import append, vec
 else:
     try:
-        from librt.strings import BytesWriter, write_f64_le, write_i32_le, write_i64_le
+        from librt.strings import (
+            BytesWriter,
+            read_f64_le,
+            read_i64_le,
+            write_f64_le,
+            write_i32_le,
+            write_i64_le,
+        )
+        from librt.vecs import append, vec
     except ModuleNotFoundError:
         from struct import Struct
 
@@ -19,10 +35,32 @@ else:
                 """Return all bytes."""
                 return bytes(self)
 
+        class vec(list):  # noqa: N801, its name there
+            """An array of numbers."""
+
+        def append(numbers, value):
+            """The same array, with one more number."""
+            numbers.append(value)
+            return numbers
+
         def _writer(code):
             pack = Struct(code).pack
             return lambda writer, value: writer.extend(pack(value))
 
-        write_f64_le, write_i32_le, write_i64_le = map(_writer, ("<d", "<i", "<q"))
+        def _reader(code):
+            unpack = Struct(code).unpack_from
+            return lambda data, index: unpack(data, index)[0]
 
-__all__ = ["BytesWriter", "write_f64_le", "write_i32_le", "write_i64_le"]
+        write_f64_le, write_i32_le, write_i64_le = map(_writer, ("<d", "<i", "<q"))
+        read_f64_le, read_i64_le = map(_reader, ("<d", "<q"))
+
+__all__ = [
+    "BytesWriter",
+    "append",
+    "read_f64_le",
+    "read_i64_le",
+    "vec",
+    "write_f64_le",
+    "write_i32_le",
+    "write_i64_le",
+]

@@ -311,7 +311,7 @@ def test_commands_on_the_zeus_traces(inside: Command, shared: Path, tmp_path: Pa
 TRAINS = {"live.md", "record.md"}
 """Pages whose commands train; other tests of live runs have the same commands on less."""
 
-DEAR = {"bench.md", "chase.md", "elastic-policy.md", "zoo-bandits.md"}
+SLOW_PAGES = {"bench.md", "chase.md", "elastic-policy.md", "zoo-bandits.md"}
 """Pages whose commands simulate for seconds; other tests have these scenarios on less."""
 
 ELSEWHERE = {
@@ -327,7 +327,7 @@ LIVE = {"devices.md", "live.md", "record.md", "session.md"}
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS | DEAR))
+        pytest.param(page, marks=[pytest.mark.slow] * (page in TRAINS | SLOW_PAGES))
         for page in PAGES
         if page not in ELSEWHERE
     ],

@@ -153,7 +153,7 @@ class LiveBackend(Backend):
         run.paused = False
         self._note_idle(run)
         if run.outcome is not None:
-            self.env.schedule_at(self.env.now, Callback(self._finish, run))
+            self.env.schedule_at(self.env.now_s, Callback(self._finish, run))
         elif not run.begun:
             self._launch(run, delay_s)
 
@@ -168,7 +168,7 @@ class LiveBackend(Backend):
             return
         if run.pending_start is not None:
             run.pending_start.cancel()
-            run.query_s = min(run.query_s, run.pending_start.time_s - self.env.now)
+            run.query_s = min(run.query_s, run.pending_start.time_s - self.env.now_s)
             run.pending_start = None
         self.processes.recall(run)
 
@@ -261,7 +261,7 @@ class LiveBackend(Backend):
             run.begun = True
             self._failures.note_session(str(run.attempt.job.workload))
             if not run.paused:
-                run.since_s = self.env.now
+                run.since_s = self.env.now_s
                 run.attempt.train(run.since_s)
                 self._report_progress(run, "trains")
                 self._note_training(run)
@@ -302,7 +302,7 @@ class LiveBackend(Backend):
         elif event.kind == "sleep":
             until_s, known_w = map(event.payload.__getitem__, ("until_s", "power_limit_w"))
             is_due = run and (run.paused or run.is_stopping or self._knows_other(run, known_w))
-            self._virtual_time.sleep(event.run, self.env.now if is_due else until_s, event.ticket)
+            self._virtual_time.sleep(event.run, self.env.now_s if is_due else until_s, event.ticket)
         elif event.kind == "ended" and run is not None and run.stopped_run_id == event.run:
             self._reply(event.ticket, {})  # another process goes on
         elif run is None or run.run_id != event.run or self._refuses(run, event):
@@ -330,7 +330,7 @@ class LiveBackend(Backend):
 
     def _reply(self, ticket: Any, reply: dict[str, Any]) -> None:
         if self.processes.links is not None:
-            self.processes.links.server.answer(ticket, {**reply, "now_s": self.env.now})
+            self.processes.links.server.answer(ticket, {**reply, "now_s": self.env.now_s})
 
     def _wake_up(self, run_id: str, ticket: Any) -> None:
         """Reply to a process at the end of its sleep.
@@ -344,7 +344,7 @@ class LiveBackend(Backend):
             self._reply(ticket, {"goes_on": False})
             return
         if self.listener.retunes:
-            self.env.log.add(ExternalEvent(self.env.now, job_id, number, run_id, "woken", {}))
+            self.env.log.add(ExternalEvent(self.env.now_s, job_id, number, run_id, "woken", {}))
         goes_on = self._continues(run) and not run.stop_sent
         self._reply(ticket, {"goes_on": goes_on, "power_limit_w": run.power_limit_w})
 
@@ -406,7 +406,7 @@ class LiveBackend(Backend):
             run.attempt.add_overhead(run.saved.time_s, run.saved.energy_j or 0.0)
             run.last = run.saved = NOTHING
             run.slices = NO_SLICES
-        before, now_s = run.last, self.env.now
+        before, now_s = run.last, self.env.now_s
         run.last = now
         if run.paused:
             return
@@ -539,7 +539,7 @@ class LiveBackend(Backend):
             run.epochs_needed = lost
 
     def _note_idle(self, run: LiveAttempt) -> None:
-        run.since_s = self.env.now
+        run.since_s = self.env.now_s
         self.listener.holds(run.attempt)
 
     # Processes.
@@ -569,7 +569,7 @@ class LiveBackend(Backend):
         delay_s += run.query_s
         if delay_s and run.training.command is None:
             run.pending_start = Callback(self._launch_late, run)
-            self.env.schedule_at(self.env.now + delay_s, run.pending_start)
+            self.env.schedule_at(self.env.now_s + delay_s, run.pending_start)
         else:
             self.processes.launch(run)
         self._report_progress(run, "starts")

@@ -134,7 +134,7 @@ class EmulatedTraining:
             read_after = session.steps_to_reading
             end = steps if read_after is None else min(steps, math.floor(done) + read_after)
             self._train_to(done / steps, end / steps)
-            if not self._profiles:
+            if read_after is None or not self._profiles:
                 self.progress.part = end / steps
             for _ in range(1 if read_after is None else end - math.floor(done)):
                 session.step()

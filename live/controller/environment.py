@@ -100,7 +100,7 @@ class LiveEnvironment(SimulationEnvironment):
             EmptySchedule: If none is left inside, and none may come from outside.
         """
         due_s = self.peek()
-        if due_s > self.now:
+        if due_s > self.now_s:
             if due_s == math.inf and not self.expects_external():
                 raise EmptySchedule
             external = self.wait(math.inf if self.is_stopped() else due_s)
@@ -116,7 +116,7 @@ class LiveEnvironment(SimulationEnvironment):
                 self.step()
 
     def _take(self, external: ExternalEvent) -> None:
-        now_s = max(self.now, external.time_s)
+        now_s = max(self.now_s, external.time_s)
         try:
             self._catch_up(now_s)
         except StopSimulation:  # `run(until=...)` ends before it: the next run processes it first

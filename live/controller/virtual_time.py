@@ -79,7 +79,7 @@ class VirtualTime:
     def stop(self) -> None:
         """Stop the clock."""
         if self._wall is not None:
-            self._wall.stop(self._env.now)
+            self._wall.stop(self._env.now_s)
 
     def note_work(self, run_id: str) -> None:
         """Note that a process works from now on."""
@@ -89,7 +89,7 @@ class VirtualTime:
 
     def sleep(self, run_id: str, until_s: float, ticket: Any) -> None:
         """Note that a process sleeps until a time, s."""
-        if self._wall is None or until_s <= self._env.now:
+        if self._wall is None or until_s <= self._env.now_s:
             self._reply(run_id, ticket)
             return
         due = Callback(self.wake, run_id)

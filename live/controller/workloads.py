@@ -326,12 +326,12 @@ class LiveAttempt(Execution):
         )
 
 
-def choose_recorded_run(run: LiveAttempt, number: int, streams: RandomStreams) -> None:
+def choose_recorded_run(run: LiveAttempt, tries: int, streams: RandomStreams) -> None:
     """Choose the recorded run of a rehearsal; lost attempts do not count in its number."""
     profile = run.training.profile
     if run.training.command is None and profile is not None:
         size, job = run.decision.batch_size, run.attempt.job
-        recorded = streams.pick(job, number, len(profile.curves[size].epochs))
+        recorded = streams.pick(job, tries, len(profile.curves[size].epochs))
         run.epochs_needed = profile.run_epochs(size, recorded, job.recurrence)
 
 

@@ -19,12 +19,12 @@ from wattkeeper.sim.engine.rng import NamedStreams
 class RunTime(NamedTuple):
     """The time of a training as policies see it: that of a clock, s."""
 
-    now_s: Callable[[], float]
+    read_s: Callable[[], float]
 
     @property
-    def now(self) -> float:
+    def now_s(self) -> float:
         """Time since the training began, s."""
-        return self.now_s()
+        return self.read_s()
 
 
 class ReplanAsker:

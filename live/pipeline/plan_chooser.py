@@ -46,13 +46,13 @@ class PlanDecision(NamedTuple):
 class TrainingClock(NamedTuple):
     """Time of a training as policies see it: that of a clock since the training's start, s."""
 
-    now_s: Callable[[], float]
+    read_s: Callable[[], float]
     begun_s: float
 
     @property
-    def now(self) -> float:
+    def now_s(self) -> float:
         """Time since its start, s."""
-        return self.now_s() - self.begun_s
+        return self.read_s() - self.begun_s
 
 
 class PlanChooser(DecisionJournal):

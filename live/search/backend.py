@@ -162,7 +162,7 @@ class _InProcessTraining(Execution):
         training = self._backend.search.train(str(job.model), parent)
         overhead_s = delay_s + training.overhead_s
         self.attempt.add_overhead(overhead_s, 0.0)
-        env.schedule_at(env.now + overhead_s + training.time_s, Callback(self._end, training))
+        env.schedule_at(env.now_s + overhead_s + training.time_s, Callback(self._end, training))
 
     def _end(self, training: TrainingRecord) -> None:
         self._backend.trained.append(training)

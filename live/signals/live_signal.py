@@ -121,19 +121,19 @@ class _View:
 
     @property
     def value(self) -> float:
-        return float(self._signal.known(self._env.now, 1)[-1])
+        return float(self._signal.known(self._env.now_s, 1)[-1])
 
     @property
     def since_s(self) -> float:
         signal = self._signal
-        return signal.since_s + signal.late_slots(self._env.now) * signal.slot_s
+        return signal.since_s + signal.late_slots(self._env.now_s) * signal.slot_s
 
     @property
     def until_s(self) -> float:
         return self.since_s + self._signal.slot_s
 
     def history(self, slots: int) -> Floats:
-        return self._signal.known(self._env.now, slots)
+        return self._signal.known(self._env.now_s, slots)
 
     def forecast(self, slots: int) -> Floats:
-        return self._signal.predict(self._env.now, slots)
+        return self._signal.predict(self._env.now_s, slots)

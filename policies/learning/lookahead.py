@@ -80,8 +80,7 @@ class Lookahead:
         Those near to one that reached the target, and farther ones that are expected to cost less
         than the incumbent.
         """
-        if self.incumbent is None:
-            return []
+        assert self.incumbent is not None
         x, reached = self._belief.x, self._belief.reached
         may_run = (np.abs(x[:, None] - x[reached][None, :]) <= REACH).any(axis=1)
         may_run |= self.costs < self.costs[self.incumbent]

@@ -1,4 +1,4 @@
-"""What numpy's generators draw in calls for single whole numbers, in less time.
+"""The single whole numbers that numpy's generators draw, in less time.
 
 They draw a whole number below a bound from a word of 32 bits: the high word of its product with the
 bound, unless the low word is one of a few that are refused (Lemire, TOMACS '19, "Fast random
@@ -35,6 +35,7 @@ class WholeNumbers:
 
     def below(self, bound: int) -> int:
         """The next `int(rng.integers(bound))`, for a bound of at most 2**32."""
+        assert 0 < bound <= WORDS
         if bound == 1:
             return 0
         while True:

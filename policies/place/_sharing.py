@@ -48,18 +48,6 @@ def _allowed(values: Ints, cluster: ClusterView, types: tuple[int, ...]) -> Ints
     return values * factor[cluster.node_type]
 
 
-def find_tightest(cluster: ClusterView, gpus: int, gpu_type: int) -> int | None:
-    """`ClusterView.tightest_node` of a view that has no index of its nodes."""
-    free = cluster.free
-    if len(free) == 1:
-        return 0 if free[0] >= gpus else None
-    enough = free >= gpus
-    if len(cluster.gpu_types) > 1:
-        enough &= cluster.node_type == gpu_type
-    (nodes,) = enough.nonzero()
-    return int(nodes[free[nodes].argmin()]) if len(nodes) else None
-
-
 def fill(nodes: Iterable[int], fitting: Ints, gpus: int) -> Parts:
     """Take all fitting GPUs of the nodes in this order until they suffice; empty if they do not."""
     parts = []

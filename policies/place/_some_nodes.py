@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from wattkeeper.policies.arrays import Bools, Ints
-from wattkeeper.policies.place._sharing import find_tightest
 from wattkeeper.policies.protocols import ClusterView, Job
 
 
@@ -45,7 +44,3 @@ class SomeNodes(ClusterView):
     def types_for(self, job: Job) -> tuple[int, ...]:
         """See `ClusterView`."""
         return self._cluster.types_for(job)
-
-    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        """See `ClusterView`."""
-        return find_tightest(self, gpus, gpu_type)

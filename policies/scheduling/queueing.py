@@ -45,17 +45,11 @@ class InOrder(Select):
     def select(self, ctx: Context, capacity: CapacityView) -> Selection:
         """The head, if it fits."""
         in_order, others = self._in_order, self._others
-        from_others = bool(others) and (not in_order or others[0] < in_order[0])
-        if not from_others and not in_order:
+        if others and (not in_order or others[0] < in_order[0]):
+            return Selection((_pop(others)[2],)) if capacity.fits(others[0][2]) else NOTHING
+        if not in_order or not capacity.fits(in_order[0][2]):
             return NOTHING
-        job = others[0][2] if from_others else in_order[0][2]
-        if not capacity.fits(job):
-            return NOTHING
-        if from_others:
-            _pop(others)
-        else:
-            in_order.popleft()
-        return Selection((job,))
+        return Selection((in_order.popleft()[2],))
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -32,11 +32,12 @@ def describe_idle_end(manifest: Manifest, summary: Json) -> Iterator[str]:
     last = max(ends, key=ends.__getitem__)
     idle_s = ends[last] - ends[scenario["baseline"]]
     if idle_s > LONGEST_IDLE * (until_s - from_s):
+        sleeps = any(own.get("sleep") for own in clusters_by_variant(scenario).values())
         yield (
             f"{last} ends {idle_s / DAY_S:,.1f} days after {scenario['baseline']}, and all "
-            "clusters are charged until then: for so long the others stand idle, and sleeping "
-            f"nodes save more than in use. Without {last}, or with a time of your own "
-            "(accounting), they do not."
+            "clusters are charged until then: for so long the others stand idle"
+            f"{', and sleeping nodes save more than in use' * sleeps}. Without {last}, or with a "
+            "time of your own (accounting), they do not."
         )
 
 

@@ -22,8 +22,9 @@ _OPTIONS: Final = (
         "--map",
         "maps",
         multiple=True,
-        metavar="CANONICAL=COLUMN",
-        help="For csv: a column of the file; may be repeated.",
+        metavar="CANONICAL=COLUMN[:UNIT]",
+        help="For csv: a column of the file, and the unit of its times: ms, s, min, h or d [s]; "
+        "may be repeated.",
     ),
     click.option("--skip-bad", is_flag=True, help="Leave out malformed rows, and count them."),
     click.option(
@@ -79,7 +80,7 @@ def _parse_mapping(maps: tuple[str, ...]) -> dict[str, str]:
     for text in maps:
         canonical, _, column = text.partition("=")
         if not canonical or not column:
-            reason = f"found {text!r}; allowed: CANONICAL=COLUMN"
+            reason = f"found {text!r}; allowed: CANONICAL=COLUMN or CANONICAL=COLUMN:UNIT"
             raise click.BadParameter(reason, param_hint="--map")
         if canonical in mapping:
             raise click.BadParameter(f"{canonical} is mapped twice", param_hint="--map")
@@ -98,5 +99,7 @@ def print_import(added: Added) -> None:
     for note in added.notes:
         terminal.write(f"Note: {note}")
     if warning := store.warn_left_out(added.quality):
+        terminal.write(warning, err=True)
+    if warning := added.outlived.warn():
         terminal.write(warning, err=True)
     terminal.write(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")

@@ -150,12 +150,13 @@ def validate(
     from wattkeeper.traces.arrow import configure_arrow
 
     configure_arrow()
+    from wattkeeper.scenarios.inputs.estimates import warn_estimates
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
     from wattkeeper.scenarios.inputs.policy_checks import check_policies
     from wattkeeper.scenarios.inputs.profiled_jobs import describe_counted
     from wattkeeper.scenarios.inputs.read import read_inputs
-    from wattkeeper.scenarios.spec.loading import load
+    from wattkeeper.scenarios.spec.loading import describe_overridden, load
     from wattkeeper.scenarios.spec.variants import run_specs
     from wattkeeper.scenarios.spec.wording import count
 
@@ -163,10 +164,14 @@ def validate(
     if loaded.scenario.sweep is not None:
         _validate_sweep(loaded)
         return
+    for line in describe_overridden(loaded.document):
+        terminal.write(line, err=True)
     simulated = getattr(loaded.scenario.workload, "profiles", None) is not None
     live = None if simulated else loaded.scenario.live
     inputs = read_inputs(loaded, live=live is not None)
     check_policies(loaded, inputs)
+    if warning := warn_estimates(loaded, inputs):
+        terminal.write(warning, err=True)
     if live is not None:
         from wattkeeper.scenarios.run.live_equipment import check_live
 
@@ -183,9 +188,15 @@ def validate(
 
 
 def _validate_sweep(loaded: LoadedScenario) -> None:
-    from wattkeeper.scenarios.sweep.points import expand_sweep, read_point_inputs
+    from wattkeeper.scenarios.sweep.points import (
+        describe_overridden_axes,
+        expand_sweep,
+        read_point_inputs,
+    )
 
     all_points = expand_sweep(loaded)
+    for line in describe_overridden_axes(all_points):
+        terminal.write(line, err=True)
     for _ in read_point_inputs(all_points):
         pass
     scenario, document = loaded

@@ -79,7 +79,7 @@ def run(
 
     configure_arrow()
     from wattkeeper.scenarios.run.run import run as run_scenario
-    from wattkeeper.scenarios.spec.loading import load
+    from wattkeeper.scenarios.spec.loading import describe_overridden, load
     from wattkeeper.sim.results.folder import check_folder, work_folder
     from wattkeeper.traces.files.atomic import resolve, scratch_folder
 
@@ -97,6 +97,8 @@ def run(
     live_folder = work_folder(folder, "live") if live else None
     trainings = work_folder(folder, "trainings")
     tell = partial(terminal.write, err=True)
+    for line in describe_overridden(loaded.document):
+        tell(line)
     with scratch_folder(resolve(folder)) as scratch:
         with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
             done = run_scenario(
@@ -128,13 +130,16 @@ def _run_sweep(
 ) -> None:
     from wattkeeper.scenarios.cli.tables import sweep
     from wattkeeper.scenarios.notebook.flat_rows import to_csv
-    from wattkeeper.scenarios.sweep.points import expand_sweep
+    from wattkeeper.scenarios.sweep.points import describe_overridden_axes, expand_sweep
     from wattkeeper.scenarios.sweep.run import run_sweep
     from wattkeeper.sim.results.folder import to_json
 
     tell = partial(terminal.write, err=True)
+    points = expand_sweep(loaded)
+    for line in describe_overridden_axes(points):
+        tell(line)
     with terminal.progress(loaded.scenario.name) as progress:
-        finished, failures = run_sweep(expand_sweep(loaded), folder, workers, ray, progress, tell)
+        finished, failures = run_sweep(points, folder, workers, ray, progress, tell)
     if form == "json":
         terminal.write(to_json(sweep.read_content(folder)), end="")
     elif form == "csv":

@@ -16,7 +16,7 @@ SOURCES: Final = {
     "measured": "measured (energy of jobs in the log)",
     "profiles": "from profiles",
     "modelled": "modelled (power of jobs without measurement or profile, and of idle GPUs)",
-    "stated": "stated or assumed (power usage effectiveness, sleeping GPUs)",
+    "stated": "stated or assumed",
 }
 """The sources of energy, and their labels."""
 
@@ -59,7 +59,15 @@ def share_sources(
     return {"baseline": results[0].variant, "shares": shares}
 
 
-def describe_sources(sources: EnergySources) -> str:
-    """The shares in words, the sources without energy left out."""
+def describe_sources(sources: EnergySources, *, has_pue: bool, sleeps: bool) -> str:
+    """The shares in words, the sources without energy left out.
+
+    Args:
+        sources: The shares.
+        has_pue: Whether the power usage effectiveness of the cluster is not 1.
+        sleeps: Whether its nodes sleep.
+    """
+    stated = ["power usage effectiveness"] * has_pue + ["sleeping GPUs"] * sleeps
+    labels = SOURCES | {"stated": f"{SOURCES['stated']} ({', '.join(stated)})"}
     shares = sources["shares"].items()
-    return ", ".join(f"{100 * share:.3g} % {SOURCES[name]}" for name, share in shares if share)
+    return ", ".join(f"{100 * share:.3g} % {labels[name]}" for name, share in shares if share)

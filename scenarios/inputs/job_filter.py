@@ -29,6 +29,7 @@ COLUMNS = {
 }
 """Names of columns in messages."""
 
+IMPORT_DURATIONS = "import the durations (format csv: --map duration_s=COLUMN)"
 LEAVE_OUT = "leave them out (--set workload.unusable=drop)"
 
 
@@ -241,12 +242,14 @@ def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[
             "without a recorded duration",
             plain & (duration < 0),
             lambda rows: f"{_have(len(rows))} no recorded duration",
+            advice=(IMPORT_DURATIONS, "estimate those of models (workload.durations)"),
         ),
         Reason(
             "without a duration > 0",
             ~plain & (duration <= 0) & recorded,
             lambda rows: f"{_have(len(rows))} no recorded duration > 0 s, which occupancy: "
                          "recorded needs",
+            advice=(IMPORT_DURATIONS,),
         ),
     ]  # fmt: skip
 

@@ -14,6 +14,7 @@ from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.analysis.record.waits import closest_to_record
 from wattkeeper.scenarios.analysis.texts.waits import describe_record
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
+from wattkeeper.scenarios.log_study.electricity import RATES
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
@@ -23,8 +24,9 @@ from wattkeeper.scenarios.log_study.scenario_text import (
 from wattkeeper.scenarios.log_study.schedulers import REAL, SCHEDULERS
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
+from wattkeeper.sim.results.folder import check_folder, check_possible
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.atomic import is_leftover, replace_file
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.longest_limits import fill_limits
 
@@ -32,6 +34,8 @@ SCENARIO: Final = "scenario.yaml"
 KEPT: Final = "scenario.before.yaml"
 TRACE: Final = "trace"
 RESULTS: Final = "results"
+PARTS: Final = (TRACE, RESULTS, *RATES)
+"""What a study writes besides its scenario."""
 NAMED: Final = "chosen with --baseline."
 FRACTIONS: Final = (0.9, 0.8, 0.7)
 """Power limits, as fractions of the highest."""
@@ -69,9 +73,11 @@ def check_free(out: Path, *, replace: bool) -> None:
     """Check that a study may write into a folder.
 
     Raises:
-        InputError: If a scenario or results of another kind are there, or a finished study is and
-            `replace` is not given.
+        InputError: If the folder is not a study's and holds anything else, a part of it is not what
+            a study writes, or a finished study is there and `replace` is not given.
+        EnvironmentLacks: If the file system refuses it.
     """
+    check_possible(out)
     scenario, results = out / SCENARIO, out / RESULTS
     try:
         foreign = scenario.exists() and not scenario.read_text("utf-8").startswith(HEADER)
@@ -79,10 +85,21 @@ def check_free(out: Path, *, replace: bool) -> None:
         foreign = True
     if foreign:
         raise InputError("is no scenario of a study; choose another folder (--out)", scenario)
+    if out.exists() and not scenario.exists():
+        names = (path.name for path in sorted(out.iterdir()) if not is_leftover(path.name))
+        if strange := next((name for name in names if name not in PARTS), ""):
+            raise InputError(
+                f"holds {strange!r}, which is no part of a study; choose another folder (--out)",
+                out,
+            )
+    folders.check_free(out / TRACE, overwrite=True)
+    check_folder(results)
     if results.exists() and not replace:
+        again = f"Run it again with `wattkeeper run {scenario} --out {results}`, choose"
+        advice = again if scenario.exists() else "Its scenario is gone: choose"
         raise InputError(
-            f"holds the results of a study. Run it again with `wattkeeper run {scenario} --out "
-            f"{results}`, choose another folder (--out), or replace it with --replace",
+            f"holds the results of a study. {advice} another folder (--out), or replace it with "
+            "--replace",
             out,
         )
 

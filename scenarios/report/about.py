@@ -24,7 +24,11 @@ def summarise_basis(manifest: Manifest) -> Element:
     facts.append(("input", inputs or [none]))
     if "energy_sources" in manifest:
         sources = manifest["energy_sources"]
-        facts.append((f"energy of {sources['baseline']}", [describe_sources(sources)]))
+        cluster = clusters_by_variant(manifest["scenario"])[sources["baseline"]]
+        told = describe_sources(
+            sources, has_pue=cluster["pue"] != 1, sleeps=cluster.get("sleep") is not None
+        )
+        facts.append((f"energy of {sources['baseline']}", [told]))
     if manifest["modelled"]:
         facts.append(("modelled, not measured", [tag("span", "; ".join(manifest["modelled"]))]))
     return definition_list(facts)

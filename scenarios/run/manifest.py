@@ -26,6 +26,7 @@ from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.unit import software_versions
+from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
@@ -312,9 +313,11 @@ def _list_modelled(
         modelled += _list_busy_power(inputs.any_run.jobs, measured)
     limited = {model.gpu_type: model.fitted_from for run in inputs.runs.values()
                for model in run.limits.values()}  # fmt: skip
+    has_cases = any(base_of(variant) in inputs.runs for variant in inputs.runs)
+    cases = "; low, middle and high: how far they are bound by compute" * has_cases
     modelled += [
         f"power and speed of jobs without a profile under a power limit on {name} (fitted from "
-        f"{source}); low, middle and high: how far they are bound by compute"
+        f"{source}){cases}"
         for name, source in limited.items()
     ]
     clusters = [run.cluster for run in inputs.runs.values()]

@@ -25,6 +25,7 @@ from wattkeeper.scenarios.analysis.times.deadlines import (
     DeadlineSavings,
     compare_deadlines,
 )
+from wattkeeper.scenarios.inputs.estimates import warn_estimates
 from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
@@ -152,6 +153,8 @@ def run(
     inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
+    if warning := warn_estimates(loaded, inputs):
+        tell(warning)
     specs = run_specs(scenario)
     if scratch is not None and ray is None:
         inputs = inputs.update_runs(scratch=ScratchFolder(scratch, final=len(specs) == 1))

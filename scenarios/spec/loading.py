@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.spec.cases import add_cases
-from wattkeeper.scenarios.spec.overrides import merge_clusters
+from wattkeeper.scenarios.spec.overrides import merge_clusters, overriding_variants
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, register_policy_files
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.policies import OneOf, Policies
@@ -106,6 +106,7 @@ def load(
     else:
         for setting in settings:
             document.override(setting)
+    _check_removed(document)
     if seeds is not None:
         given = seeds if isinstance(seeds, int) else list(seeds)
         document.set_value("seeds", given, "--seeds")
@@ -114,6 +115,18 @@ def load(
     for name in policy_files:
         document.append("policy_files", name, f"--policy {name}")
     return check(document)
+
+
+def _check_removed(document: YamlDocument) -> None:
+    """Refuse a setting that removes the baseline and leaves other variants."""
+    variants, baseline = document.data.get("variants"), document.data.get("baseline")
+    where = document.changed.get(("variants", str(baseline)))
+    if where is not None and isinstance(variants, dict) and variants and baseline not in variants:
+        raise ScenarioError(
+            f"variants: {baseline} is the baseline; name another one of the variants that are left "
+            f"(--set baseline=NAME): {', '.join(variants)}",
+            where,
+        )
 
 
 def check(document: YamlDocument) -> LoadedScenario:
@@ -127,7 +140,57 @@ def check(document: YamlDocument) -> LoadedScenario:
         document.policy_files = _read_policy_files(document)
     use_policy_files(document.policy_files)
     scenario = validate(Scenario, document, merge_clusters(document.data))
+    unused = [
+        Problem(_explain_unused(setting), setting.where)
+        for setting in _overridden_settings(document)
+        if len(setting.variants) == len(scenario.variants)
+    ]
+    if unused:
+        raise ScenarioError(unused)
     return LoadedScenario(add_cases(scenario), document)
+
+
+class _OverriddenSetting(NamedTuple):
+    """A changed value of the scenario that does not reach all variants.
+
+    Attributes:
+        path: Its dotted path.
+        where: Its place in messages.
+        variants: Those that override it.
+    """
+
+    path: str
+    where: str
+    variants: list[str]
+
+
+def _overridden_settings(document: YamlDocument) -> list[_OverriddenSetting]:
+    settings = [
+        _OverriddenSetting(
+            ".".join(map(str, path)), where, overriding_variants(document.data, path)
+        )
+        for path, where in document.changed.items()
+    ]
+    return [setting for setting in settings if setting.variants]
+
+
+def _explain_unused(setting: _OverriddenSetting) -> str:
+    option = setting.where.partition(" ")[0] if setting.where.startswith("--") else "as"
+    return (
+        f"{setting.path}: it would change nothing, since every variant overrides it: "
+        f"{', '.join(setting.variants)}; set it there, {option} "
+        f"variants.{setting.variants[0]}.{setting.path}=..."
+    )
+
+
+def describe_overridden(document: YamlDocument) -> list[str]:
+    """A line for each setting from outside the file that some variants override."""
+    return [
+        f"{where}: no change in {', '.join(variants)}: overridden there "
+        f"(variants.{variants[0]}.{path})"
+        for path, where, variants in _overridden_settings(document)
+        if not where.startswith(f"{document.name}:")
+    ]
 
 
 def _read_policy_files(document: YamlDocument) -> tuple[PolicyFile, ...]:
@@ -206,7 +269,9 @@ def _place_of(detail: ErrorDetails, document: YamlDocument) -> str:
         return document.where_key(document.known(loc))
     if detail["type"] == "elsewhere":
         return document.where((*loc, *detail["ctx"]["at"]))
-    if detail["type"] in ("missing", "value_error", "both_forms"):
+    if detail["type"] == "union_tag_invalid":
+        return document.where((*loc, "kind"))
+    if detail["type"] in ("missing", "value_error", "both_forms", "too_short"):
         return document.where_inside(loc)
     return document.where(loc)
 
@@ -265,8 +330,9 @@ def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseMode
     if kind == "missing":
         return f"the key {key!r} is missing"
     if kind == "union_tag_invalid":
+        close = _did_you_mean(ctx["tag"], re.findall("'([^']+)'", ctx["expected_tags"]))
         hint = OWN_POLICY if any(step in POINTS for step in loc) else ""
-        return f"{name}: found {ctx['tag']!r}; allowed: {ctx['expected_tags']}{hint}"
+        return f"{name}: found {ctx['tag']!r}{close}; allowed: {ctx['expected_tags']}{hint}"
     if kind == "union_tag_not_found":
         return f"{name}: a mapping needs the key {ctx['discriminator']}"
     if kind == "too_short":

@@ -49,6 +49,7 @@ class YamlDocument:
         data: The plain values.
         folder: That of the file.
         policy_files: The files of policies that it names; None before they are read.
+        changed: By path of a value that was changed, what messages call its place.
     """
 
     def __init__(self, text: str, name: str, folder: Path = Path()) -> None:
@@ -59,7 +60,7 @@ class YamlDocument:
         self._key_places: dict[ValuePath, str] = {}
         self._values = 0
         self._open: list[Node] = []
-        self._set: dict[ValuePath, str] = {}
+        self.changed: dict[ValuePath, str] = {}
         _check_depth(text, name)
         try:
             loader = _Loader(text)
@@ -150,7 +151,7 @@ class YamlDocument:
     def where_inside(self, path: ValuePath) -> str:
         """The place of a value, or of an override inside it, if there is one."""
         known = self.known(path)
-        inside = (where for other, where in self._set.items() if other[: len(known)] == known)
+        inside = (where for other, where in self.changed.items() if other[: len(known)] == known)
         return next(inside, self.where(known))
 
     def where_key(self, path: ValuePath) -> str:
@@ -180,7 +181,7 @@ class YamlDocument:
         """Change a value: `path.to.key=value`, the value in YAML.
 
         A key may contain dots if it exists. The name of a policy becomes the policy's mapping when
-        one of its keys is set.
+        one of its keys is set. `variants.NAME=null` removes a variant.
 
         Raises:
             ScenarioError: If the setting is not of that form, or leads through a plain value.
@@ -206,10 +207,11 @@ class YamlDocument:
     def set_value(self, path: str, value: Any, where: str, where_key: str = "") -> None:
         """Change the value at a dotted path; messages then call its place `where`.
 
-        A message about the key itself calls it `where_key`, if that is given.
+        A message about the key itself calls it `where_key`, if that is given. None removes a
+        variant.
 
         Raises:
-            ScenarioError: If the path leads through a plain value.
+            ScenarioError: If the path leads through a plain value, or there is no such variant.
         """
         inner: Any = self.data
         done: ValuePath = ()
@@ -222,14 +224,18 @@ class YamlDocument:
             if not rest:
                 break
             inner = _step_into(inner, key, done, where)
-        inner[key] = value
+        if value is None and done[:-1] == ("variants",):
+            _find_variant(inner, key, where)
+            del inner[key]
+        else:
+            inner[key] = value
         self._forget(done, where, where_key or where)
 
     def copy(self) -> YamlDocument:
         """A copy of the document, which can be changed on its own."""
         other = copy(self)
         other.data = deepcopy(self.data)
-        for name in ("_places", "_key_places", "_set"):
+        for name in ("_places", "_key_places", "changed"):
             setattr(other, name, dict(getattr(self, name)))
         return other
 
@@ -252,7 +258,7 @@ class YamlDocument:
         for places in (self._places, self._key_places):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]
-        self._set[path] = where
+        self.changed[path] = where
         self._key_places[path] = where_key
         for length in range(1, len(path) + 1):
             self._places.setdefault(path[:length], where)
@@ -288,14 +294,19 @@ def _next_key(inner: Any, rest: list[str], where: str) -> tuple[str | int, list[
 
 def _step_into(inner: Any, key: str | int, path: ValuePath, where: str) -> Any:
     if isinstance(inner, dict) and inner.get(key) is None:
-        if path[:-1] == ("variants",) and key not in inner:
-            raise ScenarioError(f"no variant {key!r}; there is {', '.join(inner)}", where)
+        if path[:-1] == ("variants",):
+            _find_variant(inner, key, where)
         inner[key] = {}
     if isinstance(inner[key], str) and "policies" in path[-2:-1]:
         inner[key] = {"kind": inner[key]}
     if not isinstance(inner[key], dict | list):
         raise ScenarioError(f"{key} is {describe(inner[key])}; it has no keys", where)
     return inner[key]
+
+
+def _find_variant(variants: Any, name: str | int, where: str) -> None:
+    if name not in variants:
+        raise ScenarioError(f"no variant {name!r}; there is {', '.join(variants)}", where)
 
 
 def read(path: Path) -> YamlDocument:

@@ -14,7 +14,12 @@ from wattkeeper.policies.errors import InputError, PolicyError, Problem, Scenari
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
-from wattkeeper.scenarios.spec.loading import LoadedScenario, check, line_and_column
+from wattkeeper.scenarios.spec.loading import (
+    LoadedScenario,
+    check,
+    describe_overridden,
+    line_and_column,
+)
 from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.spec.yaml_document import ValuePath, YamlDocument
@@ -88,6 +93,12 @@ def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
     return points
 
 
+def describe_overridden_axes(points: Sequence[SweepPoint]) -> list[str]:
+    """A line for each setting and axis from outside the file that some variants override."""
+    lines = (line for point in points for line in describe_overridden(point.loaded.document))
+    return list(dict.fromkeys(lines))
+
+
 Item = tuple[ValuePath, Mapping[str, Any]]
 
 
@@ -118,6 +129,9 @@ def _make_point(
         except ScenarioError as error:
             raise ScenarioError([Problem(f"{path}: {p.message}", key)
                                  for p in error.problems]) from None  # fmt: skip
+        if plain.data["variants"].keys() - own.data["variants"].keys():
+            what = f"sweep: {path}: points have the same variants; --set {path}=null removes it"
+            raise ScenarioError(what, document.where(place))
     return check(own)
 
 

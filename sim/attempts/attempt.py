@@ -226,6 +226,7 @@ class Inheritance:
 FROM_SCRATCH: Final = Inheritance()
 
 
+@mypyc_attr(acyclic=True)
 class Attempt:
     """A try of a job, from the time at which it first holds GPUs.
 
@@ -300,6 +301,11 @@ class Attempt:
         self.begun_s = begun_s
         self.idle_w = idle_w
 
+    @property
+    def tries(self) -> int:
+        """Its number, without attempts that were lost."""
+        return self.number - self.losses
+
     def next_try(self, begun_s: float) -> Attempt:
         """The next try of the job, on the same GPUs."""
         again = Attempt(self.job, self.number + 1, self.placement, self.where, self.gpu_type,
@@ -346,7 +352,7 @@ class Attempt:
         self.overhead_j += spent_j
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Execution:
     """An attempt that runs, or resumes once it holds GPUs again.
 

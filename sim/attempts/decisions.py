@@ -55,7 +55,7 @@ class Timed(Protocol):
     """What knows the time of a run."""
 
     @property
-    def now(self) -> float:
+    def now_s(self) -> float:
         """Time since the run began, s."""
 
 
@@ -72,7 +72,7 @@ class SignalSource(Protocol):
 class FixedTime(NamedTuple):
     """One time, s, at which all that is asked is asked."""
 
-    now: float
+    now_s: float
 
 
 class PolicyContext:
@@ -130,7 +130,7 @@ class PolicyContext:
     @property
     def now_s(self) -> float:
         """See `wattkeeper.policies.protocols.Context`."""
-        return self._env.now
+        return self._env.now_s
 
     def rng(self, name: str) -> np.random.Generator:
         """See `wattkeeper.policies.protocols.Context`."""

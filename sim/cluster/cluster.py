@@ -153,7 +153,7 @@ class Cluster(ClusterView):
         return self._search(gpus, gpu_type, tightest=False)
 
     def _search(self, gpus: int, gpu_type: int, *, tightest: bool) -> int | None:
-        """The first node of the lowest level with enough free GPUs, or of all such levels."""
+        """The first node with enough free GPUs: of all, or of the lowest level that has any."""
         by_free, levels = self._by_free[gpu_type], self._levels[gpu_type]
         first: int | None = None
         index = 0

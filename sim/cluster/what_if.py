@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.place._sharing import find_tightest
 from wattkeeper.policies.protocols import WHOLE, ClusterView, Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
 
@@ -70,7 +69,7 @@ class ClusterWithout(ClusterView):
         """See `ClusterView`."""
         best = self._cluster.tightest_node(gpus, gpu_type)
         if best in self._more:
-            return find_tightest(self, gpus, gpu_type)
+            return super().tightest_node(gpus, gpu_type)
         least = 0 if best is None else self._cluster.free_on(best)
         for node, more in self._more.items():
             free = self._cluster.free_on(node) + more

@@ -7,7 +7,6 @@ from simpy.events import NORMAL, Event, EventPriority
 
 from wattkeeper.sim.engine.event_loop import (
     COMPLETION,
-    NEVER,
     STOP,
     Callback,
     EventLoop,
@@ -58,7 +57,7 @@ class SimulationEnvironment(EventLoop, Environment):
         if self.pass_is_due:
             return self.now_s
         drop_cancelled(self)
-        return min(self.next_arrival_s, self.heap[0].time_s if self.heap else NEVER)
+        return min(self.next_arrival_s, self.queue.first_s)
 
     def step(self) -> None:
         """Process the next event.

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from wattkeeper.sim.native import append, vec
+
 STOP: Final = -6
 """Priority of the end of `run(until=...)`: before anything else of its time."""
 
@@ -29,21 +31,21 @@ ARRIVAL: Final = -1
 
 NEVER: Final = math.inf
 
+RANK_BITS: Final = 48
+"""Of the rank of an event among those of its time: its number; the bits above are its priority."""
 
+
+@mypyc_attr(acyclic=True)
 class ScheduledEvent:
-    """An event of the queue; it is scheduled once. Compiled, its place there is plain numbers.
+    """An event of the queue; it is scheduled once.
 
     Attributes:
         cancelled: Whether nothing happens when its time comes.
         time_s: Its time, s.
-        priority: Order of events at one time: the lowest first.
-        order: Order of events at one time and priority: the first scheduled one first.
     """
 
     cancelled = False
     time_s = 0.0
-    priority: i64 = 0
-    order: i64 = 0
 
     @abstractmethod
     def happen(self) -> None:
@@ -66,49 +68,93 @@ class Callback(ScheduledEvent):
         self.call(self.argument)
 
 
-def _is_before(one: ScheduledEvent, other: ScheduledEvent) -> bool:
-    if one.time_s != other.time_s:
-        return one.time_s < other.time_s
-    if one.priority != other.priority:
-        return one.priority < other.priority
-    return one.order < other.order
+class EventQueue:
+    """Events by time, priority and the order in which they were added: a heap of four branches.
 
+    What orders them lies in arrays of numbers, so that an event is not read before its time comes:
+    of many, most are in no cache of the processor.
+    """
 
-def _push(heap: list[ScheduledEvent], event: ScheduledEvent) -> None:
-    """Add an event to a binary heap."""
-    position: i64 = len(heap)
-    heap.append(event)
-    while position > 0:
-        above = (position - 1) >> 1
-        parent = heap[above]
-        if _is_before(parent, event):
-            break
-        heap[position] = parent
-        position = above
-    heap[position] = event
+    def __init__(self) -> None:
+        self._size: i64 = 0
+        self._added: i64 = 0
+        self._times = vec[float]()
+        self._ranks = vec[i64]()
+        self._places = vec[i64]()  # in `_events`; beyond the heap, those that are free
+        self._events: list[ScheduledEvent | None] = []
 
+    @property
+    def first(self) -> ScheduledEvent | None:
+        """The first event; None if there is none."""
+        return self._events[self._places[0]] if self._size else None
 
-def _pop(heap: list[ScheduledEvent]) -> None:
-    """Remove the first event from a binary heap."""
-    last = heap.pop()
-    size: i64 = len(heap)
-    if not size:
-        return
-    position: i64 = 0
-    below: i64 = 1
-    while below < size:
-        child = heap[below]
-        if below + 1 < size:
-            other = heap[below + 1]
-            if _is_before(other, child):
-                child = other
-                below += 1
-        if _is_before(last, child):
-            break
-        heap[position] = child
-        position = below
-        below = 2 * position + 1
-    heap[position] = last
+    @property
+    def first_s(self) -> float:
+        """Time of the first event, s; infinite if there is none."""
+        return self._times[0] if self._size else NEVER
+
+    def is_before_arrivals(self) -> bool:
+        """Whether the first event precedes arrivals of its time."""
+        return self._ranks[0] < (ARRIVAL - STOP) << RANK_BITS
+
+    def add(self, time_s: float, event: ScheduledEvent, priority: i64) -> None:
+        """Add an event that happens at a time, s."""
+        self._added += 1
+        rank = ((priority - STOP) << RANK_BITS) + self._added
+        position = self._size
+        if position == len(self._events):
+            self._times = append(self._times, 0.0)
+            self._ranks = append(self._ranks, i64(0))
+            self._places = append(self._places, position)
+            self._events.append(None)
+        times, ranks, places = self._times, self._ranks, self._places
+        place = places[position]
+        self._events[place] = event
+        self._size = position + 1
+        while position > 0:
+            above = (position - 1) >> 2
+            above_s = times[above]
+            if above_s < time_s or (above_s == time_s and ranks[above] < rank):
+                break
+            times[position] = above_s
+            ranks[position] = ranks[above]
+            places[position] = places[above]
+            position = above
+        times[position] = time_s
+        ranks[position] = rank
+        places[position] = place
+
+    def remove_first(self) -> None:
+        """Remove the first event; there is one."""
+        times, ranks, places = self._times, self._ranks, self._places
+        first = places[0]
+        self._events[first] = None
+        size = self._size - 1
+        self._size = size
+        time_s, rank, place = times[size], ranks[size], places[size]
+        places[size] = first
+        position: i64 = 0
+        below: i64 = 1
+        while below < size:
+            least, least_s = below, times[below]
+            end = min(below + 4, size)
+            other = below + 1
+            while other < end:
+                other_s = times[other]
+                if other_s < least_s or (other_s == least_s and ranks[other] < ranks[least]):
+                    least, least_s = other, other_s
+                other += 1
+            if time_s < least_s or (time_s == least_s and rank < ranks[least]):
+                break
+            times[position] = least_s
+            ranks[position] = ranks[least]
+            places[position] = places[least]
+            position = least
+            below = 4 * position + 1
+        if size:
+            times[position] = time_s
+            ranks[position] = rank
+            places[position] = place
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -144,8 +190,7 @@ class EventLoop:
 
     Attributes:
         now_s: The time, s.
-        heap: The queue, a binary heap.
-        scheduled: Number of events that were scheduled.
+        queue: Events to come.
         events: Number of events that were processed.
         driven: Called for arrivals and scheduling passes; set after construction.
         next_arrival_s: Time of the next arrival, s; infinite if there is none.
@@ -154,17 +199,11 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.heap: list[ScheduledEvent] = []
-        self.scheduled: i64 = 0
+        self.queue = EventQueue()
         self.events = 0
         self.driven: Driven
         self.next_arrival_s = NEVER
         self.pass_is_due = False
-
-    @property
-    def now(self) -> float:
-        """The time, s."""
-        return self.now_s
 
     def process_all(self) -> None:
         """Process events until there is none left, or one raises."""
@@ -176,28 +215,27 @@ def schedule_at(
     loop: EventLoop, time_s: float, event: ScheduledEvent, priority: i64 = COMPLETION
 ) -> None:
     """Schedule an event at an absolute time, s."""
-    loop.scheduled += 1
     event.time_s = time_s
-    event.priority = priority
-    event.order = loop.scheduled
-    _push(loop.heap, event)
+    loop.queue.add(time_s, event, priority)
 
 
 def drop_cancelled(loop: EventLoop) -> None:
     """Remove cancelled events that would be next; they count as processed."""
-    while loop.heap and loop.heap[0].cancelled:
-        _pop(loop.heap)
+    queue = loop.queue
+    event = queue.first
+    while event is not None and event.cancelled:
+        queue.remove_first()
         loop.events += 1
+        event = queue.first
 
 
 def process_next(loop: EventLoop) -> bool:
     """Process the next event; False if there is none."""
-    heap, next_s = loop.heap, loop.next_arrival_s
+    queue, next_s = loop.queue, loop.next_arrival_s
     event: ScheduledEvent | None = None
-    if heap:
-        first = heap[0]
-        if first.time_s < next_s or (first.time_s == next_s and first.priority < ARRIVAL):
-            next_s, event = first.time_s, first
+    first_s = queue.first_s
+    if first_s < next_s or (first_s == next_s < NEVER and queue.is_before_arrivals()):
+        next_s, event = first_s, queue.first
     if loop.pass_is_due and next_s > loop.now_s:
         loop.pass_is_due = False
         loop.driven.schedule()
@@ -207,7 +245,7 @@ def process_next(loop: EventLoop) -> bool:
         loop.now_s = next_s
         loop.driven.arrive()
     else:
-        _pop(heap)
+        queue.remove_first()
         if not event.cancelled:
             loop.now_s = next_s
             event.happen()

@@ -21,10 +21,10 @@ class RandomStreams(Protocol):
     def policy(self, point: str, name: str) -> np.random.Generator:
         """A new generator by name, for policies of a decision point, or for what else draws."""
 
-    def pick(self, job: Job, attempt: int, choices: int) -> int:
+    def pick(self, job: Job, tries: int, choices: int) -> int:
         """Index (0 to `choices` - 1) of the recorded run that an attempt replays.
 
-        `attempt`: its number, without attempts that were lost.
+        `tries`: `Attempt.tries`.
         """
 
 
@@ -42,9 +42,9 @@ class NamedStreams:
         """A generator seeded by the digest of its name."""
         return np.random.default_rng([self.seed, self._digest(f"policy/{point}/{name}")])
 
-    def pick(self, job: Job, attempt: int, choices: int) -> int:
-        """Draw by group, recurrence and attempt."""
-        drawn = self._digest(f"run/{job.group_id}/{job.recurrence}/{attempt}")
+    def pick(self, job: Job, tries: int, choices: int) -> int:
+        """Draw by group, recurrence and try."""
+        drawn = self._digest(f"run/{job.group_id}/{job.recurrence}/{tries}")
         return drawn * choices // SPAN
 
     def _digest(self, name: str) -> int:
@@ -70,7 +70,7 @@ class PublishedStreams:
         """The group's second generator."""
         return np.random.default_rng(self._seed_of(name))
 
-    def pick(self, job: Job, attempt: int, choices: int) -> int:
+    def pick(self, job: Job, tries: int, choices: int) -> int:
         """The next draw of the group's first generator.
 
         It equals `choice(choices, size=1, replace=False)`, which the published code asks for, in

@@ -212,7 +212,7 @@ class _View:
 
     @property
     def _slot(self) -> int:
-        now_s = self._env.now
+        now_s = self._env.now_s
         if now_s != self._known_s:
             self._known_s, self._known = now_s, self._series.slot(now_s)
         return self._known

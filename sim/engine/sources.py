@@ -18,13 +18,16 @@ from mypy_extensions import i64, mypyc_attr
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.protocols import Job
+from wattkeeper.sim.native import read_f64_le, read_i64_le
 from wattkeeper.traces.arrow import replace_column
 
 CHUNK = 1 << 11
 
-_ASKED = ("job_id", "workload", "gpus", "submit_time_s", "duration_s", "time_scale", "gpu_milli",
-          "gpu_type", "user", "estimate_s", "start_time_s", "deadline_s")  # fmt: skip
-"""Columns that the world needs of a job besides its group."""
+_ASKED_TEXTS = ("job_id", "workload", "gpu_type", "user")
+_ASKED_FLOATS = ("submit_time_s", "duration_s", "time_scale", "estimate_s", "start_time_s",
+                 "deadline_s")  # fmt: skip
+_ASKED = (*_ASKED_TEXTS, *_ASKED_FLOATS, "gpus", "gpu_milli", "group_id")
+"""Columns that the world needs of a job."""
 
 KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
          "time_scale")  # fmt: skip
@@ -85,7 +88,7 @@ class TraceSource(Source):
 
     def arrivals(self) -> Iterator[list[Job]]:
         """In order of submission; ties in the order of the trace."""
-        table = self._jobs.select((*_ASKED, "group_id"))
+        table = self._jobs.select(_ASKED)
         for begin in range(0, len(table), CHUNK):
             if self._order is None:
                 part = table.slice(begin, CHUNK)
@@ -96,21 +99,26 @@ class TraceSource(Source):
             yield self._jobs_of(part, numbers)
 
     def _jobs_of(self, part: pa.Table, numbers: Ints) -> list[Job]:
-        job_id, workload, gpus, submit, duration, scale, milli, kind, user, estimate, start, due = (
-            _to_list(part[name]) for name in _ASKED
+        job_id, workload, kind, user = (_texts(part[name]) for name in _ASKED_TEXTS)
+        gpus, milli = (_whole_numbers(part[name].to_numpy()) for name in ("gpus", "gpu_milli"))
+        submit, duration, scale, estimate, start, due = (
+            _floats(part[name]) for name in _ASKED_FLOATS
         )
-        group = _to_list(part["group_id"]) if self._recur else job_id
-        number: list[int] = numbers.tolist()
-        recurrence: list[int] = self._recurrence[numbers].tolist()
+        group = _texts(part["group_id"]) if self._recur else job_id
+        number, recurrence = _whole_numbers(numbers), _whole_numbers(self._recurrence[numbers])
         models, reserved_w, jobs = self._models, self._reserved_w, []
         row: i64 = 0
-        for row in range(len(number)):
+        for row in range(len(job_id)):
+            at = 8 * row
+            index = read_i64_le(number, at)
             jobs.append(
                 Job(
-                    job_id[row], group[row], recurrence[row], workload[row], gpus[row], submit[row],
-                    duration[row], scale[row], number[row], milli[row], kind[row], user[row],
-                    estimate[row], models.get(job_id[row]) if models else None,
-                    start[row], reserved_w[number[row]] if reserved_w else 0.0, due[row],
+                    job_id[row], group[row], read_i64_le(recurrence, at), workload[row],
+                    read_i64_le(gpus, at), read_f64_le(submit, at), read_f64_le(duration, at),
+                    read_f64_le(scale, at), index, read_i64_le(milli, at), kind[row], user[row],
+                    read_f64_le(estimate, at), models.get(job_id[row]) if models else None,
+                    read_f64_le(start, at), reserved_w[index] if reserved_w else 0.0,
+                    read_f64_le(due, at),
                 )
             )  # fmt: skip
         return jobs
@@ -132,15 +140,24 @@ class TraceSource(Source):
         return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 
-def _to_list(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column; NaN where a number is missing, None where a text is."""
-    floating = pa.types.is_floating(column.type)
+def _texts(column: pa.ChunkedArray) -> list[Any]:
+    """The texts of a column; None where one is missing."""
     if column.null_count == len(column):
-        return [math.nan if floating else None] * len(column)
-    if floating and column.null_count:
-        column = column.fill_null(math.nan)
+        return [None] * len(column)
     values: list[Any] = column.to_numpy().tolist()
     return values
+
+
+def _floats(column: pa.ChunkedArray) -> bytes:
+    """The numbers of a column, eight bytes each; NaN where one is missing."""
+    filled = column.fill_null(math.nan) if column.null_count else column
+    values: Floats = filled.to_numpy()
+    return values.astype("<f8", copy=False).tobytes()
+
+
+def _whole_numbers(values: Ints) -> bytes:
+    """Whole numbers, eight bytes each."""
+    return values.astype("<i8", copy=False).tobytes()
 
 
 def _submission_order(submit_s: Floats) -> Ints | None:
@@ -231,7 +248,7 @@ class RecurringSource(Source):
 
     def column(self, name: str, numbers: Ints) -> pa.Array:
         """See `Source`."""
-        if name in _ALIKE:
+        if name in _ALIKE and self._jobs:
             return pa.array(np.full(len(numbers), getattr(self._jobs[0], name)))
         jobs = map(self._jobs.__getitem__, numbers.tolist())
         return pa.array(list(map(attrgetter(name), jobs)))

@@ -1066,8 +1066,7 @@ class World(Listener):
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._record_training(attempt, tuned, tuned.power_limit_w, totals, flags)
         self._decisions.observe(tuned.outcome(totals, cost))
-        tries = attempt.number - attempt.losses
-        if not (reached or stopped) and tries < self.rules.max_attempts:
+        if not (reached or stopped) and attempt.tries < self.rules.max_attempts:
             self._retry(attempt)
             return
         self._land(job)

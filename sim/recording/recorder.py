@@ -117,6 +117,9 @@ _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "at
             "chose": "i4", "maker": "i1"}  # fmt: skip
 """Columns of decisions."""
 
+SHORT: Final = 2000
+"""Characters of texts whose digests are remembered: what large clusters' views print is longer."""
+
 FEW_GPUS: Final = 16
 """Placements of fewer GPUs on one node are found in a list."""
 
@@ -357,10 +360,16 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def digest_of(seen: object) -> int:
     """A digest of values that are not numbers, as a signed integer of 64 bits."""
-    return _digest_of_text(repr(seen))
+    text = repr(seen)
+    return _remembered_digest(text) if len(text) < SHORT else _digest_of_text(text)
 
 
-@lru_cache(maxsize=1 << 12)  # many decisions see the same
+@lru_cache(maxsize=1 << 12)
+def _remembered_digest(text: str) -> int:
+    """Many decisions, such as those of the first job of a group, see the same short text."""
+    return _digest_of_text(text)
+
+
 def _digest_of_text(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 

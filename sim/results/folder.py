@@ -106,18 +106,9 @@ def check_folder(folder: Path, *, sweep: bool = False) -> None:
             of a file system.
         EnvironmentLacks: If the file system refuses it.
     """
-    whole = resolve(folder)
-    if whole.is_mount():
-        text = f"{folder} is the root of a file system: name a folder in it (--out)"
-        raise InputError(text)
-    parent = next(path for path in whole.parents if path.exists())
-    if not parent.is_dir():
-        raise InputError(f"{parent} is a file: name another folder (--out)")
-    check_place(whole)
+    whole = check_possible(folder)
     if not whole.exists():
         return
-    if not whole.is_dir():
-        raise InputError(f"{folder} is a file: name another folder (--out)")
     strange = _find_strange(whole)
     if strange:
         raise InputError(
@@ -127,6 +118,29 @@ def check_folder(folder: Path, *, sweep: bool = False) -> None:
     other, kind = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
     if (whole / other).exists():
         raise InputError(f"{folder} holds the results of a {kind}: name another folder (--out)")
+
+
+def check_possible(folder: Path) -> Path:
+    """Refuse a folder that cannot be made or replaced, whatever it holds.
+
+    Returns:
+        Its absolute path.
+
+    Raises:
+        InputError: If it lies in a file, or is a file or the root of a file system.
+        EnvironmentLacks: If the file system refuses it.
+    """
+    whole = resolve(folder)
+    if whole.is_mount():
+        text = f"{folder} is the root of a file system: name a folder in it (--out)"
+        raise InputError(text)
+    parent = next(path for path in whole.parents if path.exists())
+    if not parent.is_dir():
+        raise InputError(f"{parent} is a file: name another folder (--out)")
+    check_place(whole)
+    if whole.exists() and not whole.is_dir():
+        raise InputError(f"{folder} is a file: name another folder (--out)")
+    return whole
 
 
 def _find_strange(folder: Path, within: str = "") -> str:

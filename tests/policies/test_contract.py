@@ -41,9 +41,13 @@ CHAINS = [
     if not size.sets_parent
 ]
 ALONE = [config for point, kind in KINDS for config in suite.variations(policies(point)[kind])]
+# Of each kind one: a choice by similarity with a learner of our own, a drawn one with a bandit.
+QUICK_CHAINS = ({"modelkeeper", "frugal"}, {"random-parent", "zeus"})
 SOME_CHAINS = [
-    *CHAINS[:2],
-    *(pytest.param(chain, marks=pytest.mark.slow) for chain in CHAINS[2:]),
+    pytest.param(
+        chain, marks=[pytest.mark.slow] * ({part.kind for part in chain.parts} not in QUICK_CHAINS)
+    )
+    for chain in CHAINS
 ]
 
 steps = st.lists(st.tuples(st.sampled_from(["submit", "end"]), st.integers(0, 5)), max_size=60)

@@ -1,6 +1,7 @@
 """The Python equivalents of librt's types."""
 
 import importlib.util
+import math
 import sys
 from types import ModuleType
 
@@ -35,3 +36,22 @@ def test_it_writes_the_same_bytes(plain: ModuleType) -> None:
         contents.append(writer.getvalue())
     assert contents[0] == contents[1]
     assert type(contents[0]) is bytes
+
+
+def test_it_reads_what_was_written(plain: ModuleType) -> None:
+    for module in (plain, native):
+        writer = module.BytesWriter()
+        module.write_f64_le(writer, math.inf)
+        module.write_i64_le(writer, -(2**62))
+        data = writer.getvalue()
+        assert module.read_f64_le(data, 0) == math.inf
+        assert module.read_i64_le(data, 8) == -(2**62)
+
+
+def test_arrays_grow_and_change(plain: ModuleType) -> None:
+    for module in (plain, native):
+        numbers = module.vec[float]()
+        for number in (1.5, 2.5):
+            numbers = module.append(numbers, number)
+        numbers[0] = -1.0
+        assert list(numbers) == [-1.0, 2.5]

@@ -8,6 +8,6 @@ import numpy as np
 
 
 def unused(rng: np.random.Generator) -> dict[str, Any]:
-    """All that a generator draws from here on follows from: not half a word that was used."""
+    """The state that decides on what is drawn next: without the half of a word that was used."""
     state: dict[str, Any] = dict(rng.bit_generator.state)
     return state if state["has_uint32"] else state | {"uinteger": 0}

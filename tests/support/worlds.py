@@ -33,6 +33,7 @@ from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.engine.world import ElasticParts, World
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
+from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
 from wattkeeper.sim.results.columns import attempt_columns, decision_columns, recorded_columns
 from wattkeeper.sim.results.tables import ALL_ROWS
@@ -124,6 +125,7 @@ def build_world(
     measured_w: Sequence[float] = (),
     losses: RunLosses | None = None,
     elastic: Callable[[World, ElasticParts], Elasticity] | None = None,
+    latencies: Latencies = NO_LATENCIES,
 ) -> World:
     """A world that has not run yet."""
     env = SimulationEnvironment()
@@ -134,7 +136,8 @@ def build_world(
     hardware = Cluster(cluster or spec())
     limits = dict.fromkeys(hardware.spec.gpu_types, SquareRoot())
     unprofiled = UnprofiledPower(hardware.spec.busy_w, limits, measured_w)
-    backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling)
+    delays = dict.fromkeys(known, latencies)
+    backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling, delays)
     world = World(
         env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals,
         stragglers=stragglers, losses=losses, elastic=elastic,

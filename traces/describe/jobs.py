@@ -16,6 +16,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.arrow import encode
 from wattkeeper.traces.describe import recorded
 from wattkeeper.traces.describe.rhythm import rates
+from wattkeeper.traces.estimates import count_outlived
 from wattkeeper.traces.gpu_time import held_gpus
 from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.schema import JOBS, drop_optional
@@ -293,15 +294,14 @@ def _estimates(table: pa.Table, duration: Floats) -> Json | None:
         ``jobs`` with both; ``outlived``: jobs that ran longer than estimated, and their
         ``share``; ``ratio``: quantiles of duration over estimate.
     """
+    counted = count_outlived(table)
     estimate: Floats = np.asarray(table["estimate_s"].cast(pa.float64()).fill_null(np.nan))
     both = np.isfinite(estimate) & np.isfinite(duration)
     if not both.any():
         return None
-    outlived = duration[both] > estimate[both]
     return {
-        "jobs": int(both.sum()),
-        "outlived": int(outlived.sum()),
-        "share": float(outlived.mean()),
+        **counted._asdict(),
+        "share": counted.outlived / counted.jobs,
         "ratio": _quantiles(duration[both] / estimate[both]),
     }
 

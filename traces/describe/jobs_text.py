@@ -10,6 +10,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.traces.describe import recorded
 from wattkeeper.traces.describe.jobs import DAY_S, HOUR_S
 from wattkeeper.traces.describe.text import print_list, print_table
+from wattkeeper.traces.estimates import OutlivedEstimates
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 QUANTILES: Final = {"p0": "min", "p50": "median", "p100": "max"}
@@ -178,11 +179,9 @@ def _doubts(report: Json) -> Iterator[str]:
             yield f"{row['count']} {row['what']}"
     if together["repeated"]:
         yield f"{together['repeated']} jobs repeat another one in all but their id"
-    if estimates:
-        yield (
-            f"{estimates['outlived']} of {estimates['jobs']} jobs with an estimate "
-            f"({_percent(estimates['share'])}) outlived it"
-        )
+    if estimates and estimates["outlived"]:
+        counted = OutlivedEstimates(estimates["jobs"], estimates["outlived"])
+        yield counted.describe() + (f". {doubt}" if (doubt := counted.doubt()) else "")
     if nodes:
         for key, text in (
             ("too_large", "jobs ask for more GPUs than the nodes have of their types"),

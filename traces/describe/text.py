@@ -43,7 +43,7 @@ def print_table(
     table = Table(title=title, title_justify="left")
     for head, column in zip(heads, zip(*cells, strict=True), strict=True):
         number = all(NUMBER.fullmatch(cell) for cell in column)
-        table.add_column(head, justify="right" if number else "left")
+        table.add_column(head, justify="right" if number else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
     console.print(table)

@@ -2,11 +2,13 @@
 
 A column of the file stands for a canonical one if it bears its name or is mapped to it. Needed are
 ``submit_time_s`` (seconds, or ISO dates) and ``gpus``; other columns of the file are left out.
+Durations and estimates are seconds or spans (``D-HH:MM:SS``); a mapping as ``COLUMN:min`` states
+another unit of times.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -20,6 +22,8 @@ from wattkeeper.traces.readers.columns import (
     parse_texts,
     parse_times,
 )
+from wattkeeper.traces.readers.csvfile import ABSENT
+from wattkeeper.traces.readers.spans import NO_LIMIT, parse_seconds
 from wattkeeper.traces.readers.textfile import (
     Layout,
     find_other_delimiter,
@@ -33,7 +37,32 @@ from wattkeeper.traces.schema import JOBS
 
 NEEDED: Final = ("submit_time_s", "gpus")
 TIMES: Final = ("submit_time_s", "start_time_s")
-UNITS: Final = {b"s": "seconds"}
+UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+"""Units that a mapping may state for times, in seconds."""
+
+
+class _Source(NamedTuple):
+    """The column of the file that stands for a canonical one.
+
+    Attributes:
+        column: Its name.
+        unit: Unit of its numbers, of `UNITS`; empty if it was not stated.
+    """
+
+    column: str
+    unit: str = ""
+
+
+class _Reading(NamedTuple):
+    """How the rows of a file are read.
+
+    Attributes:
+        sources: By canonical column.
+        header_lines: Number of lines before the first row.
+    """
+
+    sources: Mapping[str, _Source]
+    header_lines: int
 
 
 def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
@@ -68,39 +97,69 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     ]
     if problems:
         raise TraceError(problems)
-    needed = (*mapping.values(), *(name for name in NEEDED if name not in mapping))
+    sources = {name: _find_source(name, text, header) for name, text in mapping.items()}
+    mapped = (source.column for source in sources.values())
+    needed = (*mapped, *(name for name in NEEDED if name not in mapping))
+    reading = _Reading(sources, header_lines=0 if options.columns else 1)
     for batch in text_batches(path, name_columns(Layout(), options), needed=needed):
-        yield batch._replace(context=options)
+        yield batch._replace(context=reading)
+
+
+def _find_source(name: str, text: str, header: Sequence[str]) -> _Source:
+    """The column that a mapping names, with its unit."""
+    column, colon, unit = text.rpartition(":")
+    if not colon or text in header or (unit not in UNITS and column not in header):
+        return _Source(text)
+    if unit not in UNITS:
+        allowed = ", ".join(UNITS)
+        raise InputError(f"--map {name}={text}: no unit {unit!r}; allowed: {allowed}")
+    if JOBS.field(name).metadata[b"unit"] != b"s":
+        raise InputError(f"--map {name}={text}: {name} is no time, and has no unit {unit}")
+    return _Source(column, unit)
+
+
+def _absent(name: str) -> Sequence[str]:
+    """Texts that stand for a missing value of a canonical column."""
+    return NO_LIMIT if name == "estimate_s" else ABSENT
 
 
 def convert(batch: Batch) -> Rows:
     """Columns by mapping, or else by name."""
     table: pa.Table = batch.rows
-    options: ImportOptions = batch.context
-    mapping = options.mapping
+    reading: _Reading = batch.context
     wrong: Wrong = {}
     columns: dict[str, Any] = {}
     kinds = (0, 0)
     for want in JOBS:
-        name = mapping.get(want.name, want.name)
+        name, unit = reading.sources.get(want.name, _Source(want.name))
         if name not in table.column_names:
             continue
         needed = not want.nullable
         if want.name in TIMES:
-            columns[want.name], of_column = parse_times(
-                table, name, wrong, batch.dates, needed=needed
-            )
+            dates = False if unit else batch.dates
+            seconds, of_column = parse_times(table, name, wrong, dates, needed=needed)
+            columns[want.name] = seconds * UNITS[unit or "s"]
             kinds = kinds[0] + of_column[0], kinds[1] + of_column[1]
         elif pa.types.is_string(want.type):
             columns[want.name] = parse_texts(table, name)
+        elif want.metadata[b"unit"] == b"s" and not unit:
+            columns[want.name] = parse_seconds(
+                table, name, wrong, needed=needed, absent=_absent(want.name)
+            )
         else:
             whole = pa.types.is_integer(want.type)
-            unit = UNITS.get(want.metadata[b"unit"], "")
-            columns[want.name] = parse_numbers(
-                table, name, wrong, whole=whole, needed=needed, unit=unit
+            numbers = parse_numbers(
+                table,
+                name,
+                wrong,
+                whole=whole,
+                needed=needed,
+                absent=_absent(want.name),
+                unit=unit,
             )
+            columns[want.name] = numbers * UNITS[unit or "s"]
     if "job_id" not in columns:
-        columns["job_id"] = number_jobs(batch.lines, header_lines=0 if options.columns else 1)
+        columns["job_id"] = number_jobs(batch.lines, reading.header_lines)
     drops = [("asks for no GPU", columns["gpus"] == 0)]
     return keep_rows(
         table.num_rows,
@@ -109,7 +168,7 @@ def convert(batch: Batch) -> Rows:
         drops,
         absolute=kinds[1] > 0,
         kinds=kinds,
-        names=mapping,
+        names={name: source.column for name, source in reading.sources.items()},
     )
 
 
@@ -119,7 +178,7 @@ FORMAT: Final = JobsFormat(
     takes="one CSV file, plain or gzip",
     source="A CSV file of jobs",
     licence="as the imported file",
-    time_unit="s, or ISO 8601 dates",
+    time_unit="s, or ISO 8601 dates; spans as D-HH:MM:SS; other units where --map states them",
     cannot_tell=("Whatever its columns do not say; columns that are not mapped are left out.",),
     sniff=has_header(*NEEDED),
     batches=batches,

@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError, TraceError
 from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.estimates import OutlivedEstimates, count_outlived
 from wattkeeper.traces.library.partitions import read_partitions
 from wattkeeper.traces.readers.base import ImportOptions
 from wattkeeper.traces.schema import LARGEST
@@ -13,6 +14,9 @@ from wattkeeper.traces.schema import LARGEST
 
 class Filling:
     """Fills columns of jobs where they are absent, and counts what it filled.
+
+    Attributes:
+        outlived: How many jobs ran longer than estimated, filled estimates included.
 
     Raises:
         InputError: If the default estimate is no number of seconds > 0.
@@ -29,6 +33,7 @@ class Filling:
         self._limits = self._kinds = self._defaults = self._unknown = 0
         self._names: set[str] = set()
         self._jobs = 0
+        self.outlived = OutlivedEstimates(0, 0)
 
     def fill(self, jobs: pa.Table) -> pa.Table:
         """The jobs with estimates and GPU types."""
@@ -38,6 +43,11 @@ class Filling:
             self._defaults += nulls
             filled = jobs["estimate_s"].fill_null(self._default_s)
             jobs = replace_column(jobs, "estimate_s", filled)
+        jobs_before, outlived_before = self.outlived
+        counted = count_outlived(jobs)
+        self.outlived = OutlivedEstimates(
+            jobs_before + counted.jobs, outlived_before + counted.outlived
+        )
         return jobs
 
     def _fill_from_partitions(self, jobs: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ compared.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.estimates import OutlivedEstimates
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import check_name, derive_name
@@ -39,6 +40,19 @@ EARLY: Final = "started before they were submitted, so without a recorded start"
 """Doubt about starts."""
 LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
 """Doubt about numeric times."""
+
+
+class ImportedJobs(NamedTuple):
+    """An imported trace of jobs.
+
+    Attributes:
+        fields: The fields of ``trace.json``; of each table its rows and digest.
+        outlived: How many jobs ran longer than estimated.
+    """
+
+    fields: dict[str, Any]
+    outlived: OutlivedEstimates
+
 
 _NO_OPTIONS: Final = ImportOptions()
 SCRATCH: Final = "scratch.parquet"
@@ -73,14 +87,11 @@ def write_jobs(
     options: ImportOptions = _NO_OPTIONS,
     skip_bad: bool = False,
     overwrite: bool = False,
-) -> dict[str, Any]:
+) -> ImportedJobs:
     """Import logs into the folder of a trace, atomically.
 
     `folder` is made; for the other arguments see `wattkeeper.traces.library.store.add`, where
     `overwrite` is `replace`. By default the trace is named after the first path.
-
-    Returns:
-        The fields of ``trace.json``; of each table its rows and digest.
 
     Raises:
         InputError: If the name or the folder is not free or not allowed.
@@ -115,7 +126,7 @@ def write_jobs(
         fields["inputs"] = _inputs([*result.paths, *(path for path in given if path.is_file())])
         fields["tables"] = tables
         (fresh / folders.META).write_bytes(folders.meta_bytes(fields))
-    return fields
+    return ImportedJobs(fields, filling.outlived)
 
 
 def default_name(paths: Sequence[Path]) -> str:

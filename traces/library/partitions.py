@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError, cut_message
-from wattkeeper.traces.formats.slurm import parse_request, parse_span
+from wattkeeper.traces.formats.slurm import parse_request
 from wattkeeper.traces.readers.csvfile import quote
+from wattkeeper.traces.readers.spans import parse_span
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 NAMES: Final = {

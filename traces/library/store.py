@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
+from wattkeeper.traces.estimates import OutlivedEstimates
 from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
 from wattkeeper.traces.files.user_dirs import library_folder
@@ -37,6 +38,7 @@ class Added(NamedTuple):
         rows: Number of rows of each table.
         notes: As in `Trace`.
         quality: As in `Trace`; empty where the format counts nothing.
+        outlived: How many jobs ran longer than estimated.
     """
 
     folder: Path
@@ -46,6 +48,7 @@ class Added(NamedTuple):
     rows: Mapping[str, int]
     notes: tuple[str, ...]
     quality: Mapping[str, Any]
+    outlived: OutlivedEstimates = OutlivedEstimates(0, 0)
 
 
 def names() -> tuple[str, ...]:
@@ -176,7 +179,7 @@ def add(
         chosen = check_name(default_name(paths) if name is None else name)
         folder = folder or library_folder() / chosen
         settle(folder.parent)
-        fields = write_jobs(
+        fields, outlived = write_jobs(
             known,
             paths,
             chosen,
@@ -186,7 +189,16 @@ def add(
             overwrite=replace,
         )
         rows = {table: count for table, (count, _) in fields["tables"].items()}
-        return Added(folder, chosen, "jobs", known.origin, rows, fields["notes"], fields["quality"])
+        return Added(
+            folder,
+            chosen,
+            "jobs",
+            known.origin,
+            rows,
+            fields["notes"],
+            fields["quality"],
+            outlived,
+        )
     if options != ImportOptions():
         raise InputError(f"format {known.name} takes no options: it is not a log of jobs")
     read_it = known.read_good if skip_bad else known.read

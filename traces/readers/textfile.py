@@ -37,6 +37,8 @@ class Layout(NamedTuple):
         quotes: Whether values may be in double quotes, as in CSV.
         comment: Prefix of comment lines; empty: there are none.
         nameable: Whether the caller of an import may name the columns instead of a header.
+        listing: The only column whose values may be lists of ``NAME=VALUE`` or ``NAME:VALUE`` with
+            the delimiter between, without quotes; empty: there is none.
     """
 
     delimiter: str = ","
@@ -44,6 +46,7 @@ class Layout(NamedTuple):
     quotes: bool = True
     comment: str = ""
     nameable: bool = False
+    listing: str = ""
 
 
 COMMAS: Final = Layout()
@@ -257,6 +260,9 @@ def _batch(
         else:
             parts = line.split()
             lines[row], count = b" ".join(parts), len(parts)
+        if count > width and layout.listing and row not in quoted:
+            values = _join_list(line.decode().split(layout.delimiter), header, layout)
+            quoted[row], count = values, len(values)
         if count != width:
             quoted.pop(row, None)
             text = f"has {count} values, must have {width}"
@@ -273,6 +279,18 @@ def _batch(
         rows = rows[order]
         table = pa.concat_tables([table, more]).combine_chunks().take(pa.array(order))
     return Batch(path, numbers[rows], table, wrong)
+
+
+def _join_list(values: list[str], header: tuple[str, ...], layout: Layout) -> list[str]:
+    """The values of a line with those too many joined in the column that may be a list.
+
+    They stay apart if one of them is no part of such a list.
+    """
+    start = header.index(layout.listing)
+    stop = start + len(values) - len(header) + 1
+    if not all("=" in value or ":" in value for value in values[start:stop]):
+        return values
+    return [*values[:start], layout.delimiter.join(values[start:stop]), *values[stop:]]
 
 
 def _has_faults(lines: list[bytes], quotes: bool) -> bool:

@@ -17,6 +17,7 @@ from wattkeeper.scenarios.analysis.compare_text import (
     name_run,
     summarise,
 )
+from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.spec.wording import unlisted
 
 MOST_ROWS = 40
@@ -33,7 +34,7 @@ def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
             console.print(line, style="yellow")
         differ = [row for row in comparison["rows"] if row["verdict"] not in (None, "identical")]
         if differ:
-            console.print(_table(differ))
+            print_whole(console, _table(differ))
     if any(comparison["differ"] for comparison in content["comparisons"]):
         console.print(NOTE, style="dim")
 

@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.consumption import (
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import label_variants
+from wattkeeper.scenarios.cli.tables.fitting import print_whole
 
 
 def print_electricity(console: Console, manifest: Manifest, summary: Json) -> None:
@@ -39,4 +40,4 @@ def print_electricity(console: Console, manifest: Manifest, summary: Json) -> No
                 change = f" ({format_amount(value - usual, metric, money, '+')})"
             cells.append(format_amount(value, metric, money) + change)
         table.add_row(labels[name], *cells)
-    console.print(table)
+    print_whole(console, table)

@@ -33,6 +33,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     shown_metrics,
 )
 from wattkeeper.scenarios.cli.tables.electricity import print_electricity
+from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
@@ -59,13 +60,13 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     for line in cautions(done.manifest, done.summary):
         console.print(line, style="bold yellow")
     if "saved" in done.summary:
-        console.print(_savings_table(done.summary, scenario.baseline))
+        print_whole(console, _savings_table(done.summary, scenario.baseline))
         console.print(savings_note(done.summary), style="dim")
         if any(map(is_noise, chain(*(saved.values() for saved in done.summary["saved"].values())))):
             console.print(NOISE_NOTE, style="dim")
         return
     shown = shown_metrics(done.summary)
-    console.print(_overall(scenario, done, shown))
+    print_whole(console, _overall(scenario, done, shown))
     verdicts = [about["versus"][m].get("verdict") for about in done.summary["variants"].values()
                 for m in shown if m in about["versus"]]  # fmt: skip
     if "noise" in verdicts:
@@ -85,12 +86,12 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
     measured = knows_energy(done.summary)
     what, metric = ("Energy", "energy_j") if measured else ("Training time", "time_s")
     title = f"{what} of all jobs, learning included"
-    console.print(_by_workload(done.summary, metric, title))
+    print_whole(console, _by_workload(done.summary, metric, title))
     window = read_learning_window(done)
     if not window.longer:
         return
     title = f"{what} of one job after learning: {window.describe()} of each group"
-    console.print(_by_workload(done.summary, f"last5_{metric}", title))
+    print_whole(console, _by_workload(done.summary, f"last5_{metric}", title))
 
 
 def print_heading(console: Console, name: str, question: str) -> None:
@@ -178,7 +179,7 @@ def _savings_table(summary: Mapping[str, Any], baseline: str) -> Table:
     heads = savings_labels(summary)
     for head in ("variant", *heads.values(), "final accuracy"):
         justify: JustifyMethod = "left" if head == "variant" else "right"
-        table.add_column(head.replace(" ", "\n", 1), justify=justify, no_wrap=True)
+        table.add_column(head.replace(" ", "\n", 1), justify=justify, no_wrap=head != "variant")
     for name, saved in summary["saved"].items():
         cells = [_savings_cell(saved[what], 100, " %") for what in heads]
         table.add_row(name, *cells, _savings_cell(saved["accuracy_points"], 1, " points"))

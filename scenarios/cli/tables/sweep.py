@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.analysis.sweep_cautions import have_different_jobs, merge_cautions
 from wattkeeper.scenarios.analysis.vocabulary import label_variants, shown_metrics
+from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.cli.tables.run import (
     format_comparison,
     make_title,
@@ -65,7 +66,7 @@ def print_sweep(console: Console, about: Json, points: Sequence[PointRow]) -> No
     if leagues:
         print_league(console, leagues)
         return
-    console.print(_table(about, first, have_different_jobs(warnings)))
+    print_whole(console, _table(about, first, have_different_jobs(warnings)))
     if len(points) > MOST_POINTS:
         text = f"The first {MOST_POINTS} of {len(points)} points; metrics.parquet has all of them."
         console.print(text)

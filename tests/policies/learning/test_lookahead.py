@@ -126,14 +126,6 @@ def test_a_farther_one_that_is_expected_to_cost_less_is_tried() -> None:
     assert ahead.explore(5, horizon=40.0).score < ahead.exploit(40.0).score
 
 
-def test_nothing_is_tried_before_a_run_reached_the_target() -> None:
-    known = EpochBelief(64)
-    known.add(64, 20, False)
-    ahead = Lookahead(known.posterior(SIZES), np.zeros(4), np.zeros(4), 50)
-    assert ahead.incumbent is None
-    assert ahead.candidates() == []
-
-
 @given(
     results=st.lists(
         st.tuples(st.sampled_from(SIZES), st.integers(1, 10**4), st.booleans()), max_size=20

@@ -53,14 +53,6 @@ class Fake(ClusterView):
         named = self.gpu_types if job.gpu_type is None else job.gpu_type.split("|")
         return tuple(at for at, one in enumerate(self.gpu_types) if one in named)
 
-    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        fitting = [
-            (int(self.free[node]), node)
-            for node in range(len(self.free))
-            if self.node_type[node] == gpu_type and self.free[node] >= gpus
-        ]
-        return min(fitting)[1] if fitting else None
-
     def room(self, job: Job, node: int) -> int:
         if self.node_type[node] not in self.types_for(job):
             return 0
@@ -342,6 +334,7 @@ def test_the_tightest_and_the_first_node_are_those_that_a_search_finds(
         ]
         found = cluster.tightest_node(gpus, gpu_type)
         assert found == (min(fitting)[1] if fitting else None)
+        assert ClusterView.tightest_node(cluster, gpus, gpu_type) == found
         first = cluster.first_node(gpus, gpu_type)
         assert first == min((node for _, node in fitting), default=None)
         assert ClusterWithout(cluster, []).first_node(gpus, gpu_type) == first

@@ -46,6 +46,13 @@ def ask(inside: Command, tmp_path: Path) -> Ask:
     return validate
 
 
+def test_a_log_without_durations_names_a_remedy(ask: Ask) -> None:
+    _, duration, advice = ask("a,0,,1,,\nb,1,,1,,\n").splitlines()
+    assert_states(duration, "2 have no recorded duration")
+    assert_states(advice, "--map duration_s=COLUMN", "workload.durations")
+    assert "unusable" not in advice, "no job would be left"
+
+
 def test_what_cannot_be_replayed_is_counted_by_reason(ask: Ask) -> None:
     rows = "\n".join(
         [*(f"j{n},{n},9,1,{'x' if n % 3 else 'y|z'}," for n in range(30)), "big,40,9,9,,",
@@ -57,7 +64,7 @@ def test_what_cannot_be_replayed_is_counted_by_reason(ask: Ask) -> None:
     assert_states(size, "2 ask for more GPUs", "row 31, job big: 9 GPUs", "8 of one type", "row 32")
     assert_states(duration, "1 has no recorded duration", "row 33, job open")
     assert_states(advice, "cluster.nodes", "--set workload.gpu_types=ignore", "more GPUs",
-                  "--set workload.unusable=drop")  # fmt: skip
+                  "--map duration_s=COLUMN", "--set workload.unusable=drop")  # fmt: skip
     types, size, duration, last = ask(rows, "workload.unusable=drop", code=0).splitlines()
     assert_states(types, "Left out: 30 jobs", "GPU type")
     assert_states(size, "Left out: 2 jobs", "larger")

@@ -122,12 +122,16 @@ def test_a_stated_case_is_the_only_one(inside: Command, capped: Path) -> None:
     inside("run", capped, "--out", "out", "--set", "variants.capped.boundness=high")
     summary = json.loads(Path("out/summary.json").read_text())
     assert list(summary["variants"]) == ["today", "capped"]
+    modelled = json.loads(Path("out/manifest.json").read_text())["modelled"]
+    assert any("fitted from" in text for text in modelled)
+    assert "low, middle" not in "".join(modelled)
 
 
 def test_the_manifest_says_what_is_modelled(inside: Command, capped: Path) -> None:
     inside("run", capped, "--out", "out")
     manifest = json.loads(Path("out/manifest.json").read_text())
-    assert any("A100-SXM4" in text and "fitted from" in text for text in manifest["modelled"])
+    (limited,) = (text for text in manifest["modelled"] if "fitted from" in text)
+    assert_states(limited, "A100-SXM4", "low, middle and high")
 
 
 @pytest.mark.parametrize(

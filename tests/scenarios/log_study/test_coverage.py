@@ -80,6 +80,10 @@ def test_clusters_that_stand_idle_at_the_end_are_told(inside: Command, tmp_path:
     write_three_jobs(inside, tmp_path, 86400, "baseline: fjf")
     said = " ".join(inside("run", "mine.yaml", "--out", "out").stdout.split())
     assert_states(said, "fifo ends 1.0 days after fjf", "stand idle")
+    assert "sleeping" not in said
+    sleep = "variants.fjf.cluster.sleep={after_s: 60, power_w: 5, wake_s: 60}"
+    asleep = inside("run", "mine.yaml", "--out", "asleep", "--set", sleep).stdout
+    assert_states(" ".join(asleep.split()), "stand idle, and sleeping nodes save more")
     turned = inside("run", "mine.yaml", "--out", "turned", "--set", "baseline=fifo").stdout
     assert "stand idle" not in turned
 

@@ -306,11 +306,39 @@ def test_profiles_are_no_log(inside: Command, folder: Path, shared: Path) -> Non
     assert_states(said, "zeus-nsdi23", "profiles", "a study needs a log of jobs")
 
 
-def test_a_folder_that_is_no_study(inside: Command, folder: Path) -> None:
-    (folder / "study").mkdir()
-    (folder / "study/scenario.yaml").write_text("name: mine\n", encoding="utf-8")
-    said = inside(*STUDY, "--replace", code=2).stderr
-    assert_states(said, "study/scenario.yaml", "no scenario of a study")
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("study", ["study is a file", "--out"]),
+        ("study/scenario.yaml", ["study/scenario.yaml", "no scenario of a study"]),
+        ("study/notes.txt", ["study: ", "'notes.txt'", "--out"]),
+        ("study/trace/notes.txt", ["study/trace", "no trace"]),
+        ("study/results/notes.txt", ["study/results", "notes.txt", "--out"]),
+    ],
+)
+def test_a_folder_that_is_no_study(
+    inside: Command, folder: Path, name: str, facts: list[str]
+) -> None:
+    """It is refused before anything is read, even the nodes, and stays as it is."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("name: mine\n", encoding="utf-8")
+    (folder / "nodes.yaml").write_text("[]", encoding="utf-8")
+    before = sorted(folder.rglob("*"))
+    for replace in ((), ("--replace",)):
+        said = inside(*STUDY, *replace, code=2).stderr
+        assert said.count("\n") == 1
+        assert_states(said, *facts)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_results_of_a_study_whose_scenario_is_gone(inside: Command, folder: Path) -> None:
+    inside(*STUDY)
+    (folder / "study/scenario.yaml").unlink()
+    said = inside(*STUDY, code=2).stderr
+    assert_states(said, "study: ", "scenario is gone", "--out", "--replace")
+    assert "wattkeeper run" not in said
+    inside(*STUDY, "--replace")
 
 
 def test_names_that_yaml_would_read_otherwise(inside: Command, folder: Path) -> None:

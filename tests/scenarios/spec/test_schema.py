@@ -92,8 +92,8 @@ WRONG = [
     ("seeds: 2", "seeds: [1, a]", "20:12", "seeds|found the text 'a'|integer"),
     # Names of things that are not there.
     ("tune: zeus-jit", "tune: zeus-jitt", "18:13", "tune|'zeus-jitt'|max-power|zeus-jit"),
-    ("kind: zeus,", "kind: zeuss,", "17:18", "configure|'zeuss'|fixed|grid-search|oracle"),
-    ("kind: recurring", "kind: recurrin", "9:3", "workload|'recurrin'|'recurring', 'trace'"),
+    ("kind: zeus,", "kind: zeuss,", "17:25", "configure|'zeuss'|fixed|grid-search|oracle"),
+    ("kind: recurring", "kind: recurrin", "9:9", "workload|'recurrin'|'recurring', 'trace'"),
     ("baseline: default", "baseline: defalt", "19:11", "baseline|'defalt'|default, zeus"),
     ("seeds: 2", "seeds: 2\noccupancy: recordd", "21:12", "'recordd'|'simulated' or 'recorded'"),
     ("seeds: 2", "seeds: 2\noccupancy: recorded", "1:1", "recorded|kind trace"),

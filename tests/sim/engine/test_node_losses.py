@@ -40,7 +40,7 @@ from wattkeeper.policies.protocols import (
     Selection,
 )
 from wattkeeper.policies.registry import find_config
-from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
+from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import (
     EXPECTED,
@@ -50,6 +50,7 @@ from wattkeeper.sim.cluster.losses import (
     RunLosses,
 )
 from wattkeeper.sim.engine.world import MOST_LOSSES, World
+from wattkeeper.sim.replay.latencies import Latencies
 from wattkeeper.sim.results.columns import recorded_columns
 
 
@@ -111,6 +112,23 @@ def test_a_job_goes_on_from_its_last_checkpoint(
     writes = {2: 2 * 2.0 + 1.0, 10: 7 * 2.0}  # complete ones of 2 s, and the one cut off after 1 s
     if checkpoints.blocking and checkpoints.every_s == 10:
         assert [first.overhead_s, second.overhead_s] == [writes[2], writes[10] + read_s]
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 1000))
+def test_a_loss_during_the_start_leaves_the_recorded_run_as_it_was(seed: int) -> None:
+    """The attempt that follows replays the run that the lost one would have replayed."""
+    known = by_job(profile(runs={32: tuple(range(1, 10))}))
+    delays = Latencies(start_s=30.0)
+    rules = LossRules(CheckpointRule())
+    plain = run_world([job("a")], known, seed=seed, latencies=delays)
+    changes = [down(10.0), up(20.0), down(40.0), up(60.0)]
+    world = run([job("a")], changes, rules, profiles=known, seed=seed, latencies=delays)
+    (alone,), again = attempts(plain), attempts(world)
+    assert [row.attempt for row in again] == [1, 2, 3]
+    assert [row.epochs for row in again[:2]] == [None, None]
+    assert again[2].epochs == alone.epochs
+    assert again[2].finish_time_s == alone.finish_time_s + 60.0
 
 
 def test_a_training_goes_on_with_the_epochs_that_it_saved() -> None:

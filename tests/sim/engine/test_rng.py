@@ -44,12 +44,12 @@ def test_variants_have_the_same_random_draws() -> None:
 def test_a_pick_depends_on_its_name_and_the_seed_alone() -> None:
     streams = NamedStreams(1)
 
-    def pick(group: str = "g", recurrence: int = 1, attempt: int = 1, seed: int = 1) -> int:
+    def pick(group: str = "g", recurrence: int = 1, tries: int = 1, seed: int = 1) -> int:
         named = streams if seed == 1 else NamedStreams(seed)
-        return named.pick(job("x", group=group, recurrence=recurrence), attempt, 10**9)
+        return named.pick(job("x", group=group, recurrence=recurrence), tries, 10**9)
 
     first = pick()
-    others = [pick("h"), pick(recurrence=2), pick(attempt=2), pick(seed=2), pick("g/1")]
+    others = [pick("h"), pick(recurrence=2), pick(tries=2), pick(seed=2), pick("g/1")]
     assert len({first, *others}) == 6
     assert pick() == first, "it depends on what was picked before"
     assert NamedStreams(1).pick(job("other", group="g", workload="w", gpus=3), 1, 10**9) == first

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.support.messages import assert_states
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, TraceError, WattkeeperError
+from wattkeeper.traces.formats import slurm
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.repeats import AGAIN, EARLIER
 from wattkeeper.traces.readers import textfile
@@ -323,3 +324,48 @@ def test_altered_logs_give_a_trace_or_one_message(
             assert str(path) in str(problem)
     else:
         assert trace.quality["kept"] == trace.tables["jobs"].num_rows
+
+
+COMMAS = "JobID,User,Partition,Submit,Start,End,Timelimit,AllocTRES,State"
+
+
+def test_values_separated_by_commas(put: Callable[..., Path]) -> None:
+    """Lists of resources hold commas, and sacct quotes nothing; other programs do."""
+    common = "ann,gpu,2024-03-01T10:00:00,2024-03-01T10:00:00,2024-03-01T11:00:00,1-00:00:00"
+    path = put(
+        COMMAS,
+        f"1,{common},billing=4,cpu=4,gres/gpu:a100=2,node=1,COMPLETED",
+        f"1.batch,{common},cpu=4,COMPLETED",
+        f'2,{common},"cpu=4,gres/gpu:a100=1",COMPLETED',
+        f"3,{common},gres/gpu=4,FAILED",
+        end="\r\n",
+    )
+    assert slurm.FORMAT.sniff(path)
+    trace = add(path)
+    assert column(trace, "gpus") == [2, 1, 4]
+    assert column(trace, "gpu_type") == ["a100", "a100", None]
+    assert column(trace, "status") == ["COMPLETED", "COMPLETED", "FAILED"]
+    assert column(trace, "duration_s") == [3600] * 3
+    assert column(trace, "estimate_s") == [86400] * 3
+    bare = put(*path.read_text().splitlines()[1:])
+    assert column(add(bare, columns=tuple(COMMAS.split(","))), "gpus") == [2, 1, 4]
+
+
+def test_two_lists_of_resources_need_another_delimiter(put: Callable[..., Path]) -> None:
+    head = "JobID,Submit,Start,ReqTRES,AllocTRES"
+    path = put(head, "1,5,6,cpu=1,gres/gpu=1", "2,5,6,cpu=1,mem=1G,cpu=1,gres/gpu=1")
+    assert_states(read_faults(path), "line 3", "7 values", "lists of resources", "|")
+    assert column(add(path, skip_bad=True), "gpus") == [1]
+    quoted = put(head, '2,5,6,"cpu=1,mem=1G","cpu=1,gres/gpu=1"')
+    assert column(add(quoted), "gpus") == [1]
+
+
+def test_lines_with_too_few_values_are_malformed(put: Callable[..., Path]) -> None:
+    path = put("JobID,Submit,Start,AllocTRES", "1,5,6,gres/gpu=1", "2,5,6")
+    assert_states(read_faults(path), "line 3", "has 3 values, must have 4")
+
+
+def test_a_comma_elsewhere_is_not_taken_for_one_of_the_list(put: Callable[..., Path]) -> None:
+    head = "JobID,Submit,Start,AllocTRES,User,JobName"
+    path = put(head, "1,5,6,gres/gpu=1,ann,a", "2,5,6,cpu=1,gres/gpu=1,ann,a,b")
+    assert_states(read_faults(path), "line 3", "has 8 values, must have 6")

@@ -1,4 +1,4 @@
-"""Slurm's accounting: the output of ``sacct --parsable2`` with its header.
+"""Slurm's accounting: the output of ``sacct --parsable2`` with its header, or a CSV of it.
 
 Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES``, ``AllocGRES``,
 ``ReqGRES``; read besides are ``User``, ``Partition``, ``End``, ``ElapsedRaw`` (s) or ``Elapsed``,
@@ -35,15 +35,15 @@ from wattkeeper.traces.readers.columns import (
     strip_cells,
 )
 from wattkeeper.traces.readers.csvfile import ABSENT, quote
+from wattkeeper.traces.readers.spans import NO_LIMIT, parse_span
 from wattkeeper.traces.readers.textfile import Layout, first_line, name_columns, text_batches
 
 LAYOUT: Final = Layout(delimiter="|", quotes=False)
+COMMAS: Final = Layout(delimiter=",")
 NEEDED: Final = ("JobID", "Submit", "Start")
 GPU_COLUMNS: Final = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 NO_TIME: Final = (*ABSENT, "Unknown", "N/A")
-NO_LIMIT: Final = (*ABSENT, "UNLIMITED", "Partition_Limit", "Unknown", "N/A", "INVALID")
 RUNNING: Final = "^(RUNNING|SUSPENDED|COMPLETING|STOPPED)"
-SPAN: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 TRES: Final = re.compile(r"(gres/gpu(?::([^=]+))?)(?:=(.*))?")
 GRES: Final = re.compile(r"((?:gres[:/])?gpu(?::([A-Za-z][^:=]*|[^:=]+(?=[:=])))?)(?:[:=](.*))?")
 MOST_POWER_W: Final = 20_000
@@ -54,6 +54,10 @@ ADVICE: Final = (
     "or '%s' for seconds"
 )
 PLACES: Final = re.compile(r"\([^()]*\)")
+TOO_MANY_LISTS: Final = (
+    "; it cannot be told where each of several lists of resources ends: keep one of them, or let "
+    "sacct separate values by |"
+)
 COUNT: Final = re.compile(r"[0-9]{1,15}")
 
 
@@ -64,16 +68,44 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
         TraceError: If a file is wrong, or has no column that tells of GPUs.
     """
     for path in paths:
-        header = set(options.columns or first_line(path).split("|"))
+        layout = _layout_of(path)
+        header = set(options.columns or _split_header(path))
         if header.issuperset(NEEDED) and header.isdisjoint(GPU_COLUMNS):
             text = f"no column tells of GPUs; one of {', '.join(GPU_COLUMNS)} is needed"
             raise TraceError(text, f"{path}, header")
-        yield from keep_together(text_batches(path, name_columns(LAYOUT, options), NEEDED))
+        lists = [name for name in header if "TRES" in name or "GRES" in name]
+        if layout.delimiter == "," and len(lists) == 1:
+            layout = layout._replace(listing=lists[0])
+        read = text_batches(path, name_columns(layout, options), NEEDED)
+        if layout.delimiter == "," and len(lists) > 1:
+            read = _explain_lists(read)
+        yield from keep_together(read)
+
+
+def _explain_lists(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Add to faults of the number of values that several lists of resources may hold commas."""
+    for batch in batches:
+        wrong = {line: text + TOO_MANY_LISTS if " values, must have " in text else text
+                 for line, text in batch.wrong.items()}  # fmt: skip
+        yield batch._replace(wrong=wrong)
+
+
+def _layout_of(path: Path) -> Layout:
+    """Values are separated by commas where the first line has no other mark."""
+    line = first_line(path)
+    return COMMAS if "|" not in line and "," in line else LAYOUT
+
+
+def _split_header(path: Path) -> list[str]:
+    line = first_line(path)
+    if _layout_of(path) is LAYOUT:
+        return line.split("|")
+    return [name.strip().strip('"') for name in line.split(",")]
 
 
 def sniff(path: Path) -> bool:
     """Whether its first line is a header of sacct."""
-    return set(NEEDED) <= set(first_line(path).split("|"))
+    return set(NEEDED) <= set(_split_header(path))
 
 
 def convert(batch: Batch) -> Rows:
@@ -194,17 +226,6 @@ def _limit(table: pa.Table, wrong: Wrong) -> Floats:
     else:
         limit = parse_each(table, "Timelimit", lambda text: parse_span(text, NO_LIMIT), wrong)
     return np.where(limit > 0, limit, np.nan)
-
-
-def parse_span(text: str, absent: Sequence[str] = ()) -> float:
-    """Seconds of ``[D-[HH:]]MM:SS`` or ``HH:MM:SS``, the formats that sacct writes."""
-    if text in absent:
-        return math.nan
-    match = SPAN.fullmatch(text)
-    if match is None:
-        raise ValueError("a time span as 1-02:03:04 or 02:03:04 (D-HH:MM:SS), or 03:04 (MM:SS)")
-    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _gpus(table: pa.Table, wrong: Wrong) -> tuple[Floats, pa.Array, np.ndarray[Any, Any]]:
