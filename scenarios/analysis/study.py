@@ -187,7 +187,7 @@ def read(folder: str | Path, *, check: bool = True) -> StoredStudy:
     _check_present(folder, "manifest.json")
     if check:
         check_sums(folder, CHECKED - SOMETIMES, SOMETIMES)
-    manifest, summary = (_read_json(folder / f"{name}.json") for name in ("manifest", "summary"))
+    manifest, summary = (read_json(folder / f"{name}.json") for name in ("manifest", "summary"))
     if not Manifest.__required_keys__ <= manifest.keys() or "variants" not in summary:
         raise InputError(f"holds no manifest of results; {AGAIN}", folder)
     return StoredStudy(folder, cast(Manifest, manifest), summary)
@@ -206,7 +206,7 @@ def read_sweep(folder: Path) -> Json:
     """
     restore_folder(folder)
     _check_present(folder, SWEEP)
-    sweep = _read_json(folder / SWEEP)
+    sweep = read_json(folder / SWEEP)
     try:
         done = [point["id"] for point in sweep["points"] if point["state"] == "done"]
     except (LookupError, TypeError):
@@ -239,7 +239,12 @@ def _check_present(folder: Path, name: str) -> None:
     raise InputError(text, folder)
 
 
-def _read_json(path: Path) -> Json:
+def read_json(path: Path) -> Json:
+    """Read a JSON file of results.
+
+    Raises:
+        InputError: If it is none.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(content, dict)

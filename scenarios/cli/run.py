@@ -139,13 +139,13 @@ def _run_sweep(
     for line in describe_overridden_axes(points):
         tell(line)
     with terminal.progress(loaded.scenario.name) as progress:
-        failures = run_sweep(points, folder, workers, ray, progress, tell)
+        finished, failures = run_sweep(points, folder, workers, ray, progress, tell)
     if form == "json":
         terminal.write(to_json(sweep.read_content(folder)), end="")
     elif form == "csv":
         terminal.write(to_csv(sweep.read_rows(folder)), end="")
     else:
-        sweep.print_sweep(terminal.console(), folder)
+        sweep.print_sweep(terminal.console(), *finished)
         terminal.write(f"\nResults: {folder}")
     for line in failures:
         tell(line)

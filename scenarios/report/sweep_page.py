@@ -35,18 +35,21 @@ MOST_ROWS = 500
 """Rows of the table of points."""
 
 
-def render_sweep_page(folder: Path, *, check: bool = True) -> str:
+def render_sweep_page(folder: Path) -> str:
     """The page of a sweep as one HTML file.
 
     Args:
         folder: A folder with `sweep.json`, and the results of each point below `points`.
-        check: Whether to check the points; see `wattkeeper.scenarios.analysis.study.read`.
 
     Raises:
         InputError: If it holds no sweep, or results of a finished point are broken.
     """
     sweep = study.read_sweep(folder)
-    points = read_points(folder, sweep, check=check)
+    return draw_sweep_page(folder, sweep, read_points(folder, sweep))
+
+
+def draw_sweep_page(folder: Path, sweep: Json, points: Sequence[PointRow]) -> str:
+    """The page of a sweep, given its `sweep.json` and all that its points show."""
     studies = study.finished_points(folder, sweep, check=False)
     first = next((saved for _, saved in studies), None)
     variants = all_variants(points)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import (
     LiveReport,
     Manifest,
@@ -58,10 +57,13 @@ def make_manifest(
     inputs: ScenarioInputs,
     sources: Sequence[TraceProvenance],
     results: Sequence[RunResult],
-    summary: Json,
+    summary: str,
     live: LiveReport | None,
 ) -> Manifest:
-    """The manifest, but for `wall_s`; without a report of what trained, runs were simulated."""
+    """The manifest, but for `wall_s`.
+
+    `summary`: text of `summary.json`. Without a report of what trained, runs were simulated.
+    """
     resolved = scenario.model_dump_json()
     measured = int(np.sum(~np.isnan(measured_power(inputs.any_run.jobs))))
     versions = software_versions()

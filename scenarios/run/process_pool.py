@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,7 +26,10 @@ FAILED_START: Final = (
 
 
 def run_tasks(
-    tasks: deque[T], call: Callable[[T], R], workers: int
+    tasks: deque[T],
+    call: Callable[[T], R],
+    workers: int,
+    split: Callable[[T], Sequence[T]] = lambda task: (task,),
 ) -> Generator[tuple[T, R | EnvironmentLacks], None, None]:
     """Call a function with each task; yield what it returns as soon as it does.
 
@@ -37,6 +40,7 @@ def run_tasks(
         tasks: They are taken from the left; more may be added between two results.
         call: The function; it, the tasks and the results can be pickled.
         workers: Processes; with 1, this one does it all.
+        split: Gives the parts of a task that are tried again, each for itself.
 
     Yields:
         A task and its result, or an error where its process was killed `TRIES` times.
@@ -46,7 +50,7 @@ def run_tasks(
             task = tasks.popleft()
             yield task, call(task)
         return
-    pool = _Pool(tasks, call, workers)
+    pool = _Pool(tasks, call, workers, split)
     try:
         while pool.assign():
             for worker in pool.wait():
@@ -60,10 +64,17 @@ def run_tasks(
 class _Pool(Generic[T, R]):
     """Workers, the tasks that they have, and tasks that are tried again."""
 
-    def __init__(self, tasks: deque[T], call: Callable[[T], R], size: int) -> None:
+    def __init__(
+        self,
+        tasks: deque[T],
+        call: Callable[[T], R],
+        size: int,
+        split: Callable[[T], Sequence[T]],
+    ) -> None:
         self._tasks = tasks
         self._call = call
         self._size = size
+        self._split = split
         self._again: deque[tuple[T, int]] = deque()
         self._workers: list[_Worker[T]] = []
         self._failed_starts = 0
@@ -119,7 +130,7 @@ class _Pool(Generic[T, R]):
         task, tries = had
         if tries == TRIES:
             return task, EnvironmentLacks(LOST)
-        self._again.append((task, tries + 1))
+        self._again.extend((part, tries + 1) for part in self._split(task))
         return None
 
     def end(self) -> None:

@@ -41,7 +41,7 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.folder import check_folder, write_results
+from wattkeeper.sim.results.folder import check_folder, to_json, write_results
 from wattkeeper.sim.results.parquet import (
     ScratchFolder,
     TableColumns,
@@ -64,11 +64,13 @@ class ScenarioResult(DisplayedStudy):
 
     Attributes:
         results: All runs, by variant and seed in the scenario's order.
+        summary_text: Text of `summary.json`.
     """
 
     results: list[RunResult]
     summary: Json
     manifest: Manifest
+    summary_text: str
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """See `wattkeeper.scenarios.analysis.study.Study.table`."""
@@ -98,16 +100,19 @@ class ScenarioResult(DisplayedStudy):
             yield RunColumns(result.variant, result.seed, TableColumns(table, schema))
 
     def save(self, folder: str | Path, with_page: bool = True) -> None:
-        """Write the results folder; see `wattkeeper.sim.results.folder.write_results`.
+        """Write the results folder, in the place of older results.
 
         With `with_page`, it writes `report.html` too, which takes a tenth of a second.
+
+        Raises:
+            InputError: If the folder holds anything but results.
         """
         from wattkeeper.scenarios.report import render_page
 
         check_folder(Path(folder))
         pa.default_memory_pool().release_unused()
         text = render_page(self) if with_page else ""
-        write_results(Path(folder), self.results, self.summary, self.manifest, text)
+        write_results(Path(folder), self.results, self.summary_text, self.manifest, text)
 
 
 def run(
@@ -232,8 +237,9 @@ def conclude(
         summary["league"] = compare_bandits(
             results, profiles, scenario.league, scenario.baseline, objective
         )
-    manifest = make_manifest(scenario, inputs, sources, results, summary, live)
-    return ScenarioResult(results, summary, manifest)
+    text = to_json(summary)
+    manifest = make_manifest(scenario, inputs, sources, results, text, live)
+    return ScenarioResult(results, summary, manifest, text)
 
 
 def _compare_deadlines(

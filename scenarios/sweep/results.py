@@ -1,9 +1,11 @@
 """The results folder of a sweep: one table of all points, and a results folder for each."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,8 +23,18 @@ from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.schema import field
 
+if TYPE_CHECKING:
+    from wattkeeper.scenarios.report.points import PointRow
 
-def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
+
+class FinishedSweep(NamedTuple):
+    """What is shown of a sweep: the content of its `sweep.json`, and its finished points."""
+
+    about: Json
+    points: list[PointRow]
+
+
+def write_sweep(folder: Path, works: Sequence[PointWork]) -> FinishedSweep:
     """Write the results folder of a sweep, whole or not at all; older results there are replaced.
 
     Points where a unit failed have no folder; what was done of them is in the table.
@@ -30,7 +42,8 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
     Raises:
         InputError: If the folder holds anything but results of a sweep.
     """
-    from wattkeeper.scenarios.report import render_sweep_page
+    from wattkeeper.scenarios.report.points import read_points
+    from wattkeeper.scenarios.report.sweep_page import draw_sweep_page
 
     check_folder(folder, sweep=True)
     with replace_folder(resolve(folder)) as fresh:
@@ -39,10 +52,15 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> None:
             if work.done.exists():
                 link_folder(work.done, fresh / "points" / work.point.id)
         _write_metrics(fresh / "metrics.parquet", works)
-        (fresh / SWEEP).write_text(to_json(_describe(works)), encoding="utf-8")
+        text = to_json(_describe(works))
+        (fresh / SWEEP).write_text(text, encoding="utf-8")
         done = [work.point.id for work in works if work.done.exists()]
         write_sums(fresh, study.checked_files_of_sweep(done))
-        (fresh / "report.html").write_text(render_sweep_page(fresh, check=False), encoding="utf-8")
+        about = json.loads(text)
+        points = read_points(fresh, about, check=False)
+        page = draw_sweep_page(fresh, about, points)
+        (fresh / "report.html").write_text(page, encoding="utf-8")
+    return FinishedSweep(about, points)
 
 
 def _describe(works: Sequence[PointWork]) -> Json:
@@ -52,7 +70,7 @@ def _describe(works: Sequence[PointWork]) -> Json:
     modelled: list[str] = []
     for work in works:
         if work.done.exists():
-            manifest = study.read(work.done, check=False).manifest
+            manifest = study.read_json(work.done / "manifest.json")
             digests[work.point.id] = manifest["results_digest"]
             modelled = _distinct([*modelled, *manifest["modelled"]])
     return {

@@ -1,11 +1,14 @@
-"""Runs a sweep, unit by unit; a result is stored as soon as it is there."""
+"""Runs a sweep, point by point; results of quick units are kept as those of their point."""
 
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
@@ -17,15 +20,25 @@ from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
-from wattkeeper.scenarios.sweep.results import write_sweep
+from wattkeeper.scenarios.sweep.results import FinishedSweep, write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
-from wattkeeper.sim.results.folder import work_folder
+from wattkeeper.sim.results.folder import work_folder, write_results
 from wattkeeper.traces.files.shared import read_shared
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of unexpected errors when the sweep ran last."""
 
-Outcomes = Generator[tuple["SweepUnit | PointWork", "Exception | None"], None, None]
+LONGEST_S: Final = 1.0
+"""Time after which a process keeps results of units, rather than wait for more of their point."""
+
+Outcomes = Generator[tuple["PointWork", "SweepUnit", "Exception | None"], None, None]
+
+
+class Task(NamedTuple):
+    """Units of a point that one process runs; without any, the point only has to be assembled."""
+
+    work: PointWork
+    units: Sequence[SweepUnit]
 
 
 def run_sweep(
@@ -35,15 +48,15 @@ def run_sweep(
     ray: str | None,
     progress: Callable[[int, int], None],
     tell: Callable[[str], None],
-) -> list[str]:
+) -> tuple[FinishedSweep, list[str]]:
     """Run all points of a sweep that are not done yet, and write the results folder.
 
     The results folder has unfinished work beside it. For the other arguments see
     `wattkeeper.scenarios.run.run.run`.
 
     Returns:
-        A line for each run that failed, and one that says where tracebacks are, if there are any.
-        If there is none, the folder of unfinished work is gone.
+        The sweep; a line for each run that failed, and one that says where tracebacks are, if there
+        are any. If there is none, the folder of unfinished work is gone.
 
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.
@@ -63,25 +76,23 @@ def run_sweep(
             tell(f"Goes on with {folder}: {total - left} of {total} runs are done.")
         progress(total - left, total)
         outcomes = _run_locally(works, workers) if ray is None else _run_on_ray(works, ray)
-        by_point = {work.point.id: work for work in works}
         try:
             with closing(outcomes):
-                for unit, outcome in outcomes:
-                    if isinstance(unit, SweepUnit):
-                        _record_outcome(by_point[unit.point], unit, outcome, errors)
-                        left -= 1
-                        progress(total - left, total)
+                for work, unit, outcome in outcomes:
+                    _record_outcome(work, unit, outcome, errors)
+                    left -= 1
+                    progress(total - left, total)
         except KeyboardInterrupt:
             tell(f"{total - left} of {total} runs are done; the same command goes on with them.")
             raise
         works.sort(key=lambda work: work.point.id)
-        write_sweep(results, works)
+        finished = write_sweep(results, works)
         if not any(work.failures for work in works):
             remove_folder(folder)
     failed = [
         _describe_failure(work, failure) for work in works for failure in work.failures.values()
     ]
-    return failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
+    return finished, failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
 def _describe_failure(work: PointWork, failure: Json) -> str:
@@ -107,53 +118,61 @@ def _record_outcome(
             file.write(f"{_describe_failure(work, failure)}\n{traceback}\n")
 
 
-def _missing_tasks(works: Sequence[PointWork]) -> deque[SweepUnit | PointWork]:
-    """Units without results, and points that only have to be assembled."""
-    tasks: deque[SweepUnit | PointWork] = deque()
-    for work in works:
-        tasks += [unit for unit in work.units if unit.result in work.missing]
-        if not work.missing and not work.done.exists():
-            tasks.append(work)
-    return tasks
+def _missing_tasks(works: Sequence[PointWork], workers: int) -> deque[Task]:
+    """What is missing of each point; unit by unit where there are fewer points than workers."""
+    tasks = [
+        Task(work, [unit for unit in work.units if unit.result in work.missing])
+        for work in works
+        if work.missing or not work.done.exists()
+    ]
+    return deque(tasks if len(tasks) >= workers else chain.from_iterable(map(_split, tasks)))
+
+
+def _split(task: Task) -> list[Task]:
+    """The units of a task, each as a task of its own."""
+    return [Task(task.work, [unit]) for unit in task.units] or [task]
 
 
 def _run_locally(works: Sequence[PointWork], workers: int) -> Outcomes:
     """Run in processes of this machine."""
-    tasks = _missing_tasks(works)
-    by_point = {work.point.id: work for work in works}
-    with closing(run_tasks(tasks, _run_task, min(workers, max(1, len(tasks))))) as outcomes:
-        for task, outcome in outcomes:
-            if isinstance(outcome, EnvironmentLacks) and isinstance(task, PointWork):
-                raise EnvironmentLacks(f"results of {task.point}: {outcome}")
-            yield task, outcome
-            if isinstance(task, SweepUnit):
-                work = by_point[task.point]
-                if not work.missing and not work.failures:
-                    tasks.appendleft(work)
+    tasks = _missing_tasks(works, workers)
+    workers = min(workers, max(1, len(tasks)))
+    with closing(run_tasks(tasks, _run_task, workers, _split)) as results:
+        for (work, units), result in results:
+            if isinstance(result, EnvironmentLacks):
+                if not units:
+                    raise EnvironmentLacks(f"results of {work.point}: {result}")
+                result = [result]
+            for unit, outcome in zip(units, result, strict=False):
+                yield work, unit, outcome
+            left = units[len(result) :]
+            tasks.extendleft(Task(work, [unit]) for unit in reversed(left))
+            if not work.missing and not work.failures and not work.done.exists():
+                tasks.appendleft(Task(work, ()))
 
 
 def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
     """Run on a Ray cluster; points are assembled on this machine."""
     from wattkeeper.scenarios.run import ray_pool
 
-    by_point = {work.point.id: work for work in works}
-    tasks: deque[SweepUnit] = deque()
-    for task in _missing_tasks(works):
-        if isinstance(task, PointWork):
-            assemble_point(task)
-        else:
-            tasks.append(task)
+    tasks: deque[tuple[PointWork, SweepUnit]] = deque()
+    for work, units in _missing_tasks(works, 1):
+        tasks.extend((work, unit) for unit in units)
+        if not units:
+            assemble_point(work)
     with closing(
         ray_pool.run_tasks(
             tasks,
-            lambda unit: (unit.spec, unit.inputs),
+            lambda task: (task[1].spec, task[0].inputs),
             lambda path: _load_inputs(path).runs,
             address,
         )
     ) as outcomes:
-        for unit, outcome in outcomes:
-            yield unit, outcome if isinstance(outcome, Exception) else _store_result(unit, outcome)
-            work = by_point[unit.point]
+        for (work, unit), outcome in outcomes:
+            error = outcome if isinstance(outcome, Exception) else _error_of(outcome)
+            if error is None:
+                store(unit.result, outcome)
+            yield work, unit, error
             if not work.missing and not work.failures:
                 assemble_point(work)
 
@@ -168,32 +187,52 @@ def _load_inputs(path: Path) -> ScenarioInputs:
     return inputs
 
 
-def _run_task(task: SweepUnit | PointWork) -> Exception | None:
-    """Run a unit and store its result, or assemble a point; return the error of a unit."""
-    if isinstance(task, PointWork):
-        assemble_point(task)
-        return None
-    return _store_result(
-        task, run_unit(task.spec, _load_inputs(task.inputs).runs[task.spec.variant])
-    )
+def _run_task(task: Task) -> list[Exception | None]:
+    """Run units, at least one and for `LONGEST_S` at most, and keep their results.
+
+    Those that complete their point are written as its results folder at once.
+
+    Returns:
+        The error of each unit that ran; None if it ended well.
+    """
+    work, units = task
+    runs, began = _load_inputs(work.inputs).runs, time.monotonic()
+    results: list[UnitResult] = []
+    for unit in units:
+        results.append(run_unit(unit.spec, runs[unit.spec.variant]))
+        if time.monotonic() - began > LONGEST_S:
+            break
+    errors = [_error_of(result) for result in results]
+    good = {unit.result: result for unit, result, error in zip(units, results, errors, strict=False)
+            if error is None}  # fmt: skip
+    if good.keys() == work.missing and not work.failures:
+        assemble_point(work, good)
+    else:
+        for path, result in good.items():
+            store(path, result)
+    return errors
 
 
-def _store_result(unit: SweepUnit, outcome: UnitResult) -> Exception | None:
-    if isinstance(outcome.result, Exception):
-        return outcome.result
-    store(unit.result, outcome)
-    return None
+def _error_of(outcome: UnitResult) -> Exception | None:
+    return outcome.result if isinstance(outcome.result, Exception) else None
 
 
-def assemble_point(work: PointWork) -> None:
+def assemble_point(
+    work: PointWork, known: Mapping[Path, UnitResult] = MappingProxyType({})
+) -> None:
     """Write the results folder of a point, as `wattkeeper run` would but for its page.
 
-    The results of its units are removed then.
+    The stored results of its units are removed then.
+
+    Args:
+        work: The point.
+        known: Results that are not stored, by the files where they would be.
     """
-    units: list[UnitResult] = [load(unit.result) for unit in work.units]
+    units = [known.get(unit.result) or load(unit.result) for unit in work.units]
     runs = [unit.result for unit in units if not isinstance(unit.result, Exception)]
     result = conclude(work.point.loaded.scenario, _load_inputs(work.inputs), work.sources, runs)
     result.manifest["wall_s"] = sum(unit.wall_s for unit in units)
-    result.save(work.done, with_page=False)
+    write_results(work.done, result.results, result.summary_text, result.manifest, durable=False)
     for unit in work.units:
-        unit.result.unlink(missing_ok=True)
+        if unit.result not in known:
+            unit.result.unlink(missing_ok=True)

@@ -25,11 +25,9 @@ POLICIES: Final = "policies"
 
 
 class SweepUnit(NamedTuple):
-    """A variant with a seed at a point, and the files of its inputs and its result."""
+    """A variant with a seed at a point, and the file of its result."""
 
-    point: str
     spec: RunSpec
-    inputs: Path
     result: Path
 
 
@@ -93,11 +91,12 @@ def _work(
     own = folder / sha256("\n".join(content).encode()).hexdigest()[:32]
     order = {name: number for number, name in enumerate(scenario.variants)}
     units = [
-        SweepUnit(point.id, spec, inputs, own / f"{order[spec.variant]}-{spec.seed}")
-        for spec in run_specs(scenario)
+        SweepUnit(spec, own / f"{order[spec.variant]}-{spec.seed}") for spec in run_specs(scenario)
     ]
     work = PointWork(point, sources, inputs, own, units)
-    if not _is_sound(work.done):
+    if not own.exists():
+        work.missing = {unit.result for unit in units}
+    elif not _is_sound(work.done):
         shutil.rmtree(work.done, ignore_errors=True)
         work.missing = {unit.result for unit in units if not is_stored(unit.result)}
     return work

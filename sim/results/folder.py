@@ -65,25 +65,29 @@ PAGE_HEAD = 1 << 12
 def write_results(
     folder: Path,
     results: Sequence[RunResult],
-    summary: Mapping[str, Any],
+    summary: str,
     manifest: Mapping[str, Any],
     page: str = "",
+    *,
+    durable: bool = True,
 ) -> None:
-    """Write the results folder: beside it first, then renamed; older results there are replaced.
+    """Write the results folder: beside it first, then renamed; what is there is replaced.
 
-    Without a page, there is no `report.html`.
-
-    Raises:
-        InputError: If the folder holds anything but results.
+    Args:
+        folder: The folder.
+        results: All runs.
+        summary: Text of `summary.json`.
+        manifest: Content of `manifest.json`.
+        page: Text of `report.html`; empty: there is none.
+        durable: Whether it survives a power failure; see `replace_folder`.
     """
-    check_folder(folder)
-    with replace_folder(resolve(folder)) as fresh:
+    with replace_folder(resolve(folder), durable=durable) as fresh:
         for name, whole in TABLES.items():
             tables = [result.tables[name] for result in results if name in result.tables]
             if tables:
                 write_tables(fresh / f"{name}.parquet", whole, tables)
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
-        (fresh / "summary.json").write_text(to_json(summary), encoding="utf-8")
+        (fresh / "summary.json").write_text(summary, encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
@@ -180,10 +184,10 @@ def to_json(content: Mapping[str, Any]) -> str:
     return indent_json(content) + "\n"
 
 
-def digest_results(results: Sequence[RunResult], summary: Mapping[str, Any]) -> str:
-    """SHA-256 of all result tables and the summary, whatever library wrote them."""
+def digest_results(results: Sequence[RunResult], summary: str) -> str:
+    """SHA-256 of all result tables and of `summary.json`, whatever library wrote the tables."""
     state = sha256()
     for result in results:
         state.update(result.digest.encode())
-    state.update(to_json(summary).encode())
+    state.update(summary.encode())
     return state.hexdigest()

@@ -224,19 +224,20 @@ def _stored_schema(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
     in_memory = [table for table in tables if isinstance(table, pa.Table)]
     if len(in_memory) < len(tables):
         return schema
-    names = [set(table.column_names) for table in in_memory]
-    for at, want in enumerate(schema):
-        columns = [
-            table[want.name]
-            for table, present in zip(in_memory, names, strict=True)
-            if want.name in present
+    kinds: dict[str, pa.DataType] = {}
+    long: set[str] = set()
+    for table in in_memory:
+        for at, want in enumerate(table.schema):
+            if pa.types.is_dictionary(want.type):
+                kinds.setdefault(want.name, want.type)
+                if any(len(chunk.dictionary) > MOST_TEXTS for chunk in table.column(at).chunks):
+                    long.add(want.name)
+    return pa.schema(
+        [
+            want.with_type(kinds[want.name]) if want.name in kinds.keys() - long else want
+            for want in schema
         ]
-        chunks = [chunk for column in columns for chunk in column.chunks]
-        if pa.types.is_dictionary(columns[0].type) and all(
-            len(chunk.dictionary) <= MOST_TEXTS for chunk in chunks
-        ):
-            schema = schema.set(at, want.with_type(columns[0].type))
-    return schema
+    )
 
 
 def _is_dictionary(column: pa.Field) -> bool:

@@ -1,6 +1,7 @@
 """Statistics over few seeds: of values, and of pairs with one pair for each seed."""
 
 import math
+from array import array
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, Literal, TypeAlias
@@ -24,15 +25,33 @@ FEWEST = 5
 ROUNDING = 1e-12
 """Relative difference up to which values count as equal."""
 
+MOST_KNOWN = 4096
+"""Values whose statistics are kept: the same ones often come again, of a part that is the whole,
+and at points of a sweep where they do not change."""
+
 NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None, "effect": None, "verdict": None}
+
+
+def _pack(values: Values) -> bytes:
+    """Values as a key: those that are equal but for the sign of 0 are not the same."""
+    return array("d", values).tobytes()
+
+
+def _unpack(packed: bytes) -> list[float]:
+    return array("d", packed).tolist()
 
 
 def over_seeds(values: Values) -> dict[str, Any]:
     """Mean, sample standard deviation, 95 % interval of the mean, and number of seeds.
 
-    Statistics that are not defined, as the interval of one seed, are None.
+    Statistics that are not defined, as the interval of one seed, are None. The result is shared.
     """
-    known = [value for value in values if math.isfinite(value)]
+    return _over_seeds(_pack(values))
+
+
+@lru_cache(MOST_KNOWN)
+def _over_seeds(packed: bytes) -> dict[str, Any]:
+    known = [value for value in _unpack(packed) if math.isfinite(value)]
     if not known:
         return {"mean": None, "std": None, "ci95": None, "n": 0}
     std = _deviation(known) if len(known) > 1 else None
@@ -49,8 +68,14 @@ def versus(values: Values, baseline: Values) -> dict[str, Any]:
         ``verdict``: ``identical`` if all pairs are equal. Else from the interval of the ratios, or
         of the differences if there are none: ``noise`` if it includes no change, else ``lower`` or
         ``higher``; ``one seed`` without an interval.
-        All are None if a value is absent with any seed.
+        All are None if a value is absent with any seed. The result is shared.
     """
+    return _versus(_pack(values), _pack(baseline))
+
+
+@lru_cache(MOST_KNOWN)
+def _versus(packed: bytes, packed_baseline: bytes) -> dict[str, Any]:
+    values, baseline = _unpack(packed), _unpack(packed_baseline)
     if len(values) != len(baseline) or not all(map(math.isfinite, (*values, *baseline))):
         return NOT_COMPARED
     changes, neutral = relative_changes(values, baseline)
@@ -156,7 +181,8 @@ def interval(values: Values) -> list[float] | None:
         half = t * _deviation(values) / math.sqrt(size)
         return [mean - half, mean + half]
     wider = math.sqrt(size / (size - 1)) * t / t_quantile(0.95, None)
-    return [mean + wider * (end - mean) for end in _bootstrap(tuple(values))]
+    ends = _middle(_resampled_means(np.array(values)))
+    return [mean + wider * (end - mean) for end in ends]
 
 
 def _varies(values: Values, size: float) -> bool:
@@ -184,16 +210,6 @@ def _add_up(values: Values) -> float:
     for value in values[1:]:
         total += value
     return total
-
-
-@lru_cache(maxsize=4096)
-def _bootstrap(values: tuple[float, ...]) -> list[float]:
-    """The 2.5 % and the 97.5 % quantile of the means of resamples.
-
-    A value often comes again: of a part that is the whole, and at points of a sweep where it does
-    not change.
-    """
-    return _middle(_resampled_means(np.array(values)))
 
 
 def _resampled_means(values: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -79,13 +80,19 @@ def summarise(
 
 def metric_values(results: Sequence[RunResult]) -> pa.Table:
     """Every metric of every run and of its parts, in the schema `VALUES`."""
-    rows = [
-        (result.variant, result.seed, key, part, metric, value)
+    blocks = [
+        (result.variant, result.seed, key, part, metrics)
         for result in results
         for key, parts in ({"": {"": result.metrics}} | result.by).items()
         for part, metrics in parts.items()
-        for metric, value in metrics.items()
     ]
-    columns = dict(zip(VALUES.names, zip(*rows, strict=True), strict=True))
-    value = np.array(columns.pop("value"))
-    return pa.table(columns | {"value": pa.array(value, mask=~np.isfinite(value))}, schema=VALUES)
+    *keys, metrics = zip(*blocks, strict=True)
+    rows = np.repeat(np.arange(len(blocks)), list(map(len, metrics)))
+    names = pa.array(list(chain.from_iterable(metrics)), pa.string())
+    value = np.array([value for block in metrics for value in block.values()], np.float64)
+    values = pa.array(value, mask=~np.isfinite(value))
+    columns = [*(pa.array(key).take(rows) for key in keys), names, values]
+    return pa.Table.from_arrays(
+        [column.cast(want.type) for column, want in zip(columns, VALUES, strict=True)],
+        schema=VALUES,
+    )

@@ -33,23 +33,24 @@ LACKS_LOCKS: Final = {errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK}
 
 
 @contextmanager
-def replace_folder(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path, *, durable: bool = True) -> Iterator[Path]:
     """Inside, a fresh folder to be filled; it takes the place of `folder` at the end.
 
     If anything fails, what was there before stays. An interruption or a kill leaves that or the
-    fresh one, or `settle` puts it there.
+    fresh one, or `settle` puts it there. One that is not `durable`: see `replace_file`.
 
     Raises:
         EnvironmentLacks: If the file system refuses.
     """
-    with _beside(folder, make_parents=True) as names:
+    with _beside(folder, make_parents=True, shared=durable) as names:
         names.new.mkdir()
         yield names.new
-        for path in names.new.rglob("*"):
-            sync(path)
-        sync(names.new)
+        if durable:
+            for path in (*names.new.rglob("*"), names.new):
+                sync(path)
         _put(names, folder)
-        sync(folder.parent)
+        if durable:
+            sync(folder.parent)
 
 
 @contextmanager
@@ -180,12 +181,13 @@ def settle(folder: Path, name: str | None = None) -> None:
                 release()
 
 
-def _make_folder(folder: Path) -> None:
-    """Make a folder with its parents, durably, unless it is there."""
+def _make_folder(folder: Path, durable: bool) -> None:
+    """Make a folder with its parents, unless it is there."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in missing:
-        sync(path.parent)
+    if durable:
+        for path in missing:
+            sync(path.parent)
 
 
 class _Names(NamedTuple):
@@ -212,7 +214,7 @@ def _beside(path: Path, *, make_parents: bool = False, shared: bool = True) -> I
         if not path.name:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if make_parents:
-            _make_folder(path.parent)
+            _make_folder(path.parent, durable=shared)
         path.parent.stat()  # a lock would make it
         if shared:
             settle(path.parent, path.name)

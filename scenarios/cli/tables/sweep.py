@@ -1,6 +1,6 @@
 """Terminal table of a sweep: a row for each point and variant."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +11,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
-from wattkeeper.scenarios.analysis.sweep_cautions import (
-    PointCautions,
-    have_different_jobs,
-    merge_cautions,
-    read_cautions,
-)
+from wattkeeper.scenarios.analysis.sweep_cautions import have_different_jobs, merge_cautions
 from wattkeeper.scenarios.analysis.vocabulary import label_variants, shown_metrics
 from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.cli.tables.run import (
@@ -27,6 +22,7 @@ from wattkeeper.scenarios.cli.tables.run import (
     print_league,
 )
 from wattkeeper.scenarios.notebook.flat_rows import flatten, summary_rows
+from wattkeeper.scenarios.report.points import PointRow
 from wattkeeper.scenarios.spec.wording import axis_text
 
 MOST_POINTS: Final = 100
@@ -50,29 +46,30 @@ def read_rows(folder: Path) -> Iterator[Json]:
         yield from (place | row for row in summary_rows(study.summary))
 
 
-def print_sweep(console: Console, folder: Path) -> None:
-    """Print the question and the comparison of variants at each point."""
-    about = read_sweep(folder)
+def print_sweep(console: Console, about: Json, points: Sequence[PointRow]) -> None:
+    """Print the question and the comparison of variants at each point.
+
+    Args:
+        console: Where.
+        about: Content of `sweep.json`.
+        points: The finished points.
+    """
     print_heading(console, about["scenario"], about["question"])
     print_inputs(console, about["inputs"])
-    warnings: list[PointCautions] = []
-    first: list[tuple[Json, Json]] = []
-    done = 0
-    for done, (point, study) in enumerate(finished_points(folder, about, check=False), 1):
-        warnings.append(read_cautions(point["values"], study.manifest, study.summary))
-        if done <= MOST_POINTS:
-            first.append((point["values"], study.summary))
-    if not first:
+    if not points:
         return
+    warnings = [point.cautions for point in points]
     for line in merge_cautions(warnings):
         console.print(line, style="bold yellow")
+    first = [(point.values, point.summary) for point in points[:MOST_POINTS]]
     leagues = leagues_of_sweep(first, list(about["axes"]))
     if leagues:
         print_league(console, leagues)
         return
     print_whole(console, _table(about, first, have_different_jobs(warnings)))
-    if done > MOST_POINTS:
-        console.print(f"The first {MOST_POINTS} of {done} points; metrics.parquet has all of them.")
+    if len(points) > MOST_POINTS:
+        text = f"The first {MOST_POINTS} of {len(points)} points; metrics.parquet has all of them."
+        console.print(text)
 
 
 def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Table:

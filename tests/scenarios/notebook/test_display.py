@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 from xml.etree import ElementTree
 
 import pytest
 
 from wattkeeper import scenarios
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.notebook.colours import variant_colours
 from wattkeeper.scenarios.report import render_page
 from wattkeeper.scenarios.run.run import ScenarioResult
@@ -43,7 +46,7 @@ def test_a_study_displays_the_answer_and_the_table_of_its_page(done: ScenarioRes
 
 def test_texts_of_a_scenario_are_no_markup(done: ScenarioResult) -> None:
     asked = {**done.manifest, "scenario": {**done.manifest["scenario"], "question": "<b>&?"}}
-    shown = ScenarioResult(done.results, done.summary, asked)._repr_html_()  # type: ignore[arg-type]
+    shown = replace(done, manifest=cast(Manifest, asked))._repr_html_()
     assert "<h1>&lt;b&gt;&amp;?</h1>" in shown
     style = re.compile(r"<style>.*?</style>", re.DOTALL)
     ElementTree.fromstring(style.sub("", shown))

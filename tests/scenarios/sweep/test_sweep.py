@@ -10,6 +10,7 @@ import signal
 from collections import Counter
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 import pyarrow.parquet as pq
@@ -23,12 +24,16 @@ from tests.support.messages import assert_states
 from tests.support.sweeps import SMALL, content, ended, start, units, until, workers
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.analysis import study
+from wattkeeper.scenarios.run import run as run_scenario
+from wattkeeper.scenarios.spec import loading
 from wattkeeper.scenarios.spec.loading import find_scenario
 from wattkeeper.scenarios.sweep import run
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import expand_sweep
 from wattkeeper.sim.results import checksums
 from wattkeeper.sim.results.schemas import VALUES
+from wattkeeper.traces.files import atomic
 from wattkeeper.traces.files.digests import digest_file
 
 ETAS = st.lists(st.floats(0, 1).map(lambda eta: round(eta, 3)), min_size=1, max_size=3, unique=True)
@@ -353,6 +358,18 @@ def test_a_sweep_killed_while_it_is_removed_is_still_one(
     assert not folder.exists()
 
 
+def count_calls(
+    monkeypatch: pytest.MonkeyPatch, calls: Counter[str], module: ModuleType, name: str
+) -> None:
+    original = getattr(module, name)
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        calls[name] += 1
+        return original(*arguments, **more)
+
+    monkeypatch.setattr(module, name, counted)
+
+
 def test_storing_a_value_neither_lists_nor_locks_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,19 +377,10 @@ def test_storing_a_value_neither_lists_nor_locks_what_is_there(
     folder, calls = tmp_path / "out.sweep", Counter[str]()
     points = [folder / f"point{number}" for number in range(3)]
 
-    def count(module: Any, name: str) -> None:
-        original = getattr(module, name)
-
-        def counted(*arguments: Any) -> Any:
-            calls[name] += 1
-            return original(*arguments)
-
-        monkeypatch.setattr(module, name, counted)
-
     with lock_folder(folder):
         for name in ("scandir", "listdir", "fsync"):
-            count(os, name)
-        count(fcntl, "flock")
+            count_calls(monkeypatch, calls, os, name)
+        count_calls(monkeypatch, calls, fcntl, "flock")
         for point in points:
             for number in range(50):
                 store(point / f"{number}-0", number)
@@ -388,6 +396,37 @@ def test_storing_a_value_neither_lists_nor_locks_what_is_there(
         assert sum(1 for point in points for _ in point.iterdir()) == 150
     with lock_folder(folder):
         remove_folder(folder)
+
+
+def test_a_point_of_quick_runs_costs_few_files_and_checks(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep of a thousand quick runs costs little more than the runs themselves."""
+    points, calls = 3, Counter[str]()
+    for module, name in (
+        (loading, "validate"), (atomic, "sync"), (run, "store"), (run, "load"), (run, "run_unit"),
+        (run, "assemble_point"), (study, "read_json"), (run_scenario, "summarise"),
+    ):  # fmt: skip
+        count_calls(monkeypatch, calls, module, name)
+    inside("run", "quickstart", *SMALL, "--sweep", "objective.eta=0.2,0.5,0.8", "--out", "out")
+    files = sum(1 for _ in (tmp_path / "out").rglob("*"))
+    assert calls.pop("sync") < files + 10, "each file once, and the folders above"
+    # The files of the first point are read for the page, too; manifests for `sweep.json`.
+    assert calls == {"validate": points + 1, "run_unit": points * 10, "assemble_point": points,
+                     "summarise": points, "read_json": points * 3 + 2}  # fmt: skip
+
+
+def test_slow_runs_are_kept_one_by_one(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = ("run", "quickstart", *SMALL, "--sweep", "objective.eta=0.3,0.6", "--out")
+    inside(*sweep, "quick")
+    monkeypatch.setattr(run, "LONGEST_S", -1.0)
+    calls = Counter[str]()
+    count_calls(monkeypatch, calls, run, "store")
+    inside(*sweep, "slow")
+    assert calls["store"] == 2 * 9, "the last run of a point completes it"
+    assert content(tmp_path / "slow") == content(tmp_path / "quick")
 
 
 def test_a_sweep_does_not_start_in_a_folder_that_was_removed(
@@ -432,7 +471,8 @@ def test_a_sweep_resumes_after_any_end(inside: Command, tmp_path: Path) -> None:
     inside("run", *LONG, "--out", "undisturbed")
     kept = tmp_path / "out.sweep"
 
-    process = start(*LONG, "--workers", "2", cwd=tmp_path)
+    # With more workers than points, each gets one run after the other.
+    process = start(*LONG, "--workers", "3", cwd=tmp_path)
     assert until(lambda: units(kept) > 1, process)
     os.kill(workers(process.pid)[0], signal.SIGKILL)
     os.kill(process.pid, signal.SIGSTOP)

@@ -185,7 +185,7 @@ def check_counters(drawn: Drawn, line: Any) -> None:
 def study_of(world: World, pauses: str = "free") -> ScenarioResult:
     result = collect("v", 1, world.recorder, world.source, world.cluster.spec, {}, 0)
     manifest = {"seeds": [1], "scenario": {"name": "random", "pauses": pauses}}
-    return ScenarioResult([result], {"variants": {"v": {}}}, cast(Manifest, manifest))
+    return ScenarioResult([result], {"variants": {"v": {}}}, cast(Manifest, manifest), "")
 
 
 @given(settings_of_worlds(), st.sampled_from(["t.json", "t.json.gz"]))
