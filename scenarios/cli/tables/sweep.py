@@ -58,11 +58,11 @@ def print_sweep(console: Console, about: Json, points: Sequence[PointRow]) -> No
     print_inputs(console, about["inputs"])
     if not points:
         return
-    warnings = [point.cautions for point in points]
+    warnings, first = [point.cautions for point in points], points[:MOST_POINTS]
     for line in merge_cautions(warnings):
         console.print(line, style="bold yellow")
-    first = [(point.values, point.summary) for point in points[:MOST_POINTS]]
-    leagues = leagues_of_sweep(first, list(about["axes"]))
+    summaries = [(point.values, point.summary) for point in first]
+    leagues = leagues_of_sweep(summaries, list(about["axes"]))
     if leagues:
         print_league(console, leagues)
         return
@@ -72,10 +72,10 @@ def print_sweep(console: Console, about: Json, points: Sequence[PointRow]) -> No
         console.print(text)
 
 
-def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Table:
-    """A table of points, given the values and the summary of each."""
-    metrics = shown_metrics(points[0][1])
-    variants = points[0][1]["variants"]
+def _table(about: Json, points: Sequence[PointRow], with_jobs: bool) -> Table:
+    """A table of points."""
+    metrics = shown_metrics(points[0].summary)
+    variants = points[0].summary["variants"]
     table = Table(title=make_title(len(about["seeds"]), variants, about["baseline"]))
     for name in short_keys(about["axes"]).values():
         table.add_column(name.replace(".", ".\n"), overflow="fold")
@@ -84,13 +84,13 @@ def _table(about: Json, points: list[tuple[Json, Json]], with_jobs: bool) -> Tab
     table.add_column("variant")
     for label in metrics.values():
         table.add_column(label, justify="right", no_wrap=True)
-    for values, summary in points:
-        cells = [axis_text(value) for value in values.values()]
+    for point in points:
+        cells = [axis_text(value) for value in point.values.values()]
         if with_jobs:
-            first = next(iter(summary["variants"].values()))
-            cells.append(f"{first['metrics']['jobs']['mean']:,.0f}")
-        labels = label_variants(summary["variants"])
-        for name, variant in summary["variants"].items():
+            cells.append(f"{point.cautions.jobs:,}")
+        of_point = point.summary["variants"]
+        labels = label_variants(of_point)
+        for name, variant in of_point.items():
             table.add_row(
                 *cells,
                 labels[name],

@@ -387,7 +387,7 @@ def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) 
             "none of 2 models|images on digits",
         ),
         ((*digits, "--child", "my_models:wide", "--policy", "zeus"), "zeus"),
-        ((*digits, "--child", "my_models:wide", "--policy", "best"), "modelkeeper, none, oracle"),
+        ((*digits, "--child", "my_models:wide", "--policy", "best"), "modelkeeper, |none, oracle"),
         (
             (*digits, "--child", "my_models:wide", "--policy", "lineage", "--minimum", "2"),
             "'lineage': minimum",
