@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,6 +111,7 @@ class ScenarioResult(DisplayedStudy):
         from wattkeeper.scenarios.report import render_page
 
         check_folder(Path(folder))
+        gc.collect()  # worlds refer to themselves, and to their jobs
         pa.default_memory_pool().release_unused()
         text = render_page(self) if with_page else ""
         write_results(Path(folder), self.results, self.summary_text, self.manifest, text)

@@ -240,11 +240,9 @@ def aggregate_attempts(
     def column(name: str) -> Any:
         return columns[name].to_numpy(zero_copy_only=False)
 
-    def few(name: str) -> Any:
-        """A column of whole numbers; one value for all takes no memory."""
-        values = total(name).astype(np.int32)
-        one = values[:1].max(initial=0)
-        return np.broadcast_to(one, len(values)) if (values == one).all() else values
+    def few(name: str) -> Ints:
+        """A column of whole numbers."""
+        return _shrink(total(name).astype(np.int32))
 
     def total(name: str) -> Any:
         values = column(name)
@@ -254,6 +252,13 @@ def aggregate_attempts(
     for key in ("workload", "gpu_type", "replayed"):
         own = columns[key] if single else columns[key].filter(pa.array(first))
         codes[key], names[key] = _encode(own)
+    recurrence = few("recurrence") if single else column("recurrence")[first]
+    preemptions = few("preemptions")
+    group: Any = np.arange(len(recurrence), dtype=np.int32)
+    if recurrence.max(initial=1) > 1:
+        groups = columns["group_id"] if single else columns["group_id"].filter(pa.array(first))
+        group = groups.dictionary_encode().indices.to_numpy()
+    # The longest columns come last: there is no room for copies beside them.
     submit = column("submit_time_s")[of_jobs]
     waited = column("start_time_s")[of_jobs] - submit
     for waiting, begun, ended in waits:
@@ -263,15 +268,10 @@ def aggregate_attempts(
     if not single:
         finish[index] = column("finish_time_s")
     cost = total("cost").astype(float, copy=False)
-    recurrence = few("recurrence") if single else column("recurrence")[first]
     regret: Floats = np.broadcast_to(np.float64(math.nan), len(submit))
     if optima:
         best = _least_costs(codes, names, column("gpus")[of_jobs], recurrence, optima)
         regret = cost - best * column("time_scale")[of_jobs]
-    group: Any = np.arange(len(submit), dtype=np.int32)
-    if recurrence.max(initial=1) > 1:
-        groups = columns["group_id"] if single else columns["group_id"].filter(pa.array(first))
-        group = groups.dictionary_encode().indices.to_numpy()
     return JobOutcomes(
         group=group,
         recurrence=recurrence,
@@ -287,7 +287,7 @@ def aggregate_attempts(
         cost=cost,
         regret=regret,
         reached=total("reached_target") > 0,
-        preemptions=few("preemptions"),
+        preemptions=preemptions,
         names=names,
     )
 
@@ -320,7 +320,13 @@ def _encode(column: pa.Array) -> tuple[Ints, list[str]]:
     order = sorted(present, key=names.__getitem__)
     rank = np.full(len(names) + 1, -1, np.int8 if len(names) < MOST_NAMES else np.int32)
     rank[order] = np.arange(len(order))
-    return rank[codes], [names[index] for index in order]
+    return _shrink(rank[codes]), [names[index] for index in order]
+
+
+def _shrink(values: Ints) -> Ints:
+    """The same whole numbers; where all are equal, they take no memory."""
+    alike = len(values) > 0 and bool((values == values[0]).all())
+    return np.broadcast_to(values[0], len(values)) if alike else values
 
 
 def count_late(columns: Mapping[str, pa.Array], number: Ints) -> float:

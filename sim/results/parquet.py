@@ -11,6 +11,7 @@ from shutil import copyfile
 from tempfile import mkdtemp
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -78,6 +79,20 @@ class StoredTable:
         with self._open() as file:
             return file.read(list(names), use_threads=False)
 
+    def column(self, name: str) -> pa.Array:
+        """A column in one piece; numbers are put together group by group, in half the memory."""
+        if not pa.types.is_floating(self.schema.field(name).type):
+            return one_chunk(self[name])
+        values, begin = np.empty(len(self)), 0
+        with self._open() as file:
+            for group in range(file.num_row_groups):
+                part = file.read_row_group(group, [name], use_threads=False)[name]
+                if part.null_count:
+                    return one_chunk(self[name])
+                values[begin : begin + len(part)] = part.to_numpy()
+                begin += len(part)
+        return pa.array(values)
+
     def slice(self, begin: int, length: int) -> pa.Table:
         """Some rows."""
         with self._open() as file:
@@ -91,6 +106,11 @@ class StoredTable:
 
 
 AnyTable: TypeAlias = pa.Table | StoredTable
+
+
+def column_of(table: AnyTable, name: str) -> pa.Array:
+    """A column in one piece."""
+    return table.column(name) if isinstance(table, StoredTable) else one_chunk(table[name])
 
 
 def present_columns(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
@@ -273,8 +293,8 @@ class TableColumns(Mapping[str, pa.Array]):
         kind = None if self._schema is None else self._schema.field(name).type
         if name not in self._present:
             return pa.nulls(len(self._table), kind)
-        column = self._table[name]
-        return one_chunk(column if kind in (None, column.type) else column.cast(kind))
+        column = column_of(self._table, name)
+        return column if kind in (None, column.type) else column.cast(kind)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names

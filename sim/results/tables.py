@@ -140,6 +140,8 @@ def collect(
     than `MOST_ATTEMPTS`; None: they are in memory. `scheduled`: whether jobs are submitted at given
     times, so that amounts of a year follow from these.
     """
+    pool = pa.default_memory_pool()
+    pool.release_unused()
     keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
     rows = keeper.rows
     placed = read_choices(recorder.journal, cluster)
@@ -173,6 +175,7 @@ def collect(
     if "deadline_s" in columns or _have_several(recorder, waits):
         number = recorder.column("number")
     recorder.clear()
+    pool.release_unused()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
     metrics = metrics | charged.metrics() | of_year | losses | of_elastic
     if elastic is not None:
@@ -186,7 +189,7 @@ def collect(
     tables = {name: keeper.tables[name] for name in TABLES if name in keeper.tables}
     digest = digest_tables(tables)
     result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
-    pa.default_memory_pool().release_unused()
+    pool.release_unused()
     return result
 
 
