@@ -140,9 +140,10 @@ def collect(
     than `MOST_ATTEMPTS`; None: they are in memory. `scheduled`: whether jobs are submitted at given
     times, so that amounts of a year follow from these.
     """
-    pool = pa.default_memory_pool()
-    pool.release_unused()
-    keeper = _Keeper(variant, seed, scratch if recorder.attempts > MOST_ATTEMPTS else None)
+    pool, is_large = pa.default_memory_pool(), recorder.attempts > MOST_ATTEMPTS
+    if is_large:
+        pool.release_unused()
+    keeper = _Keeper(variant, seed, scratch if is_large else None)
     rows = keeper.rows
     placed = read_choices(recorder.journal, cluster)
     held = held_gpus(recorder, placed, source)
@@ -175,7 +176,8 @@ def collect(
     if "deadline_s" in columns or _have_several(recorder, waits):
         number = recorder.column("number")
     recorder.clear()
-    pool.release_unused()
+    if is_large:
+        pool.release_unused()
     metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
     metrics = metrics | charged.metrics() | of_year | losses | of_elastic
     if elastic is not None:
