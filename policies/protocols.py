@@ -55,7 +55,7 @@ JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submi
 """The attributes that a job is constructed from; the others are derived."""
 
 
-@mypyc_attr(acyclic=True)
+@mypyc_attr(acyclic=True)  # it refers to texts and numbers alone
 class Job:
     """One submitted training run; immutable, also for policies.
 

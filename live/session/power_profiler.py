@@ -76,6 +76,7 @@ class PowerProfiler:
         elif self._end is not None and self._counted:
             self._end -= done
         else:
+            self._ends = []
             self._begin_limit(self._steps)
 
     def step(self) -> None:

@@ -146,7 +146,8 @@ def _run_locally(works: Sequence[PointWork], workers: int) -> Outcomes:
             for unit, outcome in zip(units, result, strict=False):
                 yield work, unit, outcome
             left = units[len(result) :]
-            tasks.extendleft(Task(work, [unit]) for unit in reversed(left))
+            half = (len(left) + 1) // 2  # another worker may take the second
+            tasks.extendleft(Task(work, part) for part in (left[half:], left[:half]) if part)
             if not work.missing and not work.failures and not work.done.exists():
                 tasks.appendleft(Task(work, ()))
 
@@ -205,7 +206,8 @@ def _run_task(task: Task) -> list[Exception | None]:
     errors = [_error_of(result) for result in results]
     good = {unit.result: result for unit, result, error in zip(units, results, errors, strict=False)
             if error is None}  # fmt: skip
-    if good.keys() == work.missing and not work.failures:
+    is_quick = time.monotonic() - began <= LONGEST_S
+    if is_quick and good.keys() == work.missing and not work.failures:
         assemble_point(work, good)
     else:
         for path, result in good.items():

@@ -226,7 +226,7 @@ class Inheritance:
 FROM_SCRATCH: Final = Inheritance()
 
 
-@mypyc_attr(acyclic=True)
+@mypyc_attr(acyclic=True)  # it refers to no execution, and so not to itself
 class Attempt:
     """A try of a job, from the time at which it first holds GPUs.
 
@@ -352,7 +352,7 @@ class Attempt:
         self.overhead_j += spent_j
 
 
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Execution:
     """An attempt that runs, or resumes once it holds GPUs again.
 

@@ -35,7 +35,6 @@ RANK_BITS: Final = 48
 """Of the rank of an event among those of its time: its number; the bits above are its priority."""
 
 
-@mypyc_attr(acyclic=True)
 class ScheduledEvent:
     """An event of the queue; it is scheduled once.
 
