@@ -149,6 +149,8 @@ def collect(
     held = held_gpus(recorder, placed, source)
     submit_s = source.column("submit_time_s", recorder.column("number")).to_numpy()
     span = _year_span(recorder, submit_s, window) if scheduled else None
+    from_s, until_s = window
+    begins_with_jobs = from_s is None or from_s <= submit_s.min(initial=math.inf)
     lines = timeline(recorder, cluster, submit_s, held.thousandths)
     del submit_s  # `lines` has it as long as it needs it
     line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
@@ -156,8 +158,8 @@ def collect(
     of_year = {}
     if span is not None:
         submitting = account(recorder, cluster, held, span, tariff)
-        whole = charged if window == (None, None) else None
-        of_year = year_metrics(submitting, whole)
+        has_all_jobs = begins_with_jobs and until_s is None
+        of_year = year_metrics(submitting, charged if has_all_jobs else None)
     if unmeasured:
         charged = charged.without_energy()
         of_year = {}

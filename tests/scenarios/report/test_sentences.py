@@ -151,6 +151,9 @@ def test_work_after_the_last_submission_is_part_of_the_year(
     assert_states(said, "cluster a year", f"{busy_s / (16 * 25 * DAY):.2f} (fifo)",
                   "grow without bound")  # fmt: skip
     assert_states((tmp_path / "out/report.html").read_text(), "grow without bound")
+    inside("run", owner, "--set", "accounting.from_s=0", "--out", "stated")
+    stated = figures(tmp_path / "stated")["fifo"]
+    assert stated["year_energy_j"] == pytest.approx(row["year_energy_j"]), "no job was cut off"
 
 
 def test_a_stated_window_is_extrapolated_as_it_is(
