@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
+try:
     from librt.strings import (
         BytesWriter,
         read_f64_le,
@@ -14,18 +14,8 @@ if TYPE_CHECKING:
         write_i64_le,
     )
     from librt.vecs import append, vec
-else:
-    try:
-        from librt.strings import (
-            BytesWriter,
-            read_f64_le,
-            read_i64_le,
-            write_f64_le,
-            write_i32_le,
-            write_i64_le,
-        )
-        from librt.vecs import append, vec
-    except ModuleNotFoundError:
+except ModuleNotFoundError:
+    if not TYPE_CHECKING:
         from struct import Struct
 
         class BytesWriter(bytearray):

@@ -95,6 +95,9 @@ JOBS: Final = table_schema("jobs", ["job_id"], [
           optional=True),
 ])  # fmt: skip
 
+TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
+"""Points in time among the columns of `JOBS`; they count from the first submission."""
+
 NODES: Final = table_schema("nodes", ["node_id"], [
     field("node_id", _text, "", "one host", "not empty"),
     field("gpu_type", _text, "", "model of its GPUs", "not empty"),

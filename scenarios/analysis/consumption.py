@@ -135,10 +135,18 @@ def describe_year(manifest: Manifest, summary: Json) -> Iterator[str]:
     days = list(dict.fromkeys(f"{length / DAY_S:,.2f}" for length in (lengths[0], lengths[-1])))
     span = " to ".join(days) + " days"
     by = f"times {YEAR_S / lengths[0]:.4g}" if len(days) == 1 else "by 365 days over these"
-    if manifest["scenario"].get("accounting"):
+    stated = manifest["scenario"].get("accounting") or {}
+    if stated.get("until_s") is not None:
         yield (
             "Amounts a year are extrapolated: what the cluster uses in the stated time "
             f"(accounting) of {span}, {by}."
+        )
+        return
+    if stated.get("from_s") is not None:
+        yield (
+            f"Amounts a year are extrapolated from the {span} from the stated begin (accounting) "
+            f"to the last submission, {by}: what the cluster uses in that time and, if no job was "
+            "submitted before, what its jobs use afterwards."
         )
         return
     yield (

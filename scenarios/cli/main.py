@@ -150,10 +150,9 @@ def validate(
     from wattkeeper.traces.arrow import configure_arrow
 
     configure_arrow()
-    from wattkeeper.scenarios.inputs.estimates import warn_estimates
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
-    from wattkeeper.scenarios.inputs.policy_checks import check_policies
+    from wattkeeper.scenarios.inputs.policy_checks import check_policies, warn_estimates
     from wattkeeper.scenarios.inputs.profiled_jobs import describe_counted
     from wattkeeper.scenarios.inputs.read import read_inputs
     from wattkeeper.scenarios.spec.loading import describe_overridden, load

@@ -15,6 +15,7 @@ from wattkeeper.scenarios.spec.variants import (
     zoo_of,
 )
 from wattkeeper.sim.replay.backend import options_of
+from wattkeeper.traces.estimates import count_outlived
 
 
 def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
@@ -246,3 +247,14 @@ def locate_error(
     for note in getattr(error, "__notes__", ()):
         located.add_note(note)
     return located
+
+
+def warn_estimates(loaded: LoadedScenario, inputs: ScenarioInputs) -> str:
+    """A warning if a policy reads estimates, and many jobs ran longer than theirs; else empty."""
+    scenario, jobs = loaded.scenario, inputs.any_run.jobs
+    reads_estimates = any(
+        "estimate_s" in policy_of(scenario, name, point).needed_columns
+        for name in scenario.variants
+        for point in points_of(scenario, name)
+    )
+    return count_outlived(jobs).warn() if jobs is not None and reads_estimates else ""

@@ -26,8 +26,7 @@ from wattkeeper.scenarios.analysis.times.deadlines import (
     DeadlineSavings,
     compare_deadlines,
 )
-from wattkeeper.scenarios.inputs.estimates import warn_estimates
-from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error
+from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error, warn_estimates
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.notebook.display import DisplayedStudy

@@ -206,8 +206,8 @@ def _run_task(task: Task) -> list[Exception | None]:
     errors = [_error_of(result) for result in results]
     good = {unit.result: result for unit, result, error in zip(units, results, errors, strict=False)
             if error is None}  # fmt: skip
-    is_quick = time.monotonic() - began <= LONGEST_S
-    if is_quick and good.keys() == work.missing and not work.failures:
+    is_complete = good.keys() == work.missing and not work.failures
+    if is_complete and (not units or time.monotonic() - began <= LONGEST_S):
         assemble_point(work, good)
     else:
         for path, result in good.items():

@@ -67,8 +67,8 @@ class Callback(ScheduledEvent):
         self.call(self.argument)
 
 
-class EventQueue:
-    """Events by time, priority and the order in which they were added: a heap of four branches.
+class EventHeap:
+    """Events by time, priority and the order in which they were added: a heap with four branches.
 
     What orders them lies in arrays of numbers, so that an event is not read before its time comes:
     of many, most are in no cache of the processor.
@@ -198,7 +198,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.queue = EventQueue()
+        self.queue = EventHeap()
         self.events = 0
         self.driven: Driven
         self.next_arrival_s = NEVER

@@ -117,8 +117,8 @@ _DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "at
             "chose": "i4", "maker": "i1"}  # fmt: skip
 """Columns of decisions."""
 
-SHORT: Final = 2000
-"""Characters of texts whose digests are remembered: what large clusters' views print is longer."""
+MOST_CHARACTERS: Final = 2000
+"""Of a text whose digest is remembered; views of large clusters print longer ones."""
 
 FEW_GPUS: Final = 16
 """Placements of fewer GPUs on one node are found in a list."""
@@ -361,7 +361,7 @@ def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def digest_of(seen: object) -> int:
     """A digest of values that are not numbers, as a signed integer of 64 bits."""
     text = repr(seen)
-    return _remembered_digest(text) if len(text) < SHORT else _digest_of_text(text)
+    return _remembered_digest(text) if len(text) <= MOST_CHARACTERS else _digest_of_text(text)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -196,20 +196,22 @@ def account(
     )  # fmt: skip
 
 
-def year_metrics(submitting: Account, whole: Account | None) -> dict[str, float]:
+def year_metrics(submitting: Account, whole: Account) -> dict[str, float]:
     """What the cluster uses in a year in which jobs are submitted as in a span of time.
 
-    All that the jobs use, whenever they run, and what GPUs use in the span that are free. Those
-    that jobs hold after the span are not free in a year, for then the next jobs are submitted: the
-    energy of free GPUs is less by their share.
+    That is all that the jobs use, and what free GPUs use in the span. Jobs that hold GPUs after the
+    span would hold them in a year while the next jobs are submitted: so much less GPU time is free,
+    and so much less energy of free GPUs counts.
 
     Args:
         submitting: The account over the span.
-        whole: That of all that its jobs do; None: nothing outside the span is part of it.
+        whole: That over all the time in which what jobs use counts.
+
+    Returns:
+        `year_span_s` (s), `year_energy_j` (J), and one metric for each rate of the tariff.
     """
     span_s = submitting.window.until_s - submitting.window.from_s
     free_gpu_s = submitting.gpus * span_s - submitting.gpu_s
-    whole = whole or submitting
     later_gpu_s = whole.gpu_s - submitting.gpu_s
     left = max(0.0, 1 - later_gpu_s / free_gpu_s) if free_gpu_s > 0 else 0.0
     factor = YEAR_S / span_s * submitting.pue

@@ -70,7 +70,8 @@ METRICS: dict[str, Metric] = {
     "year_span_s": Metric(
         "s",
         "where jobs are submitted at given times, over at least seven days: from the first "
-        "submission to the last, and one mean time between two; or the window that is stated",
+        "submission, or the stated begin, to the last, and one mean time between two; or to the "
+        "stated end",
     ),
     "year_energy_j": Metric(
         "J",
@@ -258,7 +259,7 @@ def aggregate_attempts(
     if recurrence.max(initial=1) > 1:
         groups = columns["group_id"] if single else columns["group_id"].filter(pa.array(first))
         group = groups.dictionary_encode().indices.to_numpy()
-    # The longest columns come last: there is no room for copies beside them.
+    # The longest columns come last, when the copies that the others needed are gone.
     submit = column("submit_time_s")[of_jobs]
     waited = column("start_time_s")[of_jobs] - submit
     for waiting, begun, ended in waits:

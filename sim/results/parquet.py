@@ -79,9 +79,9 @@ class StoredTable:
         with self._open() as file:
             return file.read(list(names), use_threads=False)
 
-    def column(self, name: str) -> pa.Array:
+    def read_whole(self, name: str) -> pa.Array:
         """A column in one piece; numbers are put together group by group, in half the memory."""
-        if not pa.types.is_floating(self.schema.field(name).type):
+        if self.schema.field(name).type != pa.float64():
             return one_chunk(self[name])
         values, begin = np.empty(len(self)), 0
         with self._open() as file:
@@ -106,11 +106,6 @@ class StoredTable:
 
 
 AnyTable: TypeAlias = pa.Table | StoredTable
-
-
-def column_of(table: AnyTable, name: str) -> pa.Array:
-    """A column in one piece."""
-    return table.column(name) if isinstance(table, StoredTable) else one_chunk(table[name])
 
 
 def present_columns(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
@@ -293,7 +288,10 @@ class TableColumns(Mapping[str, pa.Array]):
         kind = None if self._schema is None else self._schema.field(name).type
         if name not in self._present:
             return pa.nulls(len(self._table), kind)
-        column = column_of(self._table, name)
+        if isinstance(self._table, StoredTable):
+            column = self._table.read_whole(name)
+        else:
+            column = one_chunk(self._table[name])
         return column if kind in (None, column.type) else column.cast(kind)
 
     def __contains__(self, name: object) -> bool:

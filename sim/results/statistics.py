@@ -33,7 +33,7 @@ NOT_COMPARED: dict[str, Any] = {"ratio": None, "ci95": None, "effect": None, "ve
 
 
 def _pack(values: Values) -> bytes:
-    """Values as a key: those that are equal but for the sign of 0 are not the same."""
+    """Values as a key; other than in a tuple, 0.0 and -0.0 differ."""
     return array("d", values).tobytes()
 
 
@@ -44,7 +44,8 @@ def _unpack(packed: bytes) -> list[float]:
 def over_seeds(values: Values) -> dict[str, Any]:
     """Mean, sample standard deviation, 95 % interval of the mean, and number of seeds.
 
-    Statistics that are not defined, as the interval of one seed, are None. The result is shared.
+    Statistics that are not defined, as the interval of one seed, are None. Equal values
+    give the same object: do not change it.
     """
     return _over_seeds(_pack(values))
 
@@ -68,7 +69,8 @@ def versus(values: Values, baseline: Values) -> dict[str, Any]:
         ``verdict``: ``identical`` if all pairs are equal. Else from the interval of the ratios, or
         of the differences if there are none: ``noise`` if it includes no change, else ``lower`` or
         ``higher``; ``one seed`` without an interval.
-        All are None if a value is absent with any seed. The result is shared.
+        All are None if a value is absent with any seed. Equal values give the same object: do
+        not change it.
     """
     return _versus(_pack(values), _pack(baseline))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -148,21 +148,17 @@ def collect(
     placed = read_choices(recorder.journal, cluster)
     held = held_gpus(recorder, placed, source)
     submit_s = source.column("submit_time_s", recorder.column("number")).to_numpy()
-    span = _year_span(recorder, submit_s, window) if scheduled else None
-    from_s, until_s = window
-    begins_with_jobs = from_s is None or from_s <= submit_s.min(initial=math.inf)
+    year = _year_span(recorder, submit_s, window) if scheduled and not unmeasured else None
     lines = timeline(recorder, cluster, submit_s, held.thousandths)
     del submit_s  # `lines` has it as long as it needs it
     line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
     charged = account(recorder, cluster, held, charged_window(line, window), tariff)
     of_year = {}
-    if span is not None:
-        submitting = account(recorder, cluster, held, span, tariff)
-        has_all_jobs = begins_with_jobs and until_s is None
-        of_year = year_metrics(submitting, charged if has_all_jobs else None)
+    if year is not None:
+        submitting = account(recorder, cluster, held, year.span, tariff)
+        of_year = year_metrics(submitting, charged if year.has_all_jobs else submitting)
     if unmeasured:
         charged = charged.without_energy()
-        of_year = {}
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
     recorder.journal.clear()
     waits = recorder.pauses(), recorder.requeues()
@@ -266,13 +262,25 @@ def _within(window: Window, from_s: float, to_s: float) -> float:
     return max(0.0, min(to_s, window.until_s) - max(from_s, window.from_s))
 
 
+class _YearSpan(NamedTuple):
+    """What a year is extrapolated from.
+
+    Attributes:
+        span: The time in which jobs are submitted, or the stated one.
+        has_all_jobs: Whether all that the jobs use is of a year, also what they use after the span.
+    """
+
+    span: Window
+    has_all_jobs: bool
+
+
 def _year_span(
     recorder: Recorder, submit_s: Floats, stated: tuple[float | None, float | None]
-) -> Window | None:
-    """The time in which jobs are submitted, or the stated one; None if it is too short for a year.
+) -> _YearSpan | None:
+    """What a year is extrapolated from; None if that is too short.
 
-    It has one mean time between submissions more than from the first to the last, so that each
-    submission stands for as much of it. `submit_s`: of each attempt.
+    Without a stated end, it has one mean time between submissions more than from the first to the
+    last, so that each submission stands for as much of it. `submit_s`: of each attempt.
     """
     jobs = int((recorder.column("attempt") == 1).sum())
     first_s = float(submit_s.min(initial=math.inf))
@@ -282,7 +290,9 @@ def _year_span(
     end_s = until_s
     if end_s is None:
         end_s = first_s + (last_s - first_s) * jobs / (jobs - 1) if jobs > 1 else first_s
-    return Window(begin_s, end_s) if end_s - begin_s >= SHORTEST_S else None
+    if end_s - begin_s >= SHORTEST_S:  # without jobs it is no number
+        return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
+    return None
 
 
 def charged_window(line: AnyTable, stated: tuple[float | None, float | None]) -> Window:

@@ -35,10 +35,9 @@ from wattkeeper.traces.readers.textfile import (
     one_path,
     text_batches,
 )
-from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.schema import JOBS, TIMES
 
 NEEDED: Final = ("submit_time_s", "gpus")
-TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
 UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Units that a mapping may state for times, in seconds."""
 
@@ -137,10 +136,10 @@ def convert(batch: Batch) -> Rows:
         if name not in table.column_names:
             continue
         needed = not want.nullable
-        if want.name in TIMES:
-            dates = False if unit else batch.dates
-            seconds, of_column = parse_times(table, name, wrong, dates, needed=needed)
-            columns[want.name] = seconds * UNITS[unit or "s"]
+        if want.name in TIMES and not unit:
+            columns[want.name], of_column = parse_times(
+                table, name, wrong, batch.dates, needed=needed
+            )
             kinds = kinds[0] + of_column[0], kinds[1] + of_column[1]
         elif pa.types.is_string(want.type):
             columns[want.name] = parse_texts(table, name)
@@ -160,6 +159,8 @@ def convert(batch: Batch) -> Rows:
                 unit=unit,
             )
             columns[want.name] = numbers * UNITS[unit or "s"]
+            if want.name in TIMES:
+                kinds = kinds[0] + int(np.isfinite(numbers).sum()), kinds[1]
     if "deadline_s" in columns:
         late = np.flatnonzero(columns["deadline_s"] < columns["submit_time_s"]).tolist()
         due, submit = (

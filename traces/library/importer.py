@@ -30,7 +30,7 @@ from wattkeeper.traces.library.filling import Filling
 from wattkeeper.traces.library.first_pass import FirstPass, read_parts
 from wattkeeper.traces.library.window import parse_window
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Quality, Rows
-from wattkeeper.traces.schema import JOBS, NODES, jobs_table, row_problems, validate
+from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
 
 MUCH: Final = 0.1
 """Share of malformed rows above which a file is suspicious."""
@@ -62,10 +62,6 @@ SUFFIXES: Final = (".gz", ".csv", ".tsv", ".txt", ".swf", ".json", ".trace", ".l
 
 class RowsMalformed(TraceError):
     """Rows of a log are malformed, few enough of them to be left out."""
-
-
-TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
-"""Columns of points in time, which count from the first submission in the end."""
 
 
 # Before they are made relative, they may be any time.

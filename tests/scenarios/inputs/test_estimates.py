@@ -96,7 +96,7 @@ def test_units_of_points_in_time(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(text.replace("1000,1", "2024-01-01 00:00:00,1"))
     said = inside("traces", "import", "csv", "log.csv", "--replace",
                   *(word for one in maps for word in ("--map", one)), code=2).stderr  # fmt: skip
-    assert_states(said, "line 2", "submit_time_s is '2024-01-01 00:00:00'", "numbers")
+    assert_states(said, "line 2", "submit_time_s is '2024-01-01 00:00:00'", "number of ms")
 
 
 def test_a_column_whose_name_ends_like_a_unit(inside: Command, tmp_path: Path) -> None:

@@ -127,6 +127,28 @@ def test_losses_have_no_sign_and_jobs_their_number() -> None:
     assert_states(page, ">day-ahead</td>", "−20.0 %", "−30.00", "loses at most (points)")
 
 
+def write_queue(folder: Path, trace: str, **selects: str) -> None:
+    """A scenario, `queue.yaml`, of schedulers beside `fifo` on days with six clean hours."""
+    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
+    (folder / "day.csv").write_text("\n".join(["time,value", *day]))
+    variants = [f"  {name}: {{policies: {{select: {select}}}}}" for name, select in selects.items()]
+    (folder / "queue.yaml").write_text(
+        f"""\
+name: queue
+cluster: {{gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}}
+workload: {{kind: trace, trace: {trace}}}
+electricity:
+  carbon: {{file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}}
+  origin: "2024-01-01T00:00:00+00:00"
+signals: {{carbon: {{forecast: perfect}}}}
+baseline: fifo
+variants:
+  fifo: {{}}
+"""
+        + "\n".join(variants)
+    )
+
+
 def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
     inside: Command, tmp_path: Path
 ) -> None:
@@ -134,21 +156,7 @@ def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
     short = [f"s{number},0,3600,1,43200" for number in range(7)]
     rows = ["job_id,submit_s,run_s,gpus,due_s", *short, "long,21700,21600,8,43500"]
     (tmp_path / "jobs.csv").write_text("\n".join(rows))
-    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
-    (tmp_path / "day.csv").write_text("\n".join(["time,value", *day]))
-    (tmp_path / "queue.yaml").write_text("""\
-name: queue
-cluster: {gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}
-workload: {kind: trace, trace: jobs}
-electricity:
-  carbon: {file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}
-  origin: "2024-01-01T00:00:00+00:00"
-signals: {carbon: {forecast: perfect}}
-variants:
-  fifo: {}
-  waits: {policies: {select: {kind: carbon-aware, estimates: perfect, queue: fifo}}}
-baseline: fifo
-""")
+    write_queue(tmp_path, "jobs", waits="{kind: carbon-aware, estimates: perfect, queue: fifo}")
     names = {"submit_time_s": "submit_s", "duration_s": "run_s", "deadline_s": "due_s"}
     maps = [word for name, own in names.items() for word in ("--map", f"{name}={own}")]
     inside("traces", "import", "csv", "jobs.csv", "--name", "jobs", *maps)
@@ -179,22 +187,10 @@ def test_padded_limits_leave_slack_by_deadlines_alone(inside: Command, tmp_path:
     (tmp_path / "limits.csv").write_text("\n".join(row.rpartition(",")[0] for row in rows))
     for name in ("due", "limits"):
         inside("traces", "import", "csv", f"{name}.csv", "--name", name)
-    day = [f"2024-01-01 {hour:02}:00,{100 if 6 <= hour < 12 else 500}" for hour in range(24)]
-    (tmp_path / "day.csv").write_text("\n".join(["time,value", *day]))
-    (tmp_path / "queue.yaml").write_text("""\
-name: queue
-cluster: {gpu: GPU, gpus: 8, idle_power_w: 0, busy_power_w: 250}
-workload: {kind: trace, trace: due}
-electricity:
-  carbon: {file: day.csv, unit: g/kWh, kind: average, zone: UTC, repeat: day}
-  origin: "2024-01-01T00:00:00+00:00"
-signals: {carbon: {forecast: perfect}}
-variants:
-  fifo: {}
-  limits: {policies: {select: {kind: carbon-aware, estimates: user}}}
-  known: {policies: {select: {kind: carbon-aware, estimates: perfect}}}
-baseline: fifo
-""")
+    write_queue(
+        tmp_path, "due", limits="{kind: carbon-aware, estimates: user}",
+        known="{kind: carbon-aware, estimates: perfect}",
+    )  # fmt: skip
 
     def saved(*sets: str) -> dict[str, float]:
         inside("run", "queue.yaml", "--out", "out", *(x for s in sets for x in ("--set", s)))

@@ -31,6 +31,7 @@ from wattkeeper.scenarios.spec.loading import find_scenario
 from wattkeeper.scenarios.sweep import run
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import expand_sweep
+from wattkeeper.scenarios.sweep.work import PointWork
 from wattkeeper.sim.results import checksums
 from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.traces.files import atomic
@@ -425,8 +426,25 @@ def test_slow_runs_are_kept_one_by_one(
     calls = Counter[str]()
     count_calls(monkeypatch, calls, run, "store")
     inside(*sweep, "slow")
-    assert calls["store"] == 2 * 9, "the last run of a point completes it"
+    assert calls["store"] == 2 * 10
     assert content(tmp_path / "slow") == content(tmp_path / "quick")
+
+
+def test_slow_runs_stay_when_their_point_cannot_be_assembled(
+    inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(work: PointWork, known: object = None) -> None:
+        raise EnvironmentLacks("no space")
+
+    sweep = ("run", "quickstart", *SMALL, "--sweep", "objective.eta=0.3,0.6", "--out", "out")
+    monkeypatch.setattr(run, "LONGEST_S", -1.0)
+    with monkeypatch.context() as full:
+        full.setattr(run, "assemble_point", fail)
+        assert_states(inside(*sweep, code=3).stderr, "no space")
+    calls = Counter[str]()
+    count_calls(monkeypatch, calls, run, "run_unit")
+    inside(*sweep)
+    assert calls["run_unit"] == 10, "those of the second point"
 
 
 def test_a_sweep_does_not_start_in_a_folder_that_was_removed(

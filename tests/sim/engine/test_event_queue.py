@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.sim.engine.event_loop import ARRIVAL, STOP, Callback, EventQueue
+from wattkeeper.sim.engine.event_loop import ARRIVAL, STOP, Callback, EventHeap
 
 times = st.one_of(st.sampled_from([0.0, 1.0, 1.5]), st.floats(-1e12, 1e12), st.just(math.inf))
 steps = st.lists(st.one_of(st.none(), st.tuples(times, st.integers(STOP, 3))), max_size=200)
@@ -16,7 +16,7 @@ steps = st.lists(st.one_of(st.none(), st.tuples(times, st.integers(STOP, 3))), m
 @given(steps)
 def test_events_come_in_order(asked: list[tuple[float, int] | None]) -> None:
     """`None` removes the first event, the others are added."""
-    queue = EventQueue()
+    queue = EventHeap()
     waiting: list[tuple[float, int, int, Callback]] = []
     for number, step in enumerate((*asked, *[None] * len(asked))):
         if step is not None:
