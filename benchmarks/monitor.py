@@ -29,7 +29,7 @@ from wattkeeper.live.devices.nvml import SAMPLE_S
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.host.wall_clock import WallClock
 
-PAIRS = 200
+PAIRS, FEWEST = 200, 5
 SECONDS = 0.25
 """Of one training without the meter."""
 EPOCH_S = 1.0
@@ -130,6 +130,8 @@ def reading(there: list[Device]) -> None:
 
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
+    if pairs < FEWEST:
+        sys.exit(f"found {pairs} pairs; an interval needs {FEWEST} at least")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["WATTKEEPER_STATE"] = folder
         there = devices.find_devices()
