@@ -82,12 +82,10 @@ class Job:
         reserved_w: Power of all its GPUs that counts under a power cap until a limit is chosen, W;
             0: the most that its workload, or a job without one, may draw.
         deadline_s: When it should have ended, s; NaN if it has no deadline.
-        key: Demand, workload and reserved power: decides where the job fits, also under a power
-            cap.
         gpus_held: Allocated GPUs, fractions included.
     """
 
-    __slots__ = (*JOB_ATTRIBUTES, "gpus_held", "key")
+    __slots__ = (*JOB_ATTRIBUTES, "gpus_held")
 
     def __init__(
         self,
@@ -125,8 +123,6 @@ class Job:
         self.model: Final = model
         self.recorded_start_s: Final = recorded_start_s
         self.reserved_w: Final = reserved_w
-        demand: Key = (gpus, gpu_milli, gpu_type, workload)
-        self.key: Final[Key] = (*demand, reserved_w) if reserved_w else demand
         self.deadline_s: Final = deadline_s
         self.gpus_held: Final = gpus * gpu_milli / WHOLE
 
@@ -134,6 +130,12 @@ class Job:
     def demand(self) -> Demand:
         """Resources that the job requests; jobs of equal demand fit in the same places."""
         return self.gpus, self.gpu_milli, self.gpu_type
+
+    @property
+    def key(self) -> Key:
+        """Demand, workload and reserved power: decides where the job fits, also under a cap."""
+        demand: Key = (self.gpus, self.gpu_milli, self.gpu_type, self.workload)
+        return (*demand, self.reserved_w) if self.reserved_w else demand
 
     def replace(self, **changes: Any) -> Job:
         """Return a copy with some attributes changed."""

@@ -1,41 +1,9 @@
-"""Arrow: the memory pool of a process, and operations on columns."""
-
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from types import ModuleType
+"""Operations on columns of Arrow."""
 
 import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats, Ints
-
-
-class _Hidden(MetaPathFinder):
-    """Reports pandas as not installed."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> None:
-        if name == "pandas":
-            raise ImportError("pandas is hidden from Arrow")
-
-
-def configure_arrow() -> None:
-    """Configure Arrow for a process that runs wattkeeper only.
-
-    Its memory comes from the same heap as numpy's, which lowers the peak of a run. Arrow imports
-    pandas with its first array, which no run needs: it is hidden from Arrow.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    if "pandas" in sys.modules:
-        return
-    hidden = _Hidden()
-    sys.meta_path.insert(0, hidden)
-    try:
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(hidden)
 
 
 def to_floats(column: pa.Array | pa.ChunkedArray) -> Floats:

@@ -35,9 +35,9 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
     parents grows. Exit code 1: something changed, for better or worse, or grows too fast; 3:
     nothing could be run.
     """
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios.bench import baselines as bench_file
     from wattkeeper.scenarios.bench import growth as bench_growth
     from wattkeeper.scenarios.bench.examine import examine, to_json

@@ -29,9 +29,9 @@ def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> N
     """
     if len(folders) < 2:
         raise click.UsageError("give two results folders or more")
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios.analysis import compare as studies
     from wattkeeper.sim.results.folder import to_json
 

@@ -147,9 +147,9 @@ def validate(
     policy_files: tuple[str, ...],
 ) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
     from wattkeeper.scenarios.inputs.policy_checks import check_policies, warn_estimates

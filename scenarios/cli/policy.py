@@ -30,9 +30,9 @@ def check(file: Path) -> None:
     """
     from wattkeeper.scenarios.contract.check import check_policy_file
     from wattkeeper.scenarios.spec.wording import count
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     report = check_policy_file(file)
     for line in (*report.faults, *report.checked):
         terminal.write(str(line))

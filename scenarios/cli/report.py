@@ -13,9 +13,9 @@ from wattkeeper.scenarios.cli.options import FILE, PATH
 @click.option("--out", type=FILE, help="[DIR/report.html].")
 def report(folder: Path, out: Path | None) -> None:
     """Write the page of the results in DIR again, of a run or of a sweep."""
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios import read
     from wattkeeper.scenarios.report import render_page, render_sweep_page
     from wattkeeper.sim.results.folder import is_sweep

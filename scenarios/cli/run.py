@@ -75,9 +75,9 @@ def run(
         raise click.UsageError("--workers is for the simulator: leave it out with --live")
     if ray is not None and workers > 1:
         raise click.UsageError("--workers is for this machine: leave it out with --ray")
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios.run.run import run as run_scenario
     from wattkeeper.scenarios.spec.loading import describe_overridden, load
     from wattkeeper.sim.results.folder import check_folder, work_folder

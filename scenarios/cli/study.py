@@ -52,9 +52,9 @@ def study(
     Imports the log into --out, writes scenario.yaml there, which can be edited and run again,
     compares schedulers, power limits and sleeping nodes, and ends in the page results/report.html.
     """
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios.log_study import study as log_study
     from wattkeeper.scenarios.log_study.electricity import RateOptions, read_electricity
     from wattkeeper.scenarios.log_study.nodes import read_nodes

@@ -19,9 +19,9 @@ from wattkeeper.scenarios.cli.options import PATH
               help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip
 def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | None) -> None:
     """Write the timeline of a run in DIR as a trace, for https://ui.perfetto.dev or chrome://tracing."""
-    from wattkeeper.traces.arrow import configure_arrow
+    from wattkeeper.traces.process_setup import configure_process
 
-    configure_arrow()
+    configure_process()
     from wattkeeper.scenarios.analysis import study
     from wattkeeper.scenarios.timeline.perfetto import write_trace
     from wattkeeper.scenarios.timeline.run_tables import select_run

@@ -96,7 +96,7 @@ def job(
     *,
     group: str | None = None,
     recurrence: int = 1,
-    workload: str = "cnn",
+    workload: str | None = "cnn",
     gpus: int = 1,
     duration_s: float = 10.0,
     scale: float = 1.0,

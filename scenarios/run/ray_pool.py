@@ -13,7 +13,7 @@ from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant
 from wattkeeper.scenarios.run.process_pool import LOST, TRIES
 from wattkeeper.scenarios.run.unit import UnitResult, code_digest, run_unit
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.traces.arrow import configure_arrow
+from wattkeeper.traces.process_setup import configure_process
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -88,5 +88,5 @@ def _run_on_host(spec: RunSpec, inputs: InputsByVariant, code: str) -> UnitResul
             f"{gethostname()} of the Ray cluster has another wattkeeper: install the same version "
             "on all hosts"
         )
-    configure_arrow()
+    configure_process()
     return run_unit(spec, inputs[spec.variant])

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from wattkeeper.scenarios.run.garbage import begin_start, end_start
 from wattkeeper.scenarios.run.interruptions import INTERRUPTIONS
-from wattkeeper.traces.arrow import configure_arrow
+from wattkeeper.traces.process_setup import configure_process
 
 _PROGRAM: Final = (
     "import sys; sys.path = {path!a}; from wattkeeper.scenarios.run.worker import serve; serve()"
@@ -63,7 +63,7 @@ def serve() -> None:
     messages = SimpleQueue[bytes]()
     Thread(target=_receive, args=(pipe, messages), daemon=True).start()
     spawn.prepare(pickle.loads(messages.get()))
-    configure_arrow()
+    configure_process()
     call = pickle.loads(messages.get())
     _has_function = True
     end_start()

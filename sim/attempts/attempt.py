@@ -352,11 +352,12 @@ class Attempt:
         self.overhead_j += spent_j
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Execution:
     """An attempt that runs, or resumes once it holds GPUs again.
 
-    Each backend has a subclass with its own state of the attempt.
+    Each backend has a subclass with its own state of the attempt. Many subclasses are left out of
+    garbage collection, though they refer to the world: it lets go of them (`World.run`).
 
     Attributes:
         attempt: The attempt.

@@ -35,6 +35,7 @@ RANK_BITS: Final = 48
 """Of the rank of an event among those of its time: its number; the bits above are its priority."""
 
 
+@mypyc_attr(acyclic=True)
 class ScheduledEvent:
     """An event of the queue; it is scheduled once.
 
@@ -91,6 +92,12 @@ class EventHeap:
     def first_s(self) -> float:
         """Time of the first event, s; infinite if there is none."""
         return self._times[0] if self._size else NEVER
+
+    def clear(self) -> None:
+        """Remove all events."""
+        self._size = 0
+        self._events.clear()
+        self._times, self._ranks, self._places = vec[float](), vec[i64](), vec[i64]()
 
     def is_before_arrivals(self) -> bool:
         """Whether the first event precedes arrivals of its time."""

@@ -273,8 +273,12 @@ class World(Listener):
             self._node_changes.go_on()
         if self._elastic is not None:
             self._elastic.begin()
-        with _uncollected():
-            self.env.run()
+        try:
+            with _uncollected():
+                self.env.run()
+        except BaseException:
+            self._let_go()
+            raise
         if self._elastic is not None:
             self._elastic.end_stopped()
         if self._waits() and self._nodes.some_are_down:
@@ -286,6 +290,13 @@ class World(Listener):
             job = next(iter(self._suspended.values())).execution.attempt.job
             raise PolicyError(f"job {job.job_id} was paused, and never went on", "tune")
         self._nodes.close()
+
+    def _let_go(self) -> None:
+        """Let go of all attempts: garbage collection does not see that they refer to this world."""
+        self._loop.queue.clear()
+        self._running.clear()
+        self._paused.clear()
+        self._suspended.clear()
 
     def _is_idle(self) -> bool:
         """Whether no job runs or is to come."""

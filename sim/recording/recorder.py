@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from mypy_extensions import i64
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
@@ -19,6 +20,8 @@ from wattkeeper.sim.attempts.attempt import SliceTotals
 from wattkeeper.sim.attempts.decisions import DecisionJournal
 from wattkeeper.sim.native import (
     BytesWriter,
+    append,
+    vec,
     write_f64_le,
     write_i32_le,
     write_i64_le,
@@ -121,7 +124,7 @@ MOST_CHARACTERS: Final = 2000
 """Of a text whose digest is remembered; views of large clusters print longer ones."""
 
 FEW_GPUS: Final = 16
-"""Placements of fewer GPUs on one node are found in a list."""
+"""Placements of fewer GPUs on one node are found by their numbers."""
 
 BUFFER_BYTES = 1 << 18
 """Size from which written rows are put aside."""
@@ -229,7 +232,7 @@ class Journal(DecisionJournal):
         self.makers: list[tuple[str, str]] = []
         self._points: list[str] = []
         self.choices: dict[Placement | str, int] = {}
-        self._on_one_node: list[int] = []
+        self._on_one_node = vec[i64]()
         self.clear()
 
     def clear(self) -> None:
@@ -254,12 +257,13 @@ class Journal(DecisionJournal):
         node, gpus, gpu = placement[0]
         if gpu != NEW or len(placement) > 1 or gpus >= FEW_GPUS:
             return self.index_choice(placement)
-        known, row = self._on_one_node, node * FEW_GPUS + gpus
-        if row >= len(known):
-            known += [ABSENT] * (row + FEW_GPUS - len(known))
-        if known[row] == ABSENT:
-            known[row] = self.index_choice(placement)
-        return known[row]
+        row: i64 = node * FEW_GPUS + gpus
+        while row >= len(self._on_one_node):
+            self._on_one_node = append(self._on_one_node, ABSENT)
+        known = self._on_one_node[row]
+        if known == ABSENT:
+            known = self._on_one_node[row] = self.index_choice(placement)
+        return known
 
     def add(
         self,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from mypy_extensions import mypyc_attr
+
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.protocols import Measurement, Options, Start
 from wattkeeper.sim.attempts.attempt import (
@@ -54,6 +56,7 @@ class RecordedWorkload(NamedTuple):
     latencies: Latencies
 
 
+@mypyc_attr(acyclic=True)
 class Phase(ScheduledEvent):
     """The end of a part of an attempt at constant rate and power.
 
@@ -79,6 +82,7 @@ PAUSED: Final = 3
 """Stages of an attempt: it waits for its nodes, searches its parent, works, or is in no phase."""
 
 
+@mypyc_attr(acyclic=True)
 class Replayed(Execution):
     """An attempt that is replayed.
 
@@ -255,6 +259,7 @@ class Replayed(Execution):
         schedule_at(env, now_s + left_s + more_s, Phase(self, self.phases))
 
 
+@mypyc_attr(acyclic=True)
 class RecordedRun(Replayed):
     """An attempt of a job without a workload: it runs for its recorded duration.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator
 from typing import Any
 
@@ -27,13 +28,17 @@ from tests.support.worlds import (
     spec,
     starts,
     steady,
+    stub,
 )
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.protocols import ClusterView, Context, Job, Placement
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.sources import RecurringSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, whole_units
+
+FIRST_FIT = chosen().place.build()
 
 
 @any_world
@@ -47,6 +52,29 @@ def test_the_same_world_twice(setting: Setting) -> None:
     results = [collected(setting, world) for world in (one, other)]
     assert results[0].digest == results[1].digest
     assert results[0].events == results[1].events
+
+
+@pytest.mark.parametrize("workload", [None, "cnn"])
+@pytest.mark.parametrize("select", ["fifo", "las"])
+def test_a_world_that_ends_by_an_error_is_collected(workload: str | None, select: str) -> None:
+    def fail_late(ctx: Context, wanted: Job, cluster: ClusterView) -> Placement:
+        if wanted.job_id == "last":
+            raise ZeroDivisionError
+        where: Placement = FIRST_FIT.place(ctx, wanted, cluster)
+        return where
+
+    jobs = [job(f"{number}", workload=workload, duration_s=9.0) for number in range(5)]
+    jobs.append(job("last", 5.0, workload=workload, duration_s=9.0))
+    policy_set = chosen(select=select, place=stub("place", place=fail_late))
+    before = count_worlds()
+    with pytest.raises(PolicyError):
+        run_world(jobs, by_job(steady()), spec(gpus_per_node=2), policy_set)
+    assert count_worlds() == before
+
+
+def count_worlds() -> int:
+    gc.collect()
+    return sum(isinstance(kept, World) for kept in gc.get_objects())
 
 
 def test_the_journal_tells_what_was_decided() -> None:
