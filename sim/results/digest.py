@@ -1,6 +1,7 @@
 """Digests of results, independent of the library versions that wrote the files."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.sim.results.parquet import AnyTable
+from wattkeeper.sim.results.parquet import AnyTable, StoredTable
 
 SLICE = 1 << 17
 """Rows of a column of texts that are decoded at a time."""
@@ -20,35 +21,43 @@ def digest_tables(tables: Mapping[str, AnyTable]) -> str:
     for name, table in tables.items():
         state.update(name.encode())
         for column in table.column_names:
-            for part in _value_bytes(table[column]):
+            for part in _value_bytes(table, column):
                 state.update(part)
     return state.hexdigest()
 
 
-def _value_bytes(column: pa.ChunkedArray) -> Iterator[Any]:
+def _value_bytes(table: AnyTable, name: str) -> Iterator[Any]:
     """Bytes of a column's values, independent of its chunks, their offsets and padding."""
-    if column.null_count:
-        absent = [chunk.is_null().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    kind = table.schema.field(name).type
+    is_number = not (
+        pa.types.is_dictionary(kind) or pa.types.is_list(kind) or pa.types.is_string(kind)
+    )
+    if isinstance(table, StoredTable) and is_number:
+        nulls, read = table.count_nulls(name), partial(table.read_parts, name)
+    else:
+        column = table[name]
+        nulls, kind, read = column.null_count, column.type, partial(iter, column.chunks)
+    if nulls:
+        absent = [chunk.is_null().to_numpy(zero_copy_only=False) for chunk in read()]
         yield np.packbits(np.concatenate(absent))
     else:
-        yield np.zeros((len(column) + 7) // 8, np.uint8)
-    kind = column.type
-    if pa.types.is_dictionary(kind) or pa.types.is_string(kind):
-        for chunk in column.chunks:
-            yield _text_lengths(chunk)
-        for chunk in column.chunks:
-            for begin in range(0, len(chunk), SLICE):
-                yield _text_bytes(chunk.slice(begin, SLICE))
-    elif pa.types.is_list(kind):
-        for chunk in column.chunks:
-            yield pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
-        for chunk in column.chunks:
-            yield chunk.flatten().to_numpy()
-    else:
-        zero = pa.scalar(0).cast(kind) if column.null_count else None
-        for chunk in column.chunks:
+        yield np.zeros((len(table) + 7) // 8, np.uint8)
+    if is_number:
+        zero = pa.scalar(0).cast(kind) if nulls else None
+        for chunk in read():
             filled = chunk.fill_null(zero) if chunk.null_count else chunk
             yield np.ascontiguousarray(filled.to_numpy(zero_copy_only=False))
+    elif pa.types.is_list(kind):
+        for chunk in read():
+            yield pc.list_value_length(chunk).to_numpy(zero_copy_only=False)
+        for chunk in read():
+            yield chunk.flatten().to_numpy()
+    else:
+        for chunk in read():
+            yield _text_lengths(chunk)
+        for chunk in read():
+            for begin in range(0, len(chunk), SLICE):
+                yield _text_bytes(chunk.slice(begin, SLICE))
 
 
 def _text_lengths(texts: pa.Array) -> Any:

@@ -22,6 +22,9 @@ from wattkeeper.traces.arrow import one_chunk
 ROW_GROUP: Final = 1 << 17
 """Rows of a row group of a Parquet file."""
 
+GROUPS_AT_ONCE: Final = 8
+"""Row groups of a column that are read together, into memory that the next ones use again."""
+
 UNIQUE: Final = ("job_id", "group_id")
 """Columns of mostly distinct texts, which a dictionary would only make longer."""
 
@@ -84,14 +87,26 @@ class StoredTable:
         if self.schema.field(name).type != pa.float64():
             return one_chunk(self[name])
         values, begin = np.empty(len(self)), 0
-        with self._open() as file:
-            for group in range(file.num_row_groups):
-                part = file.read_row_group(group, [name], use_threads=False)[name]
-                if part.null_count:
-                    return one_chunk(self[name])
-                values[begin : begin + len(part)] = part.to_numpy()
-                begin += len(part)
+        for part in self.read_parts(name):
+            if part.null_count:
+                return one_chunk(self[name])
+            values[begin : begin + len(part)] = part.to_numpy()
+            begin += len(part)
         return pa.array(values)
+
+    def read_parts(self, name: str) -> Iterator[pa.Array]:
+        """A column, a few row groups at a time."""
+        with self._open() as file:
+            for first in range(0, file.num_row_groups, GROUPS_AT_ONCE):
+                groups = range(first, min(first + GROUPS_AT_ONCE, file.num_row_groups))
+                yield from file.read_row_groups(groups, [name], use_threads=False)[name].chunks
+
+    def count_nulls(self, name: str) -> int:
+        """Nulls of a column of numbers."""
+        metadata = pq.read_metadata(self.path)
+        at = [column.name for column in metadata.schema].index(name)
+        groups = map(metadata.row_group, range(metadata.num_row_groups))
+        return sum(group.column(at).statistics.null_count for group in groups)
 
     def slice(self, begin: int, length: int) -> pa.Table:
         """Some rows."""
