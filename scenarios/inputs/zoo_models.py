@@ -46,10 +46,10 @@ def read_models(trace: Trace) -> TraceModels:
     Raises:
         TraceError: If a graph cannot be read.
     """
-    from wattkeeper.traces.models.graphs import parse_graph
-
     if "models" not in trace.tables:
         return NO_MODELS
+    from wattkeeper.traces.models.graphs import parse_graph
+
     graphs: dict[str, Graph] = {}
     known = {}
     for row in trace.tables["models"].to_pylist():

@@ -22,7 +22,7 @@ from wattkeeper.traces.arrow import one_chunk
 ROW_GROUP: Final = 1 << 17
 """Rows of a row group of a Parquet file."""
 
-GROUPS_AT_ONCE: Final = 8
+GROUPS_AT_ONCE: Final = 2
 """Row groups of a column that are read together, into memory that the next ones use again."""
 
 UNIQUE: Final = ("job_id", "group_id")

@@ -1,8 +1,10 @@
 """Inputs of workloads that are the jobs of a trace."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -38,9 +40,11 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.library import store
-from wattkeeper.traces.mapping import Mapped, map_workloads
 from wattkeeper.traces.profiles import ProfileSet, load_profiles
 from wattkeeper.traces.trace import Trace
+
+if TYPE_CHECKING:
+    from wattkeeper.traces.mapping import Mapped
 
 LoadProfiles = Callable[[str, int], ProfileSet]
 """Gives the profiles of a GPU type and a number of GPUs."""
@@ -201,6 +205,8 @@ def _map_jobs(
     """Jobs with workloads; time is that of the default configuration, retries included."""
     if load is None:
         raise InputError("mapping needs workload.profiles")
+    from wattkeeper.traces.mapping import map_workloads
+
     if len(cluster.gpu_types) > 1:
         raise InputError(f"mapping needs one GPU type, not {', '.join(cluster.gpu_types)}")
     known = load(cluster.gpu_types[0], 1)
