@@ -26,8 +26,8 @@ class PowerProfiler:
 
     A limit whose share takes less than `least_s` has more steps, at most as many as an epoch; what
     is left of the epoch is shared out among the limits after it, and those that find fewer than two
-    steps wait for the next one. Where the number of steps is not known, or below two a limit, each
-    limit has a whole epoch.
+    steps wait for the next one. Later epochs count on as many steps as the shortest one had. Where
+    the number of steps is not known, or below two a limit, each limit has a whole epoch.
 
     Args:
         limits_w: In this order, W.
@@ -56,6 +56,7 @@ class PowerProfiler:
         self.measurements: list[Measurement] = []
         self._left = limits_w
         self._steps = steps if steps is not None and steps >= LEAST * len(limits_w) else None
+        self._in_epoch = self._steps or 0
         self._read, self._limit, self._least_s = read, limit, least_s * (1 - ROUNDING)
         self._done = self._warm = self._taken = self._counted = 0
         self._time_s = self._energy_j = 0.0
@@ -77,7 +78,7 @@ class PowerProfiler:
             self._end -= done
         else:
             self._ends = []
-            self._begin_limit(self._steps)
+            self._begin_limit()
 
     def step(self) -> None:
         """Note a step."""
@@ -89,21 +90,27 @@ class PowerProfiler:
         self._taken += 1
         if self._done == self._warm:
             self._mark, self._marked_at = self._read(), self._done
-        elif self._done >= min(self._end, self._steps):
+        elif self._done >= min(self._end, self._in_epoch):
             self._count()
             self._end_if_long_enough(self._steps)
 
     def end_epoch(self) -> None:
         """End an epoch; limits that had too few steps are measured in the next one."""
-        if not self.over and self._steps is None:
+        if self.over:
+            return
+        if self._steps is None:
             self._counted, self._time_s, self._energy_j = 0, 0.0, 0.0
             self._count()
             self._add_measurement(1.0)
+        elif self._done < self._in_epoch:
+            self._in_epoch = self._done
+            if self._in_epoch < LEAST:
+                self._steps = None
 
-    def _begin_limit(self, steps: int) -> None:
+    def _begin_limit(self) -> None:
         """Begin the next limit, if the epoch has the steps for it."""
         if not self._ends:
-            rest = steps - self._done
+            rest = self._in_epoch - self._done
             shares = min(len(self._left), rest // LEAST)
             self._ends = [self._done + (share + 1) * rest // shares for share in range(shares)]
         self._taken, self._counted, self._time_s, self._energy_j = 0, 0, 0.0, 0.0
@@ -131,7 +138,7 @@ class PowerProfiler:
             return
         self._add_measurement(steps / self._counted)
         if self._left:
-            self._begin_limit(steps)
+            self._begin_limit()
 
     def _add_measurement(self, parts: float) -> None:
         """Add what the limit in force took over `1 / parts` of an epoch."""
