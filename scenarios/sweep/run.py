@@ -65,7 +65,7 @@ def run_sweep(
     errors = folder / ERRORS
     with lock_folder(folder):
         errors.unlink(missing_ok=True)
-        works = prepare(points, folder)
+        works = prepare(points, folder, tell)
         _load_inputs.cache_clear()
         end_start()
         for place in note_policy_files(points[0].loaded.document.policy_files or (), folder):

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +12,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import TraceProvenance
+from wattkeeper.scenarios.inputs.policy_checks import warn_estimates
 from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
@@ -59,12 +60,19 @@ class PointWork:
         return self.folder / "done"
 
 
-def prepare(points: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
-    """Read and store the inputs of all points; points with the same inputs follow each other."""
+def prepare(
+    points: Sequence[SweepPoint], folder: Path, tell: Callable[[str], None]
+) -> list[PointWork]:
+    """Read and store the inputs of all points; points with the same inputs follow each other.
+
+    `tell`: called with a line that the user should know.
+    """
     shutil.rmtree(folder / "inputs", ignore_errors=True)
     works: list[PointWork] = []
+    warnings: dict[str, None] = {}
     try:
         for number, (same, inputs) in enumerate(read_point_inputs(points)):
+            warnings |= dict.fromkeys(warn_estimates(point.loaded, inputs) for point in same)
             path = folder / "inputs" / f"{number}"
             sources = list_sources(inputs)
             write_shared(path, inputs._replace(traces=()))
@@ -72,6 +80,8 @@ def prepare(points: Sequence[SweepPoint], folder: Path) -> list[PointWork]:
     except BaseException:
         shutil.rmtree(folder / "inputs", ignore_errors=True)
         raise
+    for warning in filter(None, warnings):
+        tell(warning)
     return works
 
 

@@ -52,6 +52,15 @@ def test_minutes_that_are_read_as_seconds(inside: Command, tmp_path: Path) -> No
     assert not inside("validate", "mine.yaml").stderr
 
 
+def test_a_sweep_warns_once(inside: Command, tmp_path: Path) -> None:
+    write(tmp_path, [60, 60, 7200])
+    load(inside, "estimate_s=TIMELIMIT")
+    (tmp_path / "mine.yaml").write_text(SCENARIO.replace("SELECT", "easy-backfill"))
+    for command in ("run", "validate"):
+        said = inside(command, "mine.yaml", "--sweep", "cluster.gpus=8,16,24").stderr
+        assert said.count("Warning: 2 of 3 jobs with an estimate") == said.count("Warning") == 1
+
+
 def test_no_warning_where_nothing_reads_estimates(inside: Command, tmp_path: Path) -> None:
     write(tmp_path, [60, 60])
     load(inside, "estimate_s=TIMELIMIT")
