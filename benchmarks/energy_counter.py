@@ -95,7 +95,7 @@ def compare_power(load: str, record: Record) -> str:
     integrated_j = float(np.trapezoid(record.powers_w[inside], record.times_s[inside]))
     return (
         f"| {load} | {span_s:.0f} s | {counted_j / span_s:.1f} W "
-        f"| {integrated_j / counted_j - 1:+.2%} |"
+        f"| {100 * (integrated_j / counted_j - 1):+.2f} % |"
     )
 
 
@@ -117,7 +117,8 @@ def short_readings(load: str, record: Record) -> str:
         stands = edges_j[np.searchsorted(edges_s, moments_s, side="right") - 1]
         true_j = np.diff(np.interp(moments_s, edges_s, edges_j), axis=0)
         errors = np.diff(stands, axis=0) / true_j - 1
-        cells.append(f"{np.sqrt(np.mean(errors**2)):.1%} ({np.max(np.abs(errors)):.0%})")
+        mean, most = 100 * np.sqrt(np.mean(errors**2)), 100 * np.max(np.abs(errors))
+        cells.append(f"{mean:.1f} % ({most:.0f} %)")
     return f"| {load} | {' | '.join(cells)} |"
 
 
@@ -139,6 +140,10 @@ def main() -> None:
         with Load(busy_s, rest_s):
             time.sleep(SETTLE_S)
             records[name] = watch(device, seconds)
+    for name, record in records.items():
+        at = updates(record.counted_j)
+        if len(at) < 2 or record.times_s[at[-1]] - record.times_s[at[0]] <= max(SPANS_S):
+            sys.exit(f"{name}: the counter moved too seldom in {seconds:g} s: measure for longer")
     print("| load | time | counter | integrated power against it |\n|---|---|---|---|")
     for name, record in records.items():
         print(compare_power(name, record))

@@ -29,7 +29,7 @@ RUNS = 1000
 def wattkeeper(*arguments: str) -> float:
     """CPU seconds of a command and of its worker processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "wattkeeper.scenarios", *arguments]
+    command = [str(Path(sys.executable).with_name("wattkeeper")), *arguments]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

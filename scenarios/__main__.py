@@ -18,10 +18,24 @@ _is_over = False
 
 
 def start() -> NoReturn:
-    """Run the command, and exit; an interruption counts from the first import on."""
+    """Run the command, and exit without freeing every object: a twentieth of a short command.
+
+    A process with other threads, or whose output cannot be flushed, exits as any other does.
+    """
+    code = run()
+    if threading.active_count() == 1 and not isinstance(code, str):
+        atexit._run_exitfuncs()
+        with suppress(OSError, ValueError):
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            os._exit(code or 0)
+    sys.exit(code)
+
+
+def run() -> str | int | None:
+    """Run the command; returns its exit code. An interruption counts from the first import on."""
     global _is_over
     begin_start()
-    code: str | int | None = None
     try:
         _handle_interruptions()
         from wattkeeper.scenarios.cli.main import main
@@ -30,26 +44,12 @@ def start() -> NoReturn:
     except KeyboardInterrupt:
         _is_over = True
         print("interrupted", file=sys.stderr)
-        code = INTERRUPTED
+        return INTERRUPTED
     except SystemExit as end:
-        code = end.code
+        return end.code
     finally:
         _is_over = True
-    _exit(code)
-
-
-def _exit(code: str | int | None) -> NoReturn:
-    """Exit without freeing every object, which takes a twentieth of a short command.
-
-    A process with other threads, or whose output cannot be flushed, exits as any other does.
-    """
-    if threading.active_count() == 1 and not isinstance(code, str):
-        atexit._run_exitfuncs()
-        with suppress(OSError, ValueError):
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                stream.flush()
-            os._exit(code or 0)
-    sys.exit(code)
+    return None
 
 
 def _handle_interruptions() -> None:
@@ -75,5 +75,5 @@ def _ignore_interruptions() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-if __name__ == "__main__":
-    start()
+if __name__ == "__main__":  # a profiler may wait for its end
+    sys.exit(run())

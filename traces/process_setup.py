@@ -8,7 +8,8 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Final
 
-_THREADS: Final = "OPENBLAS_NUM_THREADS"
+_THREADS: Final = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+"""Where OpenBLAS reads the number of its threads, in this order."""
 
 
 class _Hidden(MetaPathFinder):
@@ -24,10 +25,10 @@ class _Hidden(MetaPathFinder):
 def configure_process() -> None:
     """Import numpy and Arrow for a process that runs wattkeeper only; call it before others do.
 
-    OpenBLAS has one thread, unless the environment says otherwise: no matrix here is large, and
-    threads that wait for work spin. Arrow's memory comes from the same heap as numpy's, which
-    lowers the peak of a run. Arrow imports pandas with its first array, which no run needs: it is
-    hidden from Arrow.
+    OpenBLAS has one thread, unless the environment says otherwise or numpy was imported before: no
+    matrix here is large, and threads that wait for work spin. Arrow's memory comes from the same
+    heap as numpy's, which lowers the peak of a run. Arrow imports pandas with its first array,
+    which no run needs: it is hidden from Arrow.
     """
     _import_numpy()
     import pyarrow as pa
@@ -45,10 +46,10 @@ def configure_process() -> None:
 
 def _import_numpy() -> None:
     """Import numpy, which reads the number of threads now; child processes do not inherit it."""
-    if _THREADS in os.environ:
+    if any(name in os.environ for name in _THREADS):
         return
-    os.environ[_THREADS] = "1"
+    os.environ[_THREADS[0]] = "1"
     try:
         import_module("numpy")
     finally:
-        del os.environ[_THREADS]
+        del os.environ[_THREADS[0]]

@@ -27,7 +27,8 @@ class PowerProfiler:
     A limit whose share takes less than `least_s` has more steps, at most as many as an epoch; what
     is left of the epoch is shared out among the limits after it, and those that find fewer than two
     steps wait for the next one. Later epochs count on as many steps as the shortest one had. Where
-    the number of steps is not known, or below two a limit, each limit has a whole epoch.
+    the number of steps is not known, or below two a limit, each limit has a whole epoch; so have
+    all limits once an epoch had fewer than two steps.
 
     Args:
         limits_w: In this order, W.
@@ -54,7 +55,7 @@ class PowerProfiler:
         least_s: float,
     ) -> None:
         self.measurements: list[Measurement] = []
-        self._left = limits_w
+        self._limits_w = self._left = limits_w
         self._steps = steps if steps is not None and steps >= LEAST * len(limits_w) else None
         self._in_epoch = self._steps or 0
         self._read, self._limit, self._least_s = read, limit, least_s * (1 - ROUNDING)
@@ -90,7 +91,7 @@ class PowerProfiler:
         self._taken += 1
         if self._done == self._warm:
             self._mark, self._marked_at = self._read(), self._done
-        elif self._done >= min(self._end, self._in_epoch):
+        elif self._done == self._in_epoch or self._done >= self._end:
             self._count()
             self._end_if_long_enough(self._steps)
 
@@ -106,6 +107,7 @@ class PowerProfiler:
             self._in_epoch = self._done
             if self._in_epoch < LEAST:
                 self._steps = None
+                self._left, self.measurements = self._limits_w, []
 
     def _begin_limit(self) -> None:
         """Begin the next limit, if the epoch has the steps for it."""

@@ -28,11 +28,12 @@ def check(file: Path) -> None:
     Each fault is a line with the line of the file. Exit code 1: there are some. Else, notes name
     what looks like a mistake, such as a method that nothing calls.
     """
-    from wattkeeper.scenarios.contract.check import check_policy_file
-    from wattkeeper.scenarios.spec.wording import count
     from wattkeeper.traces.process_setup import configure_process
 
     configure_process()
+    from wattkeeper.scenarios.contract.check import check_policy_file
+    from wattkeeper.scenarios.spec.wording import count
+
     report = check_policy_file(file)
     for line in (*report.faults, *report.checked):
         terminal.write(str(line))

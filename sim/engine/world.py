@@ -263,6 +263,12 @@ class World(Listener):
             InputError: If a job cannot run on the cluster.
             PolicyError: If a policy chose what is not allowed, or left a job waiting for ever.
         """
+        try:
+            self._run()
+        finally:
+            self._let_go()
+
+    def _run(self) -> None:
         self._loop.next_arrival_s = self._next_arrival_s()
         if self._retuner is not None and self._retuner.wants("signal"):
             for name in self._followed:
@@ -273,12 +279,8 @@ class World(Listener):
             self._node_changes.go_on()
         if self._elastic is not None:
             self._elastic.begin()
-        try:
-            with _uncollected():
-                self.env.run()
-        except BaseException:
-            self._let_go()
-            raise
+        with _uncollected():
+            self.env.run()
         if self._elastic is not None:
             self._elastic.end_stopped()
         if self._waits() and self._nodes.some_are_down:

@@ -83,7 +83,7 @@ class StoredTable:
             return file.read(list(names), use_threads=False)
 
     def read_whole(self, name: str) -> pa.Array:
-        """A column in one piece; numbers are put together group by group, in half the memory."""
+        """A column in one piece; numbers are put together part by part, in half the memory."""
         if self.schema.field(name).type != pa.float64():
             return one_chunk(self[name])
         values, begin = np.empty(len(self)), 0
@@ -102,7 +102,7 @@ class StoredTable:
                 yield from file.read_row_groups(groups, [name], use_threads=False)[name].chunks
 
     def count_nulls(self, name: str) -> int:
-        """Nulls of a column of numbers."""
+        """Nulls of a column of numbers, by the statistics that `store_table` writes."""
         metadata = pq.read_metadata(self.path)
         at = [column.name for column in metadata.schema].index(name)
         groups = map(metadata.row_group, range(metadata.num_row_groups))

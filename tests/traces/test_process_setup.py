@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 PROGRAM = """
@@ -32,6 +33,9 @@ def test_openblas_has_one_thread_and_child_processes_do_not_inherit_that() -> No
     assert set_up() == (set_up(OPENBLAS_NUM_THREADS="1")[0], "None")
 
 
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="OpenBLAS has a thread for each processor")
-def test_the_environment_may_ask_for_more_threads() -> None:
-    assert set_up(OPENBLAS_NUM_THREADS="2") == (set_up()[0] + 1, "2")
+@pytest.mark.skipif(
+    len(psutil.Process().cpu_affinity()) < 2, reason="OpenBLAS has a thread for each processor"
+)
+@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
+def test_the_environment_may_ask_for_more_threads(name: str) -> None:
+    assert set_up(**{name: "2"})[0] == set_up()[0] + 1

@@ -19,17 +19,17 @@ def record() -> Record:
 
 
 def test_power_by_the_counter_is_that_which_is_integrated(record: Record) -> None:
-    assert compare_power("constant", record) == "| constant | 15 s | 200.0 W | +0.00% |"
+    assert compare_power("constant", record) == "| constant | 15 s | 200.0 W | +0.00 % |"
 
 
 def test_power_that_is_told_too_high_shows(record: Record) -> None:
     told = record._replace(powers_w=1.02 * record.powers_w)
-    assert compare_power("constant", told) == "| constant | 15 s | 200.0 W | +2.00% |"
+    assert compare_power("constant", told) == "| constant | 15 s | 200.0 W | +2.00 % |"
 
 
 def test_short_readings_miss_up_to_an_update(record: Record) -> None:
     cells = short_readings("constant", record).split(" | ")[1:]
-    most = [float(cell.split("(")[1].split("%")[0]) / 100 for cell in cells]
+    most = [float(cell.split("(")[1].split(" %")[0]) / 100 for cell in cells]
     for span_s, found in zip((0.1, 0.2, 0.5, 1.0, 2.0), most, strict=True):
         assert found == pytest.approx(EVERY_S / span_s, rel=0.1)
 

@@ -106,20 +106,24 @@ def test_without_enough_steps_whole_epochs_are_measured(
     assert found.power_limit_w == seen[3] == history()[0]["power_limit_w"]
 
 
-@pytest.mark.parametrize("done", [0, 1, 29])
-def test_epochs_may_have_fewer_steps_than_announced(
-    clock: ManualTime, device: SyntheticDevice, monkeypatch: pytest.MonkeyPatch, done: int
+@pytest.mark.parametrize("done", [(0,), (1,), (29,), (12, 1), (2, 1000)])
+def test_epochs_may_have_other_steps_than_announced(
+    clock: ManualTime,
+    device: SyntheticDevice,
+    monkeypatch: pytest.MonkeyPatch,
+    done: tuple[int, ...],
 ) -> None:
     reported = listen(monkeypatch)
     with session(power_limits_w=tuple(DRAWN), max_epochs=20) as found:
-        for _ in found.epochs(steps=30):
-            for _ in range(done):
+        for epoch in found.epochs(steps=30):
+            for _ in range(done[min(epoch.number, len(done)) - 1]):
                 clock.sleep(0.1)
                 found.step()
             clock.sleep(0.1)
     assert [each.power_limit_w for each in reported] == [200.0, 150.0, 100.0]
     for each in reported:
         assert each.average_power_w == pytest.approx(DRAWN[each.power_limit_w])
+        assert each.time_per_epoch_s == pytest.approx(reported[0].time_per_epoch_s)
     assert found.power_limit_w == history()[0]["power_limit_w"]
 
 

@@ -31,7 +31,14 @@ from tests.support.worlds import (
     stub,
 )
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.protocols import ClusterView, Context, Job, Placement
+from wattkeeper.policies.protocols import (
+    CapacityView,
+    ClusterView,
+    Context,
+    Job,
+    Placement,
+    Selection,
+)
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.sources import RecurringSource
@@ -72,9 +79,37 @@ def test_a_world_that_ends_by_an_error_is_collected(workload: str | None, select
     assert count_worlds() == before
 
 
+def test_a_world_whose_preempted_job_never_resumes_is_collected() -> None:
+    class Once:
+        """Preempts the first job when the second one comes, and starts none after that."""
+
+        def __init__(self) -> None:
+            self.jobs: list[Job] = []
+
+        def on_submit(self, ctx: Context, submitted: Job) -> None:
+            self.jobs.append(submitted)
+
+        def select(self, ctx: Context, capacity: CapacityView) -> Selection:
+            if len(self.jobs) == 1:
+                self.jobs.append(self.jobs[0])
+                return Selection((self.jobs[0],))
+            if len(self.jobs) == 3:
+                self.jobs.append(self.jobs[0])
+                return Selection(preempt=(self.jobs[0],))
+            return Selection()
+
+    policy = Once()
+    jobs = [job(str(number), 5.0 * number, workload=None, duration_s=9.0) for number in range(2)]
+    select = stub("select", on_submit=policy.on_submit, select=policy.select)
+    before = count_worlds()
+    with pytest.raises(PolicyError, match="never placed"):
+        run_world(jobs, by_job(steady()), spec(), chosen(select=select))
+    assert count_worlds() == before
+
+
 def count_worlds() -> int:
     gc.collect()
-    return sum(isinstance(kept, World) for kept in gc.get_objects())
+    return sum(type(kept) is World for kept in gc.get_objects())
 
 
 def test_the_journal_tells_what_was_decided() -> None:
