@@ -1,12 +1,18 @@
 """Warnings on the points of a sweep: which points they are of, and jobs that only some left out."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.vocabulary import cautions, describe_profiles
+from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, policy_kind
+from wattkeeper.scenarios.analysis.vocabulary import (
+    cautions,
+    describe_free_preemption,
+    describe_profiles,
+)
 
 MOST_NAMED: Final = 3
 """Points that a line names one by one."""
@@ -30,8 +36,35 @@ def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCauti
     """The warnings of a finished point."""
     first = next(iter(summary["variants"].values()))
     jobs = int(first["metrics"]["jobs"]["mean"] or 0)
-    lines = (*describe_profiles(manifest), *cautions(manifest, summary))
+    scenario = manifest["scenario"]
+    lines = (
+        *describe_profiles(manifest),
+        *cautions(manifest, summary),
+        *_describe_foresight(scenario),
+        *describe_free_preemption(scenario, summary),
+    )
     return PointCautions(values, lines, jobs)
+
+
+def _describe_foresight(scenario: Json) -> Iterator[str]:
+    """Which schedulers know run times in advance."""
+    kinds = {policy_kind(scenario, variant, "select") for variant in scenario["variants"]}
+    known = [kind for kind in CLAIRVOYANT if kind in kinds]
+    if known:
+        yield f"{' and '.join(known)} know{'s' * (len(known) == 1)} run times in advance."
+
+
+def describe_idle_axes(sweep: Json) -> Iterator[str]:
+    """Which axes change nothing: points that differ in one alone have the same results."""
+    points = [point for point in sweep["points"] if point["results_digest"] is not None]
+    for path in sweep["axes"]:
+        alike: dict[str, list[str]] = {}
+        for point in points:
+            others = {key: value for key, value in point["values"].items() if key != path}
+            alike.setdefault(json.dumps(others), []).append(point["results_digest"])
+        compared = [digests for digests in alike.values() if len(digests) > 1]
+        if compared and all(len(set(digests)) == 1 for digests in compared):
+            yield f"{path} changes nothing: points that differ in it alone have the same results."
 
 
 def have_different_jobs(points: Iterable[PointCautions]) -> bool:

@@ -268,6 +268,11 @@ def _define_queue(manifest: Manifest, summary: Json) -> Iterator[str]:
         "to the last end. cluster energy: of all GPUs over the window of "
         f"{describe_window(manifest)}."
     )
+    yield from describe_free_preemption(scenario, summary)
+
+
+def describe_free_preemption(scenario: Json, summary: Json) -> Iterator[str]:
+    """That preemption costs no time, if jobs are preempted and it does not."""
     costs = [own["preemption"] for own in clusters_by_variant(scenario).values()]
     free = not any(cost["checkpoint_s"] or cost["restore_s"] for cost in costs)
     if free and preempts(summary):

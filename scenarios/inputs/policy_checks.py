@@ -105,7 +105,10 @@ def _check_moments(loaded: LoadedScenario, variant: str) -> None:
     if occupancy_of(scenario, variant) == "recorded":
         why = "occupancy: recorded leaves nothing to change while a job runs"
     elif profiling == "foreknown":
-        why = "profiling: foreknown is for policies that decide at the start alone"
+        why = (
+            "profiling: foreknown is for policies that decide at the start alone; say profiling: "
+            "measured, for the scenario or the variant"
+        )
     else:
         return
     what = f"{tune.point}: {tune.kind} decides while jobs run, but {why}"
