@@ -56,7 +56,7 @@ def _describe_foresight(scenario: Json) -> Iterator[str]:
 
 def describe_idle_axes(sweep: Json) -> Iterator[str]:
     """Which axes change nothing: points that differ in one alone have the same results."""
-    points = [point for point in sweep["points"] if point["results_digest"] is not None]
+    points = [point for point in sweep["points"] if point.get("results_digest")]
     for path in sweep["axes"]:
         alike: dict[str, list[str]] = {}
         for point in points:
