@@ -6,7 +6,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import Point
 
-CLAIRVOYANT: Final = ("sjf", "srtf")
+_CLAIRVOYANT: Final = ("sjf", "srtf")
 """Schedulers that know the recorded run times, which no site can run."""
 RECORDED: Final = "recorded"
 """The scheduler that starts each job when it started, and its variant in a study."""
@@ -24,6 +24,11 @@ def policy_kinds(scenario: Json, variant: str, point: Point) -> list[str]:
 def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
     """The kind of the only policy of a decision point; None if that is the default."""
     return next(iter(policy_kinds(scenario, variant, point)), None)
+
+
+def knows_run_times(scenario: Json, variant: str) -> bool:
+    """Whether a variant's scheduler knows run times in advance."""
+    return policy_kind(scenario, variant, "select") in _CLAIRVOYANT
 
 
 def list_schedulers(scenario: Json) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times, policy_kind
 from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_free_preemption,
@@ -48,13 +48,13 @@ def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCauti
 
 def _describe_foresight(scenario: Json) -> Iterator[str]:
     """Which schedulers know run times in advance."""
-    kinds = {policy_kind(scenario, variant, "select") for variant in scenario["variants"]}
-    known = [kind for kind in CLAIRVOYANT if kind in kinds]
+    variants = [name for name in scenario["variants"] if knows_run_times(scenario, name)]
+    known = sorted({f"{policy_kind(scenario, name, 'select')}" for name in variants})
     if known:
         yield f"{' and '.join(known)} know{'s' * (len(known) == 1)} run times in advance."
 
 
-def describe_idle_axes(sweep: Json) -> Iterator[str]:
+def _describe_idle_axes(sweep: Json) -> Iterator[str]:
     """Which axes change nothing: points that differ in one alone have the same results."""
     points = [point for point in sweep["points"] if point.get("results_digest")]
     for path in sweep["axes"]:
@@ -74,8 +74,9 @@ def have_different_jobs(points: Iterable[PointCautions]) -> bool:
     return left_out and len({point.jobs for point in points}) > 1
 
 
-def merge_cautions(points: Sequence[PointCautions]) -> Iterator[str]:
-    """The warnings of all points; those of some name them."""
+def merge_cautions(sweep: Json, points: Sequence[PointCautions]) -> Iterator[str]:
+    """The warnings of a sweep and of all its points; those of some name them."""
+    yield from _describe_idle_axes(sweep)
     if have_different_jobs(points):
         fewest, most = min(point.jobs for point in points), max(point.jobs for point in points)
         yield (

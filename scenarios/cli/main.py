@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -187,7 +188,6 @@ def validate(
 
 
 def _validate_sweep(loaded: LoadedScenario) -> None:
-    from wattkeeper.scenarios.inputs.policy_checks import warn_estimates
     from wattkeeper.scenarios.sweep.points import (
         describe_overridden_axes,
         expand_sweep,
@@ -197,11 +197,8 @@ def _validate_sweep(loaded: LoadedScenario) -> None:
     all_points = expand_sweep(loaded)
     for line in describe_overridden_axes(all_points):
         terminal.write(line, err=True)
-    warnings: dict[str, None] = {}
-    for same, inputs in read_point_inputs(all_points):
-        warnings |= dict.fromkeys(warn_estimates(point.loaded, inputs) for point in same)
-    for warning in filter(None, warnings):
-        terminal.write(warning, err=True)
+    for _ in read_point_inputs(all_points, partial(terminal.write, err=True)):
+        pass
     scenario, document = loaded
     runs = len(all_points) * len(scenario.variants) * len(scenario.all_seeds)
     terminal.write(

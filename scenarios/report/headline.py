@@ -9,7 +9,7 @@ from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.outside_window import outside_shares
 from wattkeeper.scenarios.analysis.overrides import variant_overrides
-from wattkeeper.scenarios.analysis.policy_kinds import CLAIRVOYANT, policy_kind
+from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, format_value, shown_metrics
@@ -77,8 +77,8 @@ def write_sentences(
     for name in order:
         uncharged = _name_uncharged(outside, name, others[name]["versus"]["baseline"])
         hardest_hit = "" if times is None else describe_hardest_hit(times, name)
-        override = ", ".join(filter(None, (
-            overrides.get(name), _knows_run_times(scenario, name), uncharged)))  # fmt: skip
+        foresight = "knows run times in advance" * knows_run_times(scenario, name)
+        override = ", ".join(filter(None, (overrides.get(name), foresight, uncharged)))
         about = _VariantFacts(name, others[name], override, name in oracles, hardest_hit)
         yield _write_sentence(about, metrics, summary, bill, window)
 
@@ -92,11 +92,6 @@ def _name_uncharged(outside: Mapping[str, float], name: str, baseline: str) -> s
         f"{100 * share:.1f} % of its jobs' energy is outside the time that is charged, "
         f"{100 * base:.1f} % of the baseline's"
     )
-
-
-def _knows_run_times(scenario: Json, name: str) -> str:
-    is_known = policy_kind(scenario, name, "select") in CLAIRVOYANT
-    return "knows run times in advance" if is_known else ""
 
 
 class _VariantFacts(NamedTuple):

@@ -12,7 +12,6 @@ from wattkeeper.scenarios.analysis.learning.league import League, leagues_of_swe
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.sweep_cautions import (
-    describe_idle_axes,
     have_different_jobs,
     merge_cautions,
 )
@@ -80,8 +79,7 @@ def write_answer(sweep: Json, points: Sequence[PointRow], first: Study | None) -
     yield tag("ul", *sentences, class_="answer")
     if first is not None:
         yield from markup.notes(headline.write_remarks(first.manifest, first.summary))
-    lines = (*describe_idle_axes(sweep), *merge_cautions([point.cautions for point in points]))
-    yield from markup.notes(lines, "caution")
+    yield from markup.notes(merge_cautions(sweep, [point.cautions for point in points]), "caution")
     failed = [point for point in sweep["points"] if point["state"] != "done"]
     if failed:
         yield _list_failures(failed)

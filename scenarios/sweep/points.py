@@ -5,13 +5,13 @@ mappings, taken one after the other; an item whose values are no lists is a poin
 serves products, lists, and any mixture.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
-from wattkeeper.scenarios.inputs.policy_checks import check_policies
+from wattkeeper.scenarios.inputs.policy_checks import check_policies, warn_estimates
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.spec.loading import (
@@ -171,11 +171,12 @@ def _check_size(items: Sequence[Item], loaded: LoadedScenario) -> None:
 
 
 def read_point_inputs(
-    points: Sequence[SweepPoint],
+    points: Sequence[SweepPoint], tell: Callable[[str], None]
 ) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
     """Read the inputs of all points, once for those that read the same, and check their policies.
 
-    A trace that several of them name is read once, too.
+    A trace that several of them name is read once, too. `tell`: called at the end with each warning
+    on them.
 
     Yields:
         Points that read the same, and their inputs.
@@ -184,11 +185,11 @@ def read_point_inputs(
         ScenarioError: At the end, if anything is wrong at any point; all problems at once.
     """
     with keep_traces():
-        yield from _read_groups(points)
+        yield from _read_groups(points, tell)
 
 
 def _read_groups(
-    points: Sequence[SweepPoint],
+    points: Sequence[SweepPoint], tell: Callable[[str], None]
 ) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
     """See `read_point_inputs`; those with the same workload follow each other."""
     by_workload: dict[str, dict[str, list[SweepPoint]]] = {}
@@ -197,6 +198,7 @@ def _read_groups(
         alike = by_workload.setdefault(workload, {})
         alike.setdefault(_inputs_key(point.loaded), []).append(point)
     wrong: dict[Problem, list[SweepPoint]] = {}
+    warnings: dict[str, None] = {}
     for same in (same for alike in by_workload.values() for same in alike.values()):
         try:
             inputs = read_inputs(same[0].loaded)
@@ -216,11 +218,14 @@ def _read_groups(
                 for problem in error.problems:
                     wrong.setdefault(problem, []).append(point)
         if not wrong:
+            warnings |= dict.fromkeys(warn_estimates(point.loaded, inputs) for point in same)
             yield same, inputs
     if wrong:
         raise ScenarioError(
             [_name_points(problem, own, len(points)) for problem, own in wrong.items()]
         )
+    for warning in filter(None, warnings):
+        tell(warning)
 
 
 def _inputs_key(loaded: LoadedScenario) -> str:

@@ -12,7 +12,6 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import TraceProvenance
-from wattkeeper.scenarios.inputs.policy_checks import warn_estimates
 from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
@@ -69,10 +68,8 @@ def prepare(
     """
     shutil.rmtree(folder / "inputs", ignore_errors=True)
     works: list[PointWork] = []
-    warnings: dict[str, None] = {}
     try:
-        for number, (same, inputs) in enumerate(read_point_inputs(points)):
-            warnings |= dict.fromkeys(warn_estimates(point.loaded, inputs) for point in same)
+        for number, (same, inputs) in enumerate(read_point_inputs(points, tell)):
             path = folder / "inputs" / f"{number}"
             sources = list_sources(inputs)
             write_shared(path, inputs._replace(traces=()))
@@ -80,8 +77,6 @@ def prepare(
     except BaseException:
         shutil.rmtree(folder / "inputs", ignore_errors=True)
         raise
-    for warning in filter(None, warnings):
-        tell(warning)
     return works
 
 

@@ -22,9 +22,6 @@ from wattkeeper.traces.arrow import one_chunk
 ROW_GROUP: Final = 1 << 17
 """Rows of a row group of a Parquet file."""
 
-GROUPS_AT_ONCE: Final = 2
-"""Row groups of a column that are read together, into memory that the next ones use again."""
-
 UNIQUE: Final = ("job_id", "group_id")
 """Columns of mostly distinct texts, which a dictionary would only make longer."""
 
@@ -83,7 +80,7 @@ class StoredTable:
             return file.read(list(names), use_threads=False)
 
     def read_whole(self, name: str) -> pa.Array:
-        """A column in one piece; numbers are put together part by part, in half the memory."""
+        """A column in one piece; numbers are put together group by group, in half the memory."""
         if self.schema.field(name).type != pa.float64():
             return one_chunk(self[name])
         values, begin = np.empty(len(self)), 0
@@ -95,11 +92,10 @@ class StoredTable:
         return pa.array(values)
 
     def read_parts(self, name: str) -> Iterator[pa.Array]:
-        """A column, a few row groups at a time."""
+        """A column by row groups: each is read into memory that the next one uses again."""
         with self._open() as file:
-            for first in range(0, file.num_row_groups, GROUPS_AT_ONCE):
-                groups = range(first, min(first + GROUPS_AT_ONCE, file.num_row_groups))
-                yield from file.read_row_groups(groups, [name], use_threads=False)[name].chunks
+            for group in range(file.num_row_groups):
+                yield from file.read_row_group(group, [name], use_threads=False)[name].chunks
 
     def count_nulls(self, name: str) -> int:
         """Nulls of a column of numbers, by the statistics that `store_table` writes."""

@@ -5,8 +5,8 @@ from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.policy_kinds import (
-    CLAIRVOYANT,
     RECORDED,
+    knows_run_times,
     list_schedulers,
     policy_kind,
 )
@@ -87,7 +87,7 @@ def rows_by_scheduler(parts: Sequence[WaitPart], scenario: Json) -> Iterator[tup
         if name in whole["runs"]:
             run = whole["runs"][name]
             label = f"{name}, the baseline" if name == scenario["baseline"] else name
-            if policy_kind(scenario, name, "select") in CLAIRVOYANT:
+            if knows_run_times(scenario, name):
                 label += " (knows run times in advance)"
             differences = run["median_difference_s"], run["mean_difference_s"]
             share = f"{100 * run['as_recorded']:.0f} %"

@@ -11,11 +11,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.analysis.learning.league import leagues_of_sweep
 from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
-from wattkeeper.scenarios.analysis.sweep_cautions import (
-    describe_idle_axes,
-    have_different_jobs,
-    merge_cautions,
-)
+from wattkeeper.scenarios.analysis.sweep_cautions import have_different_jobs, merge_cautions
 from wattkeeper.scenarios.analysis.vocabulary import label_variants, shown_metrics
 from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.cli.tables.run import (
@@ -63,7 +59,7 @@ def print_sweep(console: Console, about: Json, points: Sequence[PointRow]) -> No
     if not points:
         return
     warnings, first = [point.cautions for point in points], points[:MOST_POINTS]
-    for line in (*describe_idle_axes(about), *merge_cautions(warnings)):
+    for line in merge_cautions(about, warnings):
         console.print(line, style="bold yellow")
     summaries = [(point.values, point.summary) for point in first]
     leagues = leagues_of_sweep(summaries, list(about["axes"]))
