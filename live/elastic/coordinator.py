@@ -223,14 +223,15 @@ class ElasticCoordinator:
         is_done = len(losses) == nodes
         if is_done:
             self._costs.add_step(nodes, workers.now_s() - begun_s)
-        if is_done or (losses and self._commits_in_memory()):
+        if is_done or (losses and self._keeps_steps()):
             self._progress.finish_step(losses[0])
         return is_done
 
-    def _commits_in_memory(self) -> bool:
-        """Whether a finished step is committed at once, since a worker has its state."""
+    def _keeps_steps(self) -> bool:
+        """Whether finished steps outlive a broken group: a worker has their state."""
         shape = cast(Shape, self._shape)
-        return shape.commit_steps == 1 and not shape.write_s
+        commits_in_memory = shape.commit_steps == 1 and not shape.write_s
+        return commits_in_memory or not any(each.node in self._held for each in self._workers.lost)
 
     def _commit(self) -> bool:
         """Commit finished steps if it is time to; whether all workers lived on."""
@@ -271,15 +272,18 @@ class ElasticCoordinator:
     def _break_off(self) -> Literal[False]:
         """End a shape whose group is broken, with what was not committed; the training goes on.
 
+        Where all workers live, a connection failed: all that they finished is kept.
+
         Raises:
             EnvironmentLacks: If groups broke too often in a row.
         """
-        progress = self._progress
+        progress, keeps_steps = self._progress, self._keeps_steps()
         lost = self._take_lost()
         time_s = lost[0].time_s if lost else self._workers.now_s()
-        if self._commits_in_memory():
+        if keeps_steps:
             progress.commit(max(time_s, progress.since_s))
-        self._moment, self._since_s = "lost", max(time_s, progress.since_s)
+        self._moment = "lost" if lost else "pause"
+        self._since_s = max(time_s, progress.since_s)
         steps = progress.lose(self._since_s)
         checkpoint_s = self._costs.checkpoint_s
         for number, each in enumerate(lost):

@@ -24,6 +24,7 @@ ReplanMoment = Literal["start", "lost", "gained", "boundary", "pause"]
 down. `gained`: nodes are free that it could take. `boundary`: a step ended, since it asked for
 another shape, or must give nodes to others; all that it did is committed, or carried over by a
 redundant shape. `pause`: nodes came or went while it pauses; the pause stays as long as it was.
+Live, also: the connections of its nodes broke, and none was lost.
 """
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,8 @@ class FragileReplica(ModuleReplica):
     """A small network with momentum, whose process does at a place what files order it to.
 
     `kill at PLACE *`: the process that removes it ends with SIGKILL. `notice at PLACE *`: it tells
-    itself that it will be lost, and is killed ten steps later. `mark at PLACE *`: it removes it.
+    itself that it will be lost, and is killed ten steps later. `cut at PLACE *`: it shuts its
+    connections to other workers down, and lives on. `mark at PLACE *`: it removes it.
     `hold at PLACE`: all wait as long as it is there. Places are `make`, `step N`, `save` and `load`
     of a state.
 
@@ -61,6 +64,8 @@ class FragileReplica(ModuleReplica):
         if self._is_told(f"notice at step {step}"):
             os.kill(os.getpid(), signal.SIGTERM)
             self._ends = f"step {step + 10}"
+        if self._is_told(f"cut at step {step}"):
+            cut_connections()
         time.sleep(self._pause_s)
         return super().gradient(step, first, end)
 
@@ -89,6 +94,18 @@ class FragileReplica(ModuleReplica):
                 continue
             return True
         return False
+
+
+def cut_connections() -> None:
+    """Shut all TCP connections of this process down."""
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            connection = socket.socket(fileno=os.dup(int(path.name)))
+        except OSError:  # no socket
+            continue
+        with connection, suppress(OSError):  # it only listens
+            if connection.family == socket.AF_INET and connection.getpeername():
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 def fragile(folder: Path, pause_s: float = 0.0) -> partial[FragileReplica]:

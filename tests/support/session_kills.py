@@ -66,9 +66,32 @@ def main() -> int:
         which = rng.randrange(processes)
         kill(pids[which])
         pids[which] = fork(arguments)
+    stop_in_session(log, pids[0])
     for pid in pids:
         kill(pid)
     return 0
+
+
+def stop_in_session(log: Path, pid: int) -> None:
+    """Stop a process while a session of it trains, so that a kill hits one for sure."""
+    end_s = time.monotonic() + WAIT_S
+    while time.monotonic() < end_s:
+        os.kill(pid, signal.SIGSTOP)
+        os.waitpid(pid, os.WUNTRACED)
+        if is_training(log, pid):
+            return
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.002)
+    raise TimeoutError("no session begins any more")
+
+
+def is_training(log: Path, pid: int) -> bool:
+    """Whether the last session of a process has begun, and no epoch of it has ended."""
+    lines = [line.split() for line in log.read_text().splitlines()]
+    own = [index for index, words in enumerate(lines) if words[-1] == str(pid)]
+    if not own or lines[own[-1]][0] != "begun":
+        return False
+    return not any(words[:2] == ["epoch", lines[own[-1]][1]] for words in lines[own[-1] :])
 
 
 def kill(pid: int) -> None:

@@ -46,7 +46,8 @@ def train(arguments: dict[str, Any], log: str, epoch_s: float, gain: float, kept
         time.sleep(step_s)
 
     with Session(**arguments) as session:
-        say(log, "begun", session.assignment.job_id, session.assignment.attempt, session.batch_size)
+        job_id, attempt = session.assignment.job_id, session.assignment.attempt
+        say(log, "begun", job_id, attempt, session.batch_size, os.getpid())
         count = Count()
         if kept:
             session.keep(count=count)
@@ -58,16 +59,8 @@ def train(arguments: dict[str, Any], log: str, epoch_s: float, gain: float, kept
                 do_step(epoch_s)
                 count.epochs += 1
             session.report(gain * count.epochs)
-            say(log, "epoch", session.assignment.job_id, epoch.number, count.epochs)
-    outcome = session.outcome
-    say(
-        log,
-        "ended",
-        session.assignment.job_id,
-        session.assignment.attempt,
-        outcome.cause,
-        os.getpid(),
-    )
+            say(log, "epoch", job_id, epoch.number, count.epochs)
+    say(log, "ended", job_id, attempt, session.outcome.cause, os.getpid())
 
 
 def run(arguments: dict[str, Any]) -> None:
