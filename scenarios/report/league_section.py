@@ -29,7 +29,10 @@ def league_section(leagues: Sequence[tuple[str, League]]) -> Element | None:
     """The section; None where there is no league. Each comes with its conditions in words."""
     if not leagues:
         return None
-    heads, rows, note = league_table(leagues)
-    table = build_labelled_table(heads, [[row[0], *map(typeset_minus, row[1:])] for row in rows])
+    names, blocks, note = league_table(leagues)
+    table = build_labelled_table(["", *names], [
+        [row.title, *(typeset_minus(row.cells[name]) for name in names)]
+        for block in blocks for row in block.rows
+    ])  # fmt: skip
     return tag("section", tag("h2", f"Regret over that of {leagues[0][1]['against']}"),
                tag("div", table, class_="scroll"), *markup.notes([note]), id="league")  # fmt: skip

@@ -8,7 +8,7 @@ trainings replay the same recorded runs, so luck is not counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final, NamedTuple, TypedDict
 
@@ -203,11 +203,32 @@ def _condition(key: str, value: object) -> str:
     return f"{key} {axis_text(value)}"
 
 
-class LeagueTable(NamedTuple):
-    """The table of leagues: heads, rows of texts, and what the figures mean."""
+class LeagueRow(NamedTuple):
+    """A figure of all variants.
 
-    heads: list[str]
-    rows: list[list[str]]
+    Attributes:
+        title: What it is, on its own.
+        head: What it is, in its block.
+        cells: The figure by variant.
+    """
+
+    title: str
+    head: str
+    cells: Mapping[str, str]
+
+
+class LeagueBlock(NamedTuple):
+    """The figures of a condition, or those by horizon."""
+
+    title: str
+    rows: list[LeagueRow]
+
+
+class LeagueTable(NamedTuple):
+    """The table of leagues: its variants, figures, and what these mean."""
+
+    names: list[str]
+    blocks: list[LeagueBlock]
     note: str
 
 
@@ -215,10 +236,14 @@ def league_table(leagues: Sequence[tuple[str, League]]) -> LeagueTable:
     """The table of leagues, each with the words for its conditions."""
     against, baseline = leagues[0][1]["against"], leagues[0][1]["baseline"]
     names = list(leagues[0][1]["pairs"][0]["variants"])
-    rows = [
-        [row.title, *(row.cells[name] for name in names)]
-        for row in _rows(leagues, against, baseline, names)
+    conditions = _by_condition(leagues)
+    blocks = [
+        _condition_block(condition, pairs, against, baseline)
+        for condition, pairs in conditions.items()
     ]
+    by_horizon = _horizon_rows([pair for pairs in conditions.values() for pair in pairs], against)
+    if by_horizon:
+        blocks.append(LeagueBlock("the first recurrences alone", by_horizon))
     note = (
         f"Regret: cost of all recurrences above that of the oracle's same recurrences, whose "
         f"trainings replay the same recorded runs; here over that of {against}, as geometric mean "
@@ -227,37 +252,42 @@ def league_table(leagues: Sequence[tuple[str, League]]) -> LeagueTable:
         f"over seeds (of one seed, all that do); by how much at most. Last {LAST}: recurrences "
         f"whose first attempt had a configuration of at most {NEAR} times the least expected cost."
     )
-    return LeagueTable(["", *names], rows, note)
+    return LeagueTable(names, blocks, note)
 
 
-class _Row(NamedTuple):
-    title: str
-    cells: Mapping[str, str]
+def _condition_block(
+    condition: str, pairs: Sequence[Pair], against: str, baseline: str
+) -> LeagueBlock:
+    names = list(pairs[0]["variants"])
+    regrets = {name: f"{_geometric_mean(pairs, name, against):.2f}" for name in names}
+    worst = {name: max(_ratio(pair, name, against) for pair in pairs) for name in names}
+    more = {name: _more_than_baseline(pairs, name) for name in names}
+    near = {name: fmean(pair["variants"][name]["near"] for pair in pairs) for name in names}
+    on_pairs = count(len(pairs), "pair")
+    return LeagueBlock(f"{condition} ({on_pairs})" if condition else on_pairs, [
+        LeagueRow(f"{condition or 'regret'} ({on_pairs})", "regret", regrets),
+        LeagueRow("... on the worst pair", "on the worst pair",
+                  {name: f"{ratio:.2f}" for name, ratio in worst.items()}),
+        LeagueRow(f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more),
+        LeagueRow(f"... last {LAST} within 2 % of the optimum", f"last {LAST} within 2 %",
+                  {name: f"{100 * share:.0f} %" for name, share in near.items()}),
+    ])  # fmt: skip
 
 
-def _rows(
-    leagues: Sequence[tuple[str, League]], against: str, baseline: str, names: Sequence[str]
-) -> Iterator[_Row]:
-    """Four rows for each condition, then regrets by horizon over all of them."""
-    conditions = _by_condition(leagues)
-    for condition, pairs in conditions.items():
-        regrets = {name: f"{_geometric_mean(pairs, name, against):.2f}" for name in names}
-        yield _Row(f"{condition or 'regret'} ({count(len(pairs), 'pair')})", regrets)
-        worst = {name: max(_ratio(pair, name, against) for pair in pairs) for name in names}
-        yield _Row("... on the worst pair", {name: f"{worst[name]:.2f}" for name in names})
-        yield _Row(f"... pairs that cost more than {baseline}", {
-            name: _more_than_baseline(pairs, name) for name in names
-        })  # fmt: skip
-        near = {name: fmean(pair["variants"][name]["near"] for pair in pairs) for name in names}
-        shares = {name: f"{100 * share:.0f} %" for name, share in near.items()}
-        yield _Row(f"... last {LAST} within 2 % of the optimum", shares)
-    every = [pair for pairs in conditions.values() for pair in pairs]
+def _horizon_rows(pairs: Sequence[Pair], against: str) -> list[LeagueRow]:
+    """Regret of the first recurrences, on all pairs that have as many."""
+    rows = []
     for horizon in HORIZONS:
-        long = [pair for pair in every if str(horizon) in pair["variants"][against]["horizons"]]
+        long = [pair for pair in pairs if str(horizon) in pair["variants"][against]["horizons"]]
         if long:
-            yield _Row(f"first {horizon} recurrences ({count(len(long), 'pair')})", {
-                name: f"{_geometric_mean(long, name, against, horizon):.2f}" for name in names
-            })  # fmt: skip
+            on_pairs = f"({count(len(long), 'pair')})"
+            rows.append(
+                LeagueRow(f"first {horizon} recurrences {on_pairs}", f"{horizon} {on_pairs}", {
+                    name: f"{_geometric_mean(long, name, against, horizon):.2f}"
+                    for name in long[0]["variants"]
+                })
+            )  # fmt: skip
+    return rows
 
 
 def _by_condition(leagues: Sequence[tuple[str, League]]) -> dict[str, list[Pair]]:

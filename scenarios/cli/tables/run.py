@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
@@ -39,15 +39,21 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.traces.describe.text import print_table
 
+MOST_ABREAST: Final = 6
+"""Variants that a terminal shows side by side."""
+
 NOISE = "~"
 
 NOISE_NOTE = f"{NOISE} only noise: the 95 % interval over seeds includes 0 %."
 
 
 def print_league(console: Console, leagues: Sequence[tuple[str, League]]) -> None:
-    """Print the regrets of bandits."""
-    heads, rows, note = league_table(leagues)
-    print_table(console, f"Regret over that of {leagues[0][1]['against']}", heads, rows)
+    """Print the regrets of bandits, a row for each of them in each block."""
+    names, blocks, note = league_table(leagues)
+    for block in blocks:
+        title = f"Regret over that of {leagues[0][1]['against']}: {block.title}"
+        rows = [[name, *(row.cells[name] for row in block.rows)] for name in names]
+        print_table(console, title, ["variant", *(row.head for row in block.rows)], rows)
     console.print(note, style="dim")
 
 
@@ -138,16 +144,25 @@ def _overall(scenario: Scenario, done: ScenarioResult, shown: Mapping[str, str])
 
 
 def _by_workload(summary: Json, metric: str, title: str) -> Table:
-    labels = label_variants(summary["variants"])
+    """A metric by workload and variant; many variants go downwards."""
+    labels, by_workload = label_variants(summary["variants"]), summary["by"]["workload"]
+    cells = {
+        (workload, name): format_comparison(variants[name], name, metric, with_value=False)
+        for workload, variants in by_workload.items() for name in labels
+    }  # fmt: skip
     table = Table(title=title)
+    if len(labels) > MOST_ABREAST:
+        table.add_column("variant", no_wrap=True)
+        for workload in by_workload:
+            table.add_column(workload, justify="right")
+        for name, label in labels.items():
+            table.add_row(label, *(cells[workload, name] for workload in by_workload))
+        return table
     table.add_column("workload", no_wrap=True)
     for label in labels.values():
         table.add_column(label, justify="right")
-    for workload, variants in summary["by"]["workload"].items():
-        cells = [
-            format_comparison(variants[name], name, metric, with_value=False) for name in labels
-        ]
-        table.add_row(workload, *cells)
+    for workload in by_workload:
+        table.add_row(workload, *(cells[workload, name] for name in labels))
     return table
 
 
