@@ -63,7 +63,7 @@ def versus(values: Values, baseline: Values) -> dict[str, Any]:
     """Compare values with the baseline's, seed by seed.
 
     Returns:
-        ``ratio``: Mean of the ratios; None where a baseline is not above 0.
+        ``ratio``: Mean of the ratios; None where there are none: `relative_changes`.
         ``ci95``: Its 95 % interval; None of one seed.
         ``effect``: Mean of the differences over their standard deviation: `effect`.
         ``verdict``: ``identical`` if all pairs are equal. Else from the interval of the ratios, or
@@ -93,12 +93,18 @@ def _versus(packed: bytes, packed_baseline: bytes) -> dict[str, Any]:
 def relative_changes(values: Values, baseline: Values) -> tuple[list[float], float]:
     """The changes of pairs, and the change of equal pairs.
 
+    Where some baseline is near 0, its ratio alone makes the mean of the ratios, which then says
+    nothing of the means that are shown beside it.
+
     Returns:
-        Ratios and 1; or differences and 0 if a baseline is not above 0.
+        Ratios and 1; or differences and 0 if a baseline is not above 0, or if the mean of the
+        ratios is off the ratio of the means by more than all of the latter.
     """
-    pairs = zip(values, baseline, strict=True)
+    pairs = list(zip(values, baseline, strict=True))
     if all(base > 0 for base in baseline):
-        return [value / base for value, base in pairs], 1.0
+        ratios, of_means = [value / base for value, base in pairs], _mean(values) / _mean(baseline)
+        if abs(_mean(ratios) - of_means) <= abs(of_means):
+            return ratios, 1.0
     return [value - base for value, base in pairs], 0.0
 
 

@@ -45,6 +45,7 @@ def test_quantiles_are_those_of_students_distribution(level: float, freedom: int
 @given(pairs())
 def test_p_is_that_of_the_paired_t_test(both: tuple[Any, Any]) -> None:
     values, baseline = both
+    assume(versus(values, baseline)["ratio"] is not None)
     ratios = values / baseline
     assume(np.ptp(ratios) > 1e-6 * ratios.max())
     expected = stats.ttest_1samp(ratios, 1.0).pvalue
@@ -89,12 +90,24 @@ def test_units_change_neither_ratio_nor_effect_nor_verdict(
 ) -> None:
     values, baseline = both
     first, again = versus(values, baseline), versus(values * factor, baseline * factor)
+    of_means = values.mean() / baseline.mean()
+    assume(abs((values / baseline).mean() - 2 * of_means) > 1e-9 * of_means)
+    assert (first["ratio"] is None) == (again["ratio"] is None)
+    assume(first["ratio"] is not None)
     assert again["ratio"] == pytest.approx(first["ratio"], rel=1e-9)
     assume(first["effect"] is not None and abs(first["effect"]) < 1e6)
     assert again["effect"] == pytest.approx(first["effect"], rel=1e-5, abs=1e-9)
     low, high = first["ci95"]
     assume(min(abs(low - 1), abs(high - 1)) > 1e-9 * first["ratio"])
     assert again["verdict"] == first["verdict"]
+
+
+def test_a_baseline_near_0_has_no_ratio() -> None:
+    """One ratio of 100 would make the mean, 34.6, where the means are 2 apart."""
+    about = versus([100.0, 2000.0, 900.0], [1.0, 1000.0, 500.0])
+    assert (about["ratio"], about["ci95"], about["verdict"]) == (None, None, "noise")
+    assert versus([110.0, 2000.0, 900.0], [100.0, 1000.0, 500.0])["ratio"] == pytest.approx(4.9 / 3)
+    assert versus([0.0, 0.0], [1.0, 3.0])["ratio"] == 0
 
 
 @given(pairs(), st.randoms(use_true_random=False))
