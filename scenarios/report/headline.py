@@ -5,6 +5,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.consumption import estimate
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.outside_window import outside_shares
@@ -14,7 +15,7 @@ from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, format_value, shown_metrics
 from wattkeeper.scenarios.report import zoo_savings
-from wattkeeper.scenarios.report.amounts import Bill
+from wattkeeper.scenarios.report.amounts import NOUNS, Bill
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import (
     FUTURE,
@@ -62,12 +63,17 @@ def write_sentences(
         yield _write_values(name, metrics, study, bill, is_baseline=bool(others))
     order = list(others)
     if len(others) > MANY:
-        first = ENERGY if ENERGY in bill.amounts else metrics[0]
-        means = {name: about["metrics"][first]["mean"] for name, about in others.items()}
+        if bill.amounts:
+            first = [*bill.amounts][-1]  # emissions, or else money, or else energy
+            noun = NOUNS[first]
+            means = {name: estimate(bill.amounts[first][name]).mean for name in others}
+        else:
+            noun = WORDS[metrics[0]][0]
+            means = {name: about["metrics"][metrics[0]]["mean"] for name, about in others.items()}
         order.sort(key=lambda name: (means[name] is None, means[name] or 0.0))
         order = order[:SENTENCES]
-        yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least "
-                  f"{WORDS[first][0]}; all are in the table.")  # fmt: skip
+        yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least {noun}; all are "
+                  "in the table.")  # fmt: skip
     scenario = study.manifest["scenario"]
     overrides = variant_overrides(scenario)
     times = None if summary["by"]["workload"] else study.manifest.get("job_times")

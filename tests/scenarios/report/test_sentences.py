@@ -289,3 +289,32 @@ def test_policies_declare_whether_they_draw() -> None:
             if config.__module__.startswith("wattkeeper."):
                 source = Path(inspect.getfile(config)).read_text(encoding="utf-8")
                 assert config.draws == ("ctx.rng(" in source), kind
+
+
+def test_of_many_variants_those_with_the_least_emissions_are_named(
+    inside: Command, tmp_path: Path
+) -> None:
+    """Their order is another one than that by energy: some follow the intensity."""
+    tunes = {
+        **{f"chase-{rate}": {"kind": "chase", "eta": 0.5, "time_rate": rate}
+           for rate in (100, 200, 300, 400, 500, 600)},
+        **{f"fixed-{watts}": {"kind": "fixed-power", "power_limit_w": watts}
+           for watts in (125, 150, 175, 200, 225)},
+    }  # fmt: skip
+    settings = [
+        f"variants.{name}={json.dumps({'policies': {'tune': tune}})}"
+        for name, tune in tunes.items()
+    ]
+    options = [option for setting in settings for option in ("--set", setting)]
+    inside("run", "carbon-limits", "--set", "workload.recurrences=12", *options, "--out", "out")
+    found = figures(tmp_path / "out")
+    others = [name for name in found if name != "full"]
+    by_emissions, by_energy = (
+        sorted(others, key=lambda name: found[name][metric])[:5]
+        for metric in ("carbon_g", "cluster_energy_j")
+    )
+    assert by_emissions != by_energy
+    answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
+    assert_states(answer, f"The 5 of {len(others)} variants with the least emissions")
+    places = [answer.index(f" {name} ") for name in by_emissions]
+    assert places == sorted(places)
