@@ -47,6 +47,9 @@ from wattkeeper.scenarios.spec.wording import axis_text
 DASHES = ("solid", "dashed", "dotted", "dash-dotted")
 """Styles of lines that differ in the other axes, as `report.js` draws them."""
 
+APART = 0.05
+"""Lines whose values differ by so much of the largest are told apart."""
+
 Spread = tuple[float, float, float]
 """A mean and the bounds of its interval; NaN where there is none."""
 
@@ -145,7 +148,8 @@ def _metric_views(
 ) -> dict[str, list[Panel]]:
     """A view of each metric along one axis; none if only one value of the axis is done.
 
-    Each of the values of the other axes has a line. A relative cost is drawn as its change.
+    The first metric whose lines are told apart comes first. Each of the values of the other axes
+    has a line. A relative cost is drawn as its change.
     """
     values = list({axis_text(point.values[path]): point.values[path] for point in points}.values())
     numeric = all(map(is_number, values))
@@ -193,7 +197,18 @@ def _metric_views(
         if as_change:
             y_axis = {"name": f"{title} against {baseline}", "percent": True}
         views[title] = [{"x": axis, "y": y_axis, "lines": lines}]
-    return views
+    first = next((title for title, (panel,) in views.items() if _are_apart(panel["lines"])), None)
+    return views if first is None else {first: views[first], **views}
+
+
+def _are_apart(lines: Sequence[Line]) -> bool:
+    """Whether lines are told apart at some place."""
+    places = [
+        [value for value in place if value is not None]
+        for place in zip(*(line["y"] for line in lines), strict=True)
+    ]
+    widest = max((max(place) - min(place) for place in places if place), default=0.0)
+    return widest > APART * max((abs(value) for place in places for value in place), default=0.0)
 
 
 def _spread(metric: str, name: str, point: PointRow | None, as_change: bool) -> Spread:

@@ -516,3 +516,18 @@ def test_a_sweep_resumes_after_any_end(inside: Command, tmp_path: Path) -> None:
     assert "Goes on with" in said.stderr
     assert content(tmp_path / "out") == content(tmp_path / "undisturbed")
     assert not kept.exists()
+
+
+def test_a_chart_along_an_axis_opens_on_a_metric_whose_lines_part(
+    inside: Command, tmp_path: Path
+) -> None:
+    """Under any scheduler a cluster draws about as much, but jobs do not wait as long."""
+    inside("traces", "generate", "jobs", "--jobs", "2000", "--load", "1", "--gpus", "64",
+           "--seed", "1", "--name", "pool")  # fmt: skip
+    variants = {"fifo": {}, "sjf": {"policies": {"select": "sjf"}}}
+    inside("run", "scheduler-pool", "--set", "workload.trace=pool", "--set", "baseline=fifo",
+           "--set", f"variants={json.dumps(variants)}", "--sweep", "cluster.gpus=64,80",
+           "--out", "out")  # fmt: skip
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert '{"views":{"job completion":' in page
+    assert '"cluster energy":[' in page
