@@ -529,5 +529,5 @@ def test_a_chart_along_an_axis_opens_on_a_metric_whose_lines_part(
            "--set", f"variants={json.dumps(variants)}", "--sweep", "cluster.gpus=64,80",
            "--out", "out")  # fmt: skip
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
-    assert '{"views":{"job completion":' in page
+    assert '"views":{"job completion":' in page
     assert '"cluster energy":[' in page
