@@ -3,9 +3,9 @@
 Needs the profiles of Zeus: `wattkeeper traces fetch zeus-nsdi23`. Eta 0.5; epochs of a run are
 lognormal, with a deviation of 0.1, 0.3 or 0.5. For each seed, the regrets of all recurrences of a
 pair of workload and GPU type, in runs of the optimum, are added up: over all pairs, and over those
-of two GPU types each. Prints the mean and the median over seeds: a few seeds in which Zeus leaves
-a good batch size for good make its mean. Seeds are those of the arguments, 901 to 908 if there are
-none.
+of two GPU types each. Prints the mean, the median and the least over seeds: a few seeds in which
+Zeus leaves a good batch size for good make its mean. Seeds are those of the arguments, 901 to 908
+if there are none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def add_up(gpu_type: str, deviation: float, seed: int) -> Sums:
 
 def main() -> None:
     seeds = [int(text) for text in sys.argv[1:]] or list(range(901, 909))
-    print("noise  policy  pairs of                      mean  median")
+    print("noise  policy  pairs of                       mean   median    least")
     for deviation in DEVIATIONS:
         by_type = {
             gpu_type: [add_up(gpu_type, deviation, seed) for seed in seeds]
@@ -47,8 +47,8 @@ def main() -> None:
                     sum(by_type[gpu_type][index][policy] for gpu_type in types)
                     for index in range(len(seeds))
                 ]
-                print(f"{deviation:5}  {policy:6}  {', '.join(types):26}  "
-                      f"{fmean(sums):6.1f}  {median(sums):6.1f}", flush=True)  # fmt: skip
+                figures = f"{fmean(sums):7.1f}  {median(sums):7.1f}  {min(sums):7.1f}"
+                print(f"{deviation:5}  {policy:6}  {', '.join(types):26}  {figures}", flush=True)
 
 
 if __name__ == "__main__":
