@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -15,6 +16,8 @@ from wattkeeper.live.elastic.records import NodeLoss
 from wattkeeper.live.elastic.workers import LostWorker, Workers, are_done
 from wattkeeper.policies.elastic.replanning import ElasticView, ReplanMoment, Reshape, Shape
 from wattkeeper.policies.errors import EnvironmentLacks, PolicyError
+
+log = logging.getLogger("wattkeeper.live")
 
 MOST_FRUITLESS: Final = 100
 """After so many broken groups in a row without a commit, a training is given up."""
@@ -135,6 +138,8 @@ class ElasticCoordinator:
 
     def _ask_shape(self) -> Reshape:
         """The shape to take; at the start as in a simulation: first on the fewest nodes."""
+        if self._moment == "pause":  # a group broke, and its workers have their state
+            return Reshape(self._choose("pause", self._held).shape, math.nan)
         if self._moment != "start" or len(self._held) == self._least:
             return self._choose(self._moment, self._held)
         change = self._choose("start", self._held[: self._least])
@@ -281,8 +286,15 @@ class ElasticCoordinator:
         lost = self._take_lost()
         time_s = lost[0].time_s if lost else self._workers.now_s()
         if keeps_steps:
+            if progress.uncommitted:
+                self._fruitless = 0
             progress.commit(max(time_s, progress.since_s))
         self._moment = "lost" if lost else "pause"
+        if not lost:
+            log.warning(
+                "the group of nodes %s broke after %d steps, though its workers live: %s",
+                ", ".join(map(str, self._held)), progress.steps, self._workers.why_broken,
+            )  # fmt: skip
         self._since_s = max(time_s, progress.since_s)
         steps = progress.lose(self._since_s)
         checkpoint_s = self._costs.checkpoint_s

@@ -123,7 +123,6 @@ class Worker:
             return Reply("done", self._steps)
         except GroupBroken as error:
             self.leave()  # the others notice that this connection is closed
-            print(f"the group broke after {self._steps} steps: {error}")
             return Reply("broken", self._steps, text=str(error))
         except Exception as error:
             self.leave()

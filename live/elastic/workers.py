@@ -48,6 +48,7 @@ class Workers:
         running: The workers that run, by node.
         lost: Those that ended, until the coordinator takes them.
         rate: The rate of losses.
+        why_broken: What a worker said when its group broke last.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Workers:
         self.running: dict[int, WorkerProcess] = {}
         self.lost: list[LostWorker] = []
         self.rate = LossRate(nodes)
+        self.why_broken = ""
         self._up = set(range(nodes))
         self._returns_s = dict.fromkeys(range(nodes), 0.0)
 
@@ -126,6 +128,8 @@ class Workers:
                     self._send(node, LeaveGroup())
             waiting = [node for node in alive if self.running[node].is_busy]
             if not waiting:
+                said = [reply.text for reply in replies.values() if reply.kind == "broken"]
+                self.why_broken = said[0] if said else self.why_broken
                 return {node: replies[node] for node in alive}
             replies |= dict(self.watch(max(0.0, until_s - time.monotonic())))
             if time.monotonic() > until_s:

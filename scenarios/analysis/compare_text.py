@@ -18,8 +18,9 @@ WIDEST = 50
 """Characters of a scenario's value, at most."""
 
 NOTE = (
-    "change: mean of the ratios seed by seed, with its 95 % interval. d_z: mean difference over "
-    "its standard deviation, seed by seed. verdict: of this one comparison; (alone): not among all "
+    "change: mean of the ratios seed by seed, with its 95 % interval; of the differences where a "
+    "value of the reference is 0 or near it. d_z: mean difference over its standard deviation, "
+    "seed by seed. verdict: of this one comparison; (alone): not among all "
     f"that differ here (Holm, {100 * LEVEL:g} %)."
 )
 
@@ -120,7 +121,8 @@ def name_run(row: Mapping[str, Any]) -> str:
 def format_change(row: Mapping[str, Any]) -> str:
     """The change of a row in per cent and its interval; the difference where it has no ratio."""
     if row["ratio"] is None:
-        return f"{row['difference']:+.4g}"
+        bounds = ", ".join(f"{bound:+.4g}" for bound in row["difference_ci95"] or ())
+        return f"{row['difference']:+.4g}" + f" [{bounds}]" * bool(bounds)
     bounds = ", ".join(percent(bound - 1, fine=True) for bound in row["ci95"] or ())
     return f"{percent(row['ratio'] - 1, fine=True)} %" + f" [{bounds}]" * bool(bounds)
 

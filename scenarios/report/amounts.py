@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from statistics import fmean
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -62,6 +63,17 @@ class Bill(NamedTuple):
     def period(self) -> str:
         """The time that amounts are of, as the end of a phrase."""
         return " a year" if self.of_year else ""
+
+    def rank_by(self) -> tuple[str, Mapping[str, float]] | None:
+        """What variants are ranked by, and its mean by variant: emissions, else money, else energy.
+
+        None where no amount is known.
+        """
+        for metric in (CARBON, COST, ENERGY):
+            if metric in self.amounts:
+                by_seed = self.amounts[metric]
+                return NOUNS[metric], {name: fmean(by_seed[name].values()) for name in by_seed}
+        return None
 
     def describe_use(self, name: str) -> list[Words]:
         """What a variant uses; nothing where that is unknown."""

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.consumption import estimate
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.outside_window import outside_shares
@@ -15,7 +14,7 @@ from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, format_value, shown_metrics
 from wattkeeper.scenarios.report import zoo_savings
-from wattkeeper.scenarios.report.amounts import NOUNS, Bill
+from wattkeeper.scenarios.report.amounts import Bill
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import (
     FUTURE,
@@ -63,13 +62,9 @@ def write_sentences(
         yield _write_values(name, metrics, study, bill, is_baseline=bool(others))
     order = list(others)
     if len(others) > MANY:
-        if bill.amounts:
-            first = [*bill.amounts][-1]  # emissions, or else money, or else energy
-            noun = NOUNS[first]
-            means = {name: estimate(bill.amounts[first][name]).mean for name in others}
-        else:
-            noun = WORDS[metrics[0]][0]
-            means = {name: about["metrics"][metrics[0]]["mean"] for name, about in others.items()}
+        noun, means = bill.rank_by() or (WORDS[metrics[0]][0], {
+            name: about["metrics"][metrics[0]]["mean"] for name, about in others.items()
+        })  # fmt: skip
         order.sort(key=lambda name: (means[name] is None, means[name] or 0.0))
         order = order[:SENTENCES]
         yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least {noun}; all are "
@@ -182,8 +177,11 @@ def _sort_changes(
         instead = " instead of ".join(format_value(value, metric) for value in values)
         span = _span_cases(metric, about, cases)
         if change.get("ratio") is None:
-            if verdict in ("higher", "one seed") and metric in SPELLED and _differ(values, metric):
-                clear.append([f"{noun} ", tag("strong", instead)])
+            if metric in SPELLED and _differ(values, metric):
+                if verdict == "noise":
+                    unclear.append([f"{noun} ({instead})"])
+                elif verdict in ("lower", "higher", "one seed"):
+                    clear.append([f"{noun} ", tag("strong", instead)])
             continue
         if verdict == "identical" or (
             verdict in (None, "one seed") and percent(change["ratio"] - 1) == "+0.0"

@@ -31,8 +31,8 @@ def league_section(leagues: Sequence[tuple[str, League]]) -> Element | None:
         return None
     names, blocks, note = league_table(leagues)
     table = build_labelled_table(["", *names], [
-        [row.title, *(typeset_minus(row.cells[name]) for name in names)]
-        for block in blocks for row in block.rows
+        [figure.title, *(typeset_minus(figure.cells[name]) for name in names)]
+        for block in blocks for figure in block.figures
     ])  # fmt: skip
     return tag("section", tag("h2", f"Regret over that of {leagues[0][1]['against']}"),
                tag("div", table, class_="scroll"), *markup.notes([note]), id="league")  # fmt: skip

@@ -97,27 +97,27 @@ def _interval(statistics: Json, metric: str) -> Element | None:
 
 def _describe_range(name: str, metric: str, points: Sequence[PointRow]) -> list[Words]:
     """The smallest and the largest change of a variant against its baseline, and where."""
-    changes = [
+    compared = [
         (versus, point)
         for point in points
         if name in point.summary["variants"]
         and (versus := point.summary["variants"][name]["versus"].get(metric))
-        and versus["ratio"] is not None
     ]
+    changes = [(versus, point) for versus, point in compared if versus["ratio"] is not None]
     if not changes:
         return []
-    noun = WORDS[metric][0]
-    among = [point for _, point in changes]
+    noun, among = WORDS[metric][0], [point for _, point in compared]
     if all(versus.get("verdict") == "noise" for versus, _ in changes):
-        return [f"no difference beyond noise in {noun} {describe_points(among, among)}"]
+        where = describe_points([point for _, point in changes], among)
+        return [f"no difference beyond noise in {noun} {where}"]
     ends: list[list[Words]] = []
     texts = [describe_change(metric, versus)[0] for versus, _ in changes]
     for extreme in (min, max):
         versus, _ = extreme(changes, key=lambda change: change[0]["ratio"])
         text, interval = describe_change(metric, versus)
-        there = [point for point, other in zip(among, texts, strict=True) if other == text]
+        there = [point for (_, point), other in zip(changes, texts, strict=True) if other == text]
         end = [*_describe_end(versus, text, interval), f" {describe_points(there, among)}"]
-        if len(there) == len(among):
+        if len(there) == len(changes):
             return [f"{noun} ", *end]
         ends.append(end)
     return [f"{noun} from ", *ends[0], " to ", *ends[1]]

@@ -224,7 +224,8 @@ SHAPES = pa.schema(
             "moment",
             pa.string(),
             "",
-            "why the shape was chosen: start; lost: nodes; boundary: to take or give some",
+            "why the shape was chosen: start; lost: nodes; boundary: to take or give some; live, "
+            "pause: connections broke",
         ),
         field("nodes", pa.int32(), "", "nodes held"),
         field("samples_per_s", pa.float64(), "1/s", "samples a second in steps; 0: no shape yet"),

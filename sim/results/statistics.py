@@ -98,12 +98,12 @@ def relative_changes(values: Values, baseline: Values) -> tuple[list[float], flo
 
     Returns:
         Ratios and 1; or differences and 0 if a baseline is not above 0, or if the mean of the
-        ratios is off the ratio of the means by more than all of the latter.
+        ratios is more than twice the ratio of the means, and at least 1 above it.
     """
     pairs = list(zip(values, baseline, strict=True))
     if all(base > 0 for base in baseline):
         ratios, of_means = [value / base for value, base in pairs], _mean(values) / _mean(baseline)
-        if abs(_mean(ratios) - of_means) <= abs(of_means):
+        if _mean(ratios) - of_means <= max(1.0, of_means):
             return ratios, 1.0
     return [value - base for value, base in pairs], 0.0
 

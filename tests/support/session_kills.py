@@ -77,7 +77,9 @@ def stop_in_session(log: Path, pid: int) -> None:
     end_s = time.monotonic() + WAIT_S
     while time.monotonic() < end_s:
         os.kill(pid, signal.SIGSTOP)
-        os.waitpid(pid, os.WUNTRACED)
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            raise ChildProcessError("it had failed before it was killed")
         if is_training(log, pid):
             return
         os.kill(pid, signal.SIGCONT)

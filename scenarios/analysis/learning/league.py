@@ -203,7 +203,7 @@ def _condition(key: str, value: object) -> str:
     return f"{key} {axis_text(value)}"
 
 
-class LeagueRow(NamedTuple):
+class LeagueFigure(NamedTuple):
     """A figure of all variants.
 
     Attributes:
@@ -221,7 +221,7 @@ class LeagueBlock(NamedTuple):
     """The figures of a condition, or those by horizon."""
 
     title: str
-    rows: list[LeagueRow]
+    figures: list[LeagueFigure]
 
 
 class LeagueTable(NamedTuple):
@@ -241,7 +241,9 @@ def league_table(leagues: Sequence[tuple[str, League]]) -> LeagueTable:
         _condition_block(condition, pairs, against, baseline)
         for condition, pairs in conditions.items()
     ]
-    by_horizon = _horizon_rows([pair for pairs in conditions.values() for pair in pairs], against)
+    by_horizon = _horizon_figures(
+        [pair for pairs in conditions.values() for pair in pairs], against
+    )
     if by_horizon:
         blocks.append(LeagueBlock("the first recurrences alone", by_horizon))
     note = (
@@ -265,16 +267,16 @@ def _condition_block(
     near = {name: fmean(pair["variants"][name]["near"] for pair in pairs) for name in names}
     on_pairs = count(len(pairs), "pair")
     return LeagueBlock(f"{condition} ({on_pairs})" if condition else on_pairs, [
-        LeagueRow(f"{condition or 'regret'} ({on_pairs})", "regret", regrets),
-        LeagueRow("... on the worst pair", "on the worst pair",
+        LeagueFigure(f"{condition or 'regret'} ({on_pairs})", "regret", regrets),
+        LeagueFigure("... on the worst pair", "on the worst pair",
                   {name: f"{ratio:.2f}" for name, ratio in worst.items()}),
-        LeagueRow(f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more),
-        LeagueRow(f"... last {LAST} within 2 % of the optimum", f"last {LAST} within 2 %",
+        LeagueFigure(f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more),
+        LeagueFigure(f"... last {LAST} within 2 % of the optimum", f"last {LAST} within 2 %",
                   {name: f"{100 * share:.0f} %" for name, share in near.items()}),
     ])  # fmt: skip
 
 
-def _horizon_rows(pairs: Sequence[Pair], against: str) -> list[LeagueRow]:
+def _horizon_figures(pairs: Sequence[Pair], against: str) -> list[LeagueFigure]:
     """Regret of the first recurrences, on all pairs that have as many."""
     rows = []
     for horizon in HORIZONS:
@@ -282,7 +284,7 @@ def _horizon_rows(pairs: Sequence[Pair], against: str) -> list[LeagueRow]:
         if long:
             on_pairs = f"({count(len(long), 'pair')})"
             rows.append(
-                LeagueRow(f"first {horizon} recurrences {on_pairs}", f"{horizon} {on_pairs}", {
+                LeagueFigure(f"first {horizon} recurrences {on_pairs}", f"{horizon} {on_pairs}", {
                     name: f"{_geometric_mean(long, name, against, horizon):.2f}"
                     for name in long[0]["variants"]
                 })

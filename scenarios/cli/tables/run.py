@@ -40,7 +40,7 @@ from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.traces.describe.text import print_table
 
 MOST_ABREAST: Final = 6
-"""Variants that a terminal shows side by side."""
+"""Variants that a terminal has room for side by side; more workloads have none, either."""
 
 NOISE = "~"
 
@@ -52,8 +52,9 @@ def print_league(console: Console, leagues: Sequence[tuple[str, League]]) -> Non
     names, blocks, note = league_table(leagues)
     for block in blocks:
         title = f"Regret over that of {leagues[0][1]['against']}: {block.title}"
-        rows = [[name, *(row.cells[name] for row in block.rows)] for name in names]
-        print_table(console, title, ["variant", *(row.head for row in block.rows)], rows)
+        rows = [[name, *(figure.cells[name] for figure in block.figures)] for name in names]
+        heads = ["variant", *(figure.head for figure in block.figures)]
+        print_table(console, title, heads, rows)
     console.print(note, style="dim")
 
 
@@ -73,9 +74,9 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
         return
     shown = shown_metrics(done.summary)
     print_whole(console, _overall(scenario, done, shown))
-    verdicts = [about["versus"][m].get("verdict") for about in done.summary["variants"].values()
-                for m in shown if m in about["versus"]]  # fmt: skip
-    if "noise" in verdicts:
+    changes = [about["versus"][metric] for about in done.summary["variants"].values()
+               for metric in shown if metric in about["versus"]]  # fmt: skip
+    if any(change["verdict"] == "noise" and change["ratio"] is not None for change in changes):
         console.print(NOISE_NOTE, style="dim")
     print_electricity(console, done.manifest, done.summary)
     if "league" in done.summary:
@@ -151,7 +152,7 @@ def _by_workload(summary: Json, metric: str, title: str) -> Table:
         for workload, variants in by_workload.items() for name in labels
     }  # fmt: skip
     table = Table(title=title)
-    if len(labels) > MOST_ABREAST:
+    if len(labels) > max(MOST_ABREAST, len(by_workload)):
         table.add_column("variant", no_wrap=True)
         for workload in by_workload:
             table.add_column(workload, justify="right")

@@ -48,7 +48,7 @@ DASHES = ("solid", "dashed", "dotted", "dash-dotted")
 """Styles of lines that differ in the other axes, as `report.js` draws them."""
 
 APART = 0.05
-"""Lines whose values differ by so much of the largest are told apart."""
+"""Lines whose values differ by so much of the larger one are told apart."""
 
 Spread = tuple[float, float, float]
 """A mean and the bounds of its interval; NaN where there is none."""
@@ -202,13 +202,16 @@ def _metric_views(
 
 
 def _are_apart(lines: Sequence[Line]) -> bool:
-    """Whether lines are told apart at some place."""
+    """Whether lines of variants, at the same values of the other axes, part at some place."""
+    by_dash: dict[int, list[Line]] = {}
+    for line in lines:
+        by_dash.setdefault(line.get("dash", 0), []).append(line)
     places = [
         [value for value in place if value is not None]
-        for place in zip(*(line["y"] for line in lines), strict=True)
+        for alike in by_dash.values()
+        for place in zip(*(line["y"] for line in alike), strict=True)
     ]
-    widest = max((max(place) - min(place) for place in places if place), default=0.0)
-    return widest > APART * max((abs(value) for place in places for value in place), default=0.0)
+    return any(max(place) - min(place) > APART * max(map(abs, place)) for place in places if place)
 
 
 def _spread(metric: str, name: str, point: PointRow | None, as_change: bool) -> Spread:

@@ -45,14 +45,17 @@ def test_a_killed_worker_costs_no_finished_step(replan: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("replan", ["in-memory", "varuna", "adaptive"])
-def test_a_group_that_breaks_without_a_loss_forms_again(replan: str, tmp_path: Path) -> None:
+def test_a_group_that_breaks_without_a_loss_forms_again(
+    replan: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     order(tmp_path, "cut at step 25")
     results = train(tmp_path, replan=replan)
     check(tmp_path, results)
     assert not results.lost
     assert not results.lost_steps
     assert moments(results) == [("start", 3), ("pause", 3)]
-    assert "broke" in (tmp_path / "out" / "node-0.log").read_text()
+    assert not any(shape.from_storage for shape in results.shapes)
+    assert_states(caplog.text, "nodes 0, 1, 2 broke after 2", "onnection")
 
 
 def test_varuna_says_which_steps_it_lost_and_trains_them_again(tmp_path: Path) -> None:

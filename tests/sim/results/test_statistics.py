@@ -90,8 +90,8 @@ def test_units_change_neither_ratio_nor_effect_nor_verdict(
 ) -> None:
     values, baseline = both
     first, again = versus(values, baseline), versus(values * factor, baseline * factor)
-    of_means = values.mean() / baseline.mean()
-    assume(abs((values / baseline).mean() - 2 * of_means) > 1e-9 * of_means)
+    of_means, of_pairs = values.mean() / baseline.mean(), (values / baseline).mean()
+    assume(abs(of_pairs - of_means - max(1, of_means)) > 1e-9 * of_pairs)
     assert (first["ratio"] is None) == (again["ratio"] is None)
     assume(first["ratio"] is not None)
     assert again["ratio"] == pytest.approx(first["ratio"], rel=1e-9)
@@ -108,6 +108,8 @@ def test_a_baseline_near_0_has_no_ratio() -> None:
     assert (about["ratio"], about["ci95"], about["verdict"]) == (None, None, "noise")
     assert versus([110.0, 2000.0, 900.0], [100.0, 1000.0, 500.0])["ratio"] == pytest.approx(4.9 / 3)
     assert versus([0.0, 0.0], [1.0, 3.0])["ratio"] == 0
+    assert versus([1.0] * 10, [1.0] * 9 + [30.0])["ratio"] == pytest.approx(9.0333 / 10, rel=1e-4)
+    assert versus([0.0, 5.3, 0.0], [157.0, 35.0, 217.0])["verdict"] == "lower"
 
 
 @given(pairs(), st.randoms(use_true_random=False))
