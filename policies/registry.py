@@ -184,6 +184,8 @@ def find_config(
                 Problem(f"{named}: {'.'.join(map(str, each['loc']))}: {each['msg']}")
                 for each in error.errors()
             ]) from None  # fmt: skip
+    if not isinstance(chosen, PolicyConfig):
+        raise InputError(f"{point}: found {chosen!r}; allowed: a policy's name, or its config")
     if chosen.point != point:
         raise InputError(f"found {chosen.kind!r}, a {chosen.point} policy, as {point}")
     return chosen

@@ -58,6 +58,18 @@ def test_a_group_that_breaks_without_a_loss_forms_again(
     assert_states(caplog.text, "nodes 0, 1, 2 broke after 2", "onnection")
 
 
+def test_groups_that_break_but_keep_steps_do_not_end_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wattkeeper.live.elastic.coordinator.MOST_FRUITLESS", 2)
+    for step in (12, 14, 16, 18):
+        order(tmp_path, f"cut at step {step}")
+    results = train(tmp_path, steps=30, replan="varuna")
+    check(tmp_path, results, 30)
+    assert [moment for moment, _ in moments(results)] == ["start", *["pause"] * 4]
+    assert not results.lost_steps
+
+
 def test_varuna_says_which_steps_it_lost_and_trains_them_again(tmp_path: Path) -> None:
     order(tmp_path, "kill at step 27")
     results = train(tmp_path, replan="varuna")
