@@ -14,6 +14,9 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     describe_profiles,
 )
 
+HOUR_S: Final = 3600.0
+SAME_SPAN: Final = 0.01
+"""Windows that differ by so much of the shorter one are the same."""
 MOST_NAMED: Final = 3
 """Points that a line names one by one."""
 
@@ -25,11 +28,14 @@ class PointCautions(NamedTuple):
         values: Values of the axes, by path.
         lines: Warnings.
         jobs: Jobs of each of its runs.
+        charged_s: How long clusters are charged that run the jobs of a trace, s, longest run; else
+            None.
     """
 
     values: Json
     lines: tuple[str, ...]
     jobs: int
+    charged_s: float | None
 
 
 def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCautions:
@@ -43,7 +49,10 @@ def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCauti
         *_describe_foresight(scenario),
         *describe_free_preemption(scenario, summary),
     )
-    return PointCautions(values, lines, jobs)
+    is_trace = scenario["workload"]["kind"] == "trace"
+    windows = manifest.get("windows") if is_trace else None
+    charged_s = max(until_s - from_s for from_s, until_s in windows) if windows else None
+    return PointCautions(values, lines, jobs, charged_s)
 
 
 def _describe_foresight(scenario: Json) -> Iterator[str]:
@@ -67,6 +76,18 @@ def _describe_idle_axes(sweep: Json) -> Iterator[str]:
             yield f"{path} changes nothing: points that differ in it alone have the same results."
 
 
+def _describe_windows(points: Sequence[PointCautions]) -> Iterator[str]:
+    """Whether clusters are charged longer at some points than at others."""
+    charged_s = [point.charged_s for point in points if point.charged_s is not None]
+    shortest, longest = min(charged_s, default=0.0), max(charged_s, default=0.0)
+    if longest > (1 + SAME_SPAN) * shortest:
+        yield (
+            f"Clusters are charged for {shortest / HOUR_S:,.1f} to {longest / HOUR_S:,.1f} h, "
+            "until the last job of a point ends: their energy at points that take longer has more "
+            "idle time in it. State one time for all to compare it (accounting.until_s)."
+        )
+
+
 def have_different_jobs(points: Iterable[PointCautions]) -> bool:
     """Whether some points left out jobs that others have."""
     points = list(points)
@@ -83,6 +104,7 @@ def merge_cautions(sweep: Json, points: Sequence[PointCautions]) -> Iterator[str
             f"Points left out different jobs: they have {fewest:,} to {most:,} jobs (column jobs). "
             "Figures of points with other jobs are not comparable, differences at one point are."
         )
+    yield from _describe_windows(points)
     by_line: dict[str, list[Json]] = {}
     for point in points:
         for line in point.lines:

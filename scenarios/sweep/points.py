@@ -68,6 +68,7 @@ def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
     items = [(("sweep",), scenario.sweep)] if isinstance(scenario.sweep, dict) else [
         (("sweep", index), axes) for index, axes in enumerate(scenario.sweep)]  # fmt: skip
     _check_axes(items, document)
+    _check_settings(items[0][1], document)
     _check_size(items, loaded)
     plain = document.copy()
     plain.data.pop("sweep")
@@ -157,6 +158,23 @@ def _check_axes(items: Sequence[Item], document: YamlDocument) -> None:
                 problems.append(Problem(what, where))
             if not _axis_values(axis):
                 problems.append(Problem(f"sweep: {path} has no values", where))
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _check_settings(axes: Mapping[str, Any], document: YamlDocument) -> None:
+    """Refuse settings from outside the file that axes hide; all items have the same axes."""
+    problems = []
+    for path, where in document.changed.items():
+        changed = ".".join(map(str, path))
+        hiding = next((axis for axis in axes if f"{changed}.".startswith(f"{axis}.")), None)
+        if hiding is not None:
+            what = (
+                f"{changed}: it would change nothing, since every point of the sweep sets "
+                f"{hiding}; sweep over other values (--sweep {hiding}=...), or not at all "
+                "(--set sweep=null)"
+            )
+            problems.append(Problem(what, where))
     if problems:
         raise ScenarioError(problems)
 

@@ -64,7 +64,7 @@ def versus(values: Values, baseline: Values) -> dict[str, Any]:
 
     Returns:
         ``ratio``: Mean of the ratios; None where there are none: `relative_changes`.
-        ``ci95``: Its 95 % interval; None of one seed.
+        ``ci95``: Its 95 % interval, which ends at 0 if no value is below 0; None of one seed.
         ``effect``: Mean of the differences over their standard deviation: `effect`.
         ``verdict``: ``identical`` if all pairs are equal. Else from the interval of the ratios, or
         of the differences if there are none: ``noise`` if it includes no change, else ``lower`` or
@@ -82,6 +82,8 @@ def _versus(packed: bytes, packed_baseline: bytes) -> dict[str, Any]:
         return NOT_COMPARED
     changes, neutral = relative_changes(values, baseline)
     bounds, equal = interval(changes), all_equal(values, baseline)
+    if bounds is not None and neutral and min(values) >= 0:  # no ratio is less than 0
+        bounds = [max(0.0, bound) for bound in bounds]
     return {
         "ratio": _mean(changes) if neutral else None,
         "ci95": bounds if neutral else None,

@@ -18,6 +18,8 @@ def advise_import(path: Path) -> str:
 
 def advise_source(name: str) -> str:
     """Where the trace of a name comes from, if it is well known or has the name of a format."""
+    if f"{name}-csv" in WELL_KNOWN:  # the smaller one, which shipped scenarios are about
+        return f"Download it with `wattkeeper traces fetch {name}-csv --name {name}`"
     if name in WELL_KNOWN:
         return f"Download it with `wattkeeper traces fetch {name}`"
     form = registry().get(name)

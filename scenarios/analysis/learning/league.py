@@ -267,7 +267,7 @@ def _condition_block(
     near = {name: fmean(pair["variants"][name]["near"] for pair in pairs) for name in names}
     on_pairs = count(len(pairs), "pair")
     return LeagueBlock(f"{condition} ({on_pairs})" if condition else on_pairs, [
-        LeagueFigure(f"{condition or 'regret'} ({on_pairs})", "regret", regrets),
+        LeagueFigure(f"{condition or 'regret'} ({on_pairs})", "geometric mean", regrets),
         LeagueFigure("... on the worst pair", "on the worst pair",
                   {name: f"{ratio:.2f}" for name, ratio in worst.items()}),
         LeagueFigure(f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more),

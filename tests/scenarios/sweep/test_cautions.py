@@ -43,3 +43,16 @@ def test_points_tell_what_schedulers_know_and_what_preemption_costs(
     assert "srtf: Preemption costs no time here" in where
     free = ("--set", "cluster.preemption.restore_s=5")
     assert "costs no time" not in whole(inside("run", "mine.yaml", *axis, *free).stdout)
+
+
+def test_points_whose_clusters_are_charged_longer_are_told(inside: Command, tmp_path: Path) -> None:
+    rows = ["submit,n,took", "0,1,36000", "0,1,36000"]
+    (tmp_path / "log.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    maps = ("submit_time_s=submit", "gpus=n", "duration_s=took")
+    inside("traces", "import", "csv", "log.csv", *(w for one in maps for w in ("--map", one)))
+    (tmp_path / "mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    axis = ("--sweep", "cluster.gpus=1,2")
+    said = whole(inside("run", "mine.yaml", *axis).stdout)
+    assert "Clusters are charged for 10.0 to 20.0 h" in said
+    stated = ("--set", "accounting.until_s=80000")
+    assert "are charged for" not in whole(inside("run", "mine.yaml", *axis, *stated).stdout)

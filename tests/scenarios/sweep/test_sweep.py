@@ -124,6 +124,20 @@ def test_problems_of_a_file_have_line_and_column(inside: Command, tmp_path: Path
         assert told.startswith(f"--set sweep={wrong}: sweep: found")
 
 
+def test_a_setting_that_an_axis_hides_is_refused(inside: Command) -> None:
+    eta = ("--sweep", "objective.eta=0,1", "--set", "objective.eta=0.5")
+    told = inside("validate", "quickstart", *eta, code=2).stderr
+    assert_states(told, "--set objective.eta=0.5: ", "change nothing", "--sweep objective.eta=...")
+    told = inside("validate", "bandit-league", "--set", "cluster.gpu=T4", code=2).stderr
+    assert_states(told, "--set cluster.gpu=T4: ", "--set sweep=null")
+    profiles = ("--sweep", "workload.profiles={synthetic: {}}", "--set",
+                "workload.profiles.synthetic.runs=3")  # fmt: skip
+    told = inside("validate", "quickstart", *profiles, code=2).stderr
+    assert_states(told, "workload.profiles.synthetic.runs: it would change nothing")
+    whole = ("--set", "cluster={gpu: SYN-250W, gpus: 6, gpus_per_node: 1, idle_power_w: 40}")
+    inside("validate", "quickstart", "--sweep", "cluster.gpus=3,6", *whole)
+
+
 def test_a_sweep_is_only_simulated_and_only_by_the_command(inside: Command) -> None:
     sweep = ("--sweep", "objective.eta=0,1")
     assert "leave out --live" in inside("run", "quickstart", *sweep, "--live", code=2).stderr
@@ -138,7 +152,7 @@ SWEEP = ("--sweep", "objective.eta=0,0.5", "--sweep", "workload.workloads=[image
 
 
 def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path: Path) -> None:
-    one = ("run", "quickstart", *SMALL, "--seeds", "2", *SWEEP)
+    one = ("run", "quickstart", *SMALL[2:], "--seeds", "2", *SWEEP)
     said = command(*one, "--workers", "2", "--out", "two").stdout
     told = json.loads(inside(*one, "--json", "--out", "one").stdout)
     assert content(tmp_path / "one") == content(tmp_path / "two")

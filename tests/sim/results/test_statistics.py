@@ -102,6 +102,11 @@ def test_units_change_neither_ratio_nor_effect_nor_verdict(
     assert again["verdict"] == first["verdict"]
 
 
+def test_no_interval_of_a_ratio_begins_below_0() -> None:
+    assert versus([1.0, 60.0], [100.0, 100.0])["ci95"][0] == 0
+    assert versus([-10.0, 60.0], [100.0, 100.0])["ci95"][0] < 0
+
+
 def test_a_baseline_near_0_has_no_ratio() -> None:
     """One ratio of 100 would make the mean, 34.6, where the means are 2 apart."""
     about = versus([100.0, 2000.0, 900.0], [1.0, 1000.0, 500.0])
