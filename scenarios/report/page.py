@@ -106,6 +106,8 @@ def describe_variants(manifest: Manifest, summary: Json) -> Iterator[Element]:
     yield tables.variant_table(summary)
     yield from markup.notes(tables.explain_verdicts([summary], may_draw(manifest, summary)))
     if "saved" not in summary:
+        if len(summary["variants"]) > 1:
+            yield from markup.notes([tables.SCALES])
         yield from markup.notes(notes(manifest, summary))
 
 

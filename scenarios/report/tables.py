@@ -42,6 +42,12 @@ ALONE = (
 )
 """Remark on verdicts that rest on an interval."""
 
+SCALES = (
+    "Small charts: the change and its interval, on a scale of each column's own; an arrow stands "
+    "for a change beyond it, which is far larger than the others."
+)
+"""What the charts in cells show."""
+
 OUTLIER = 4
 """A change that is this many times the second largest is drawn as an arrow at the edge."""
 
