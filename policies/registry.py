@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, get_args
 
@@ -123,8 +124,23 @@ class PolicyConfig(Part):
         """
 
     def build(self) -> Any:
-        """Build a policy with this config: a subclass of its decision point."""
-        return self.policy(self) if len(type(self).model_fields) > 1 else self.policy()
+        """Build a policy with this config: a subclass of its decision point.
+
+        Raises:
+            PolicyError: If it takes other arguments than its config, if that has settings.
+        """
+        has_settings = len(type(self).model_fields) > 1
+        arguments = (self,) if has_settings else ()
+        try:
+            inspect.signature(self.policy).bind(*arguments)
+        except TypeError:
+            raise PolicyError(
+                f"{self.kind!r} has {'settings' if has_settings else 'no settings'}, so "
+                f"{self.policy.__name__} is constructed with "
+                f"{'its config alone' if has_settings else 'no argument'}, which it does not take",
+                self.point,
+            ) from None
+        return self.policy(*arguments)
 
 
 def build_policy(config: PolicyConfig) -> Any:

@@ -323,6 +323,17 @@ def test_a_forgotten_registration_is_found(inside: Command, tmp_path: Path) -> N
     assert_states(found, f"mine.py:{_line_of(tmp_path, 'class Forgotten')}: ", "PolicyConfig")
 
 
+def test_arguments_that_a_policy_is_not_constructed_with_are_found(
+    inside: Command, tmp_path: Path
+) -> None:
+    begin = "    def __init__(self) -> None:\n"
+    with_config = GOOD.replace(begin, begin.replace("self", 'self, config: "LeastCostConfig"'))
+    found = check(tmp_path, inside, with_config)
+    assert_states(found, "'least-cost'", "no settings", "LeastCost", "with no argument")
+    found = check(tmp_path, inside, GOOD + "    share: float = 0.5\n")
+    assert_states(found, "'least-cost'", "has settings", "LeastCost", "with its config alone")
+
+
 @pytest.mark.slow
 def test_a_call_that_does_not_end_is_found(inside: Command, tmp_path: Path) -> None:
     loop = "        while True:\n            capacity.fits\n"
