@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ValidationError
@@ -132,15 +132,25 @@ class PolicyConfig(Part):
         has_settings = len(type(self).model_fields) > 1
         arguments = (self,) if has_settings else ()
         try:
-            inspect.signature(self.policy).bind(*arguments)
+            return self.policy(*arguments)
         except TypeError:
+            if _takes(self.policy, arguments):  # it fails by itself
+                raise
             raise PolicyError(
                 f"{self.kind!r} has {'settings' if has_settings else 'no settings'}, so "
                 f"{self.policy.__name__} is constructed with "
                 f"{'its config alone' if has_settings else 'no argument'}, which it does not take",
                 self.point,
             ) from None
-        return self.policy(*arguments)
+
+
+def _takes(make: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Whether something can be called with these arguments."""
+    try:
+        inspect.signature(make).bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def build_policy(config: PolicyConfig) -> Any:

@@ -12,9 +12,9 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_free_preemption,
     describe_profiles,
+    format_value,
 )
 
-HOUR_S: Final = 3600.0
 SAME_SPAN: Final = 0.01
 """Windows that differ by so much of the shorter one are the same."""
 MOST_NAMED: Final = 3
@@ -81,10 +81,11 @@ def _describe_windows(points: Sequence[PointCautions]) -> Iterator[str]:
     charged_s = [point.charged_s for point in points if point.charged_s is not None]
     shortest, longest = min(charged_s, default=0.0), max(charged_s, default=0.0)
     if longest > (1 + SAME_SPAN) * shortest:
+        spans = " to ".join(format_value(each, "makespan_s") for each in (shortest, longest))
         yield (
-            f"Clusters are charged for {shortest / HOUR_S:,.1f} to {longest / HOUR_S:,.1f} h, "
-            "until the last job of a point ends: their energy at points that take longer has more "
-            "idle time in it. State one time for all to compare it (accounting.until_s)."
+            f"Clusters are charged for {spans}, until the last job of a point ends: their energy "
+            "at points that take longer has more idle time in it. State one time for all to "
+            "compare it (accounting.until_s)."
         )
 
 

@@ -15,6 +15,7 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, format_value, shown_metrics
 from wattkeeper.scenarios.report import zoo_savings
 from wattkeeper.scenarios.report.amounts import Bill
+from wattkeeper.scenarios.report.league_section import league_sentences
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import (
     FUTURE,
@@ -45,10 +46,16 @@ SPELLED = ("queue_delay_s", "jct_s")
 def write_sentences(
     study: Study, bill: Bill, window: LearningWindow, oracles: Collection[str] = ()
 ) -> Iterator[Element]:
-    """The baseline's figures, then each variant's changes; oracles know the future."""
+    """The baseline's figures, then each variant's changes; of a league, variants by regret.
+
+    Oracles know the future.
+    """
     summary = study.summary
     if "saved" in summary:
         yield from zoo_savings.write_sentences(summary)
+        return
+    if "league" in summary:
+        yield from league_sentences([("", summary["league"])], oracles, summary)
         return
     metrics = [metric for metric in shown_metrics(summary) if metric in WORDS]
     if ENERGY in bill.amounts:

@@ -30,7 +30,7 @@ from wattkeeper.scenarios.report.deadlines_section import deadlines_section
 from wattkeeper.scenarios.report.elastic.bars import elastic_section
 from wattkeeper.scenarios.report.elastic.sentences import compare_goodput
 from wattkeeper.scenarios.report.energy_table import energy_section
-from wattkeeper.scenarios.report.league_section import league_section, league_sentences
+from wattkeeper.scenarios.report.league_section import league_section
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch
 from wattkeeper.scenarios.report.times_section import times_section
@@ -87,14 +87,12 @@ def write_answer(study: Study, window: LearningWindow) -> list[Element]:
     manifest, summary = study.manifest, study.summary
     bill = read_bill(study)
     oracles = oracle_variants(manifest["scenario"])
-    sentences = headline.write_sentences(study, bill, window, oracles)
-    if "league" in summary:
-        sentences = league_sentences([("", summary["league"])], oracles, summary)
     return [
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
         *record_notes(manifest),
-        tag("ul", *compare_goodput(study), *sentences, class_="answer"),
+        tag("ul", *compare_goodput(study), *headline.write_sentences(study, bill, window, oracles),
+            class_="answer"),
         *markup.notes(bill.explain()),
         *markup.notes(headline.write_remarks(manifest, summary)),
         *markup.notes(cautions(manifest, summary), "caution"),

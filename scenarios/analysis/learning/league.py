@@ -269,27 +269,27 @@ def _condition_block(
     return LeagueBlock(f"{condition} ({on_pairs})" if condition else on_pairs, [
         LeagueFigure(f"{condition or 'regret'} ({on_pairs})", "geometric mean", regrets),
         LeagueFigure("... on the worst pair", "on the worst pair",
-                  {name: f"{ratio:.2f}" for name, ratio in worst.items()}),
+                     {name: f"{ratio:.2f}" for name, ratio in worst.items()}),
         LeagueFigure(f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more),
         LeagueFigure(f"... last {LAST} within 2 % of the optimum", f"last {LAST} within 2 %",
-                  {name: f"{100 * share:.0f} %" for name, share in near.items()}),
+                     {name: f"{100 * share:.0f} %" for name, share in near.items()}),
     ])  # fmt: skip
 
 
 def _horizon_figures(pairs: Sequence[Pair], against: str) -> list[LeagueFigure]:
     """Regret of the first recurrences, on all pairs that have as many."""
-    rows = []
+    figures = []
     for horizon in HORIZONS:
         long = [pair for pair in pairs if str(horizon) in pair["variants"][against]["horizons"]]
         if long:
             on_pairs = f"({count(len(long), 'pair')})"
-            rows.append(
+            figures.append(
                 LeagueFigure(f"first {horizon} recurrences {on_pairs}", f"{horizon} {on_pairs}", {
                     name: f"{_geometric_mean(long, name, against, horizon):.2f}"
                     for name in long[0]["variants"]
                 })
             )  # fmt: skip
-    return rows
+    return figures
 
 
 def _by_condition(leagues: Sequence[tuple[str, League]]) -> dict[str, list[Pair]]:

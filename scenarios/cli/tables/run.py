@@ -147,23 +147,20 @@ def _overall(scenario: Scenario, done: ScenarioResult, shown: Mapping[str, str])
 def _by_workload(summary: Json, metric: str, title: str) -> Table:
     """A metric by workload and variant; many variants go downwards."""
     labels, by_workload = label_variants(summary["variants"]), summary["by"]["workload"]
-    cells = {
-        (workload, name): format_comparison(variants[name], name, metric, with_value=False)
-        for workload, variants in by_workload.items() for name in labels
-    }  # fmt: skip
+    corner, down, across = "workload", {name: name for name in by_workload}, labels
+    is_turned = len(labels) > max(MOST_ABREAST, len(by_workload))
+    if is_turned:
+        corner, down, across = "variant", across, down
     table = Table(title=title)
-    if len(labels) > max(MOST_ABREAST, len(by_workload)):
-        table.add_column("variant", no_wrap=True)
-        for workload in by_workload:
-            table.add_column(workload, justify="right")
-        for name, label in labels.items():
-            table.add_row(label, *(cells[workload, name] for workload in by_workload))
-        return table
-    table.add_column("workload", no_wrap=True)
-    for label in labels.values():
+    table.add_column(corner, no_wrap=True)
+    for label in across.values():
         table.add_column(label, justify="right")
-    for workload in by_workload:
-        table.add_row(workload, *(cells[workload, name] for name in labels))
+    for row, label in down.items():
+        places = [(column, row) if is_turned else (row, column) for column in across]
+        table.add_row(label, *(
+            format_comparison(by_workload[workload][name], name, metric, with_value=False)
+            for workload, name in places
+        ))  # fmt: skip
     return table
 
 

@@ -55,6 +55,6 @@ def test_points_whose_clusters_are_charged_longer_are_told(inside: Command, tmp_
     write_scenario(inside, tmp_path, rows)
     axis = ("--sweep", "cluster.gpus=1,2")
     said = whole(inside("run", "mine.yaml", *axis).stdout)
-    assert "Clusters are charged for 10.0 to 20.0 h" in said
+    assert "Clusters are charged for 10.0 h to 20.0 h" in said
     stated = ("--set", "accounting.until_s=80000")
     assert "are charged for" not in whole(inside("run", "mine.yaml", *axis, *stated).stdout)
