@@ -185,8 +185,21 @@ def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
         if "synthetic" in live["energy"] and live["devices"] != ["synthetic"]:
             yield "Energy is that of a synthetic device: it was not measured."
         yield from _count_lost(live)
+    yield from _count_unable(summary)
     if "saved" not in summary and summary["by"]["workload"] and not knows_energy(summary):
         yield "Nothing measured energy: only time is compared."
+
+
+def _count_unable(summary: Json) -> Iterator[str]:
+    """Counts jobs that never ended, where losses of nodes do not explain them."""
+    for name, about in summary["variants"].items():
+        metrics = about["metrics"]
+        unable = metrics.get("unable_jobs", {}).get("mean")
+        if unable and "node_losses" not in metrics:
+            yield (
+                f"{name}: {count(round(unable, 1), 'job')} never ended: nodes were too few until "
+                "all elastic jobs ended."
+            )
 
 
 def _name_devices(live: LiveReport, gpu_types: Collection[str]) -> Iterator[str]:
@@ -246,8 +259,8 @@ def _define_elastic(manifest: Manifest, summary: Json) -> Iterator[str]:
     )
     yield (
         "goodput: samples that elastic jobs committed a second, from their first pause to their "
-        "end. ETTR: effective training time ratio, the share of that time in steps that were not "
-        "lost. energy/sample: energy of all nodes that jobs hold or wait for, over the samples "
+        "end. ETTR: effective training time ratio, the share of that time in steps that were "
+        "committed. energy/sample: energy of all nodes that jobs hold or wait for, over the samples "
         f"that they committed{rent}. p99 downtime: from a loss until training goes on, what 99 % "
         f"stay below.{others}"
     )

@@ -151,6 +151,15 @@ class Untuned(Decided):
         self.slice = slice
         self.measured = measured
 
+    def of_attempt(self, number: int) -> Untuned:
+        """The same of another attempt of the job."""
+        if number == self.start.attempt:
+            return self
+        start = self.start._replace(attempt=number)
+        return Untuned(
+            start, self.configuration, self.profile_w, self.profile_mhz, self.slice, self.measured
+        )
+
     def at_present_limit(self) -> Tuned:
         """The attempt if nothing more is measured: at the limit of its slice, if it trains one.
 

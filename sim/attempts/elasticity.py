@@ -10,13 +10,7 @@ from wattkeeper.sim.attempts.attempt import Attempt, Execution
 
 
 class Elasticity(Protocol):
-    """The elastic jobs of a world.
-
-    Attributes:
-        over: Elastic jobs that wait after the time at which all of them ended: they never run.
-    """
-
-    over: int
+    """The elastic jobs of a world."""
 
     @abstractmethod
     def begin(self) -> None:

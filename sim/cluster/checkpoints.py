@@ -24,6 +24,28 @@ class CheckpointRule(NamedTuple):
 
 NO_CHECKPOINTS: Final = CheckpointRule()
 
+FEW: Final = 64
+"""So many spans that were not saved are kept before those that a checkpoint saved are dropped."""
+
+
+class TrainingSpan(NamedTuple):
+    """Training at one pace and power.
+
+    Attributes:
+        time_s: Its time at full pace, s.
+        power_w: Its power, W.
+        pace: Two numbers by which the execution counts its work, as that knows them.
+    """
+
+    time_s: float
+    power_w: float
+    pace: tuple[float, float]
+
+    @property
+    def energy_j(self) -> float:
+        """Its energy, J."""
+        return self.time_s * self.power_w
+
 
 class CheckpointClock:
     """The checkpoints of an attempt over time, in closed form: none of them is an event.
@@ -42,10 +64,13 @@ class CheckpointClock:
         self.since_s = 0.0
         self.writing_s = 0.0
         self.before_s = 0.0
+        self._spans: list[TrainingSpan] = []  # the last of them were not saved
+        self._most_spans = FEW
 
     def save(self) -> None:
         """Count all that was trained as saved."""
         self.since_s = self.writing_s = self.before_s = 0.0
+        self._spans.clear()
 
     def begin_write(self) -> None:
         """Begin to write one now, unless none are written or one is being written."""
@@ -66,6 +91,20 @@ class CheckpointClock:
         """Training since the last complete checkpoint, s."""
         return self.since_s + self.before_s
 
+    def unsaved(self) -> list[TrainingSpan]:
+        """Training since the last complete checkpoint, by pace, in its order."""
+        left_s, unsaved = self.unsaved_s, list[TrainingSpan]()
+        for index in range(len(self._spans) - 1, -1, -1):
+            if left_s <= 0:
+                break
+            span = self._spans[index]
+            if index == 0 or span.time_s > left_s:
+                span = span._replace(time_s=left_s)
+            unsaved.append(span)
+            left_s -= span.time_s
+        unsaved.reverse()
+        return unsaved
+
     def span_s(self, training_s: float) -> float:
         """How long a training takes with the checkpoints that fall into it, s.
 
@@ -82,13 +121,32 @@ class CheckpointClock:
         writes = max(0, math.ceil((training_s - left_s) / rule.every_s))
         return self.writing_s + training_s + writes * rule.write_s
 
-    def advance(self, span_s: float) -> float:
-        """Let time pass, s; returns how much of it was training."""
+    def advance(self, span_s: float, power_w: float, pace: tuple[float, float]) -> float:
+        """Let time pass, s, at a power (W) and a pace; returns how much of it was training."""
         rule = self._rule
         if math.isinf(rule.write_s):
             self.since_s += span_s
-            return span_s
-        return self._write_between(span_s) if rule.blocking else self._write_beside(span_s)
+            trained_s = span_s
+        elif rule.blocking:
+            trained_s = self._write_between(span_s)
+        else:
+            trained_s = self._write_beside(span_s)
+        if trained_s > 0:
+            self._note(TrainingSpan(trained_s, power_w, pace))
+        return trained_s
+
+    def _note(self, span: TrainingSpan) -> None:
+        """Note a span of training as the last one."""
+        spans = self._spans
+        if spans:
+            last = spans[-1]
+            if last.power_w == span.power_w and last.pace == span.pace:
+                spans[-1] = span._replace(time_s=last.time_s + span.time_s)
+                return
+        spans.append(span)
+        if len(spans) > self._most_spans:
+            self._spans = self.unsaved()
+            self._most_spans = max(FEW, 2 * len(self._spans))
 
     def _write_beside(self, span_s: float) -> float:
         every_s, write_s = self._rule.every_s, self._rule.write_s

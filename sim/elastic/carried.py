@@ -87,7 +87,17 @@ class CarriedWork:
                               for each in self._attempts]  # fmt: skip
         if spent.committed:
             self._attempts = [each._replace(steps_s=0.0) for each in self._attempts if each.part_s]
+        if fate == "open":
+            self._leave_open()
         return self.lose() if fate in ("lost", "kept") else 0.0
+
+    def _leave_open(self) -> None:
+        """Count what is left as neither committed nor lost."""
+        shapes = self._recorder.shapes
+        for each in self._attempts:
+            row = shapes[each.row]
+            shapes[each.row] = row._replace(open_s=row.open_s + each.steps_s + each.part_s)
+        self._attempts = []
 
     def lose(self) -> float:
         """Lose what is left; returns the time at full pace of all nodes, s."""

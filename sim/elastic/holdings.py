@@ -174,6 +174,7 @@ class Holdings:
             steps_s=spent.steps_s,
             write_s=math.fsum(to_s - from_s for from_s, to_s in spent.writes),
             lost_s=spent.lost_s,
+            open_s=spent.open_s,
             samples=spent.committed * batch,
             lost_samples=spent.lost_steps * batch,
             from_storage=change is not None and change.from_storage,

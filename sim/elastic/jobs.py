@@ -79,8 +79,6 @@ class ElasticJobs:
         self._noticed_s: dict[int, float] = {}
         self._holdings = Holdings(world, parts, gpus_per_node)
         self._sharing = NodeSharing(world.cluster, parts, self._holdings, gpus_per_node)
-        self._is_over = False
-        self.over = 0
 
     def begin(self) -> None:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
@@ -115,10 +113,6 @@ class ElasticJobs:
             training.moment = moment
             return
         training.moment = moment
-        if self._is_over:
-            self.over -= 1
-            self._world.end_elastic(attempt, False)
-            return
         attempt.idle_w = self._holdings.idle_w * len(training.nodes)
         self._running[attempt.job.number] = training
         self._world.holds(attempt)
@@ -324,9 +318,8 @@ class ElasticJobs:
 
         Those that wait are unable to end.
         """
-        self._is_over = True
         for training in list(self._running.values()):
             self._end(training, "open")
-        waiting = [number for number in self._parts.waiting if number in self._jobs]
-        self._recorder.unable += waiting
-        self.over = len(waiting)
+        for job in list(self._parts.waiting.values()):
+            if self.has(job):
+                self._world.withdraw(job)

@@ -54,20 +54,21 @@ class NodeSharing:
             most -= 1
         return max(0, most)
 
-    def _allows(self, training: ElasticTraining, nodes: int) -> bool:
-        """Whether the power cap allows a job so many nodes."""
+    def _allows(self, training: ElasticTraining, nodes: int, others: int = 0) -> bool:
+        """Whether the power cap allows a job so many nodes, where other jobs take some, too."""
         budget = self._parts.budget
         if budget.cap_w is None:
             return True
         sized = self._holdings.size(training.attempt.job, nodes)
-        held_w = budget.more_w(sized.number)
-        return budget.allows(sized, training.attempt.gpu_type, held_w)
+        promised_w = others * (self._holdings.busy_w - self._holdings.idle_w)
+        released_w = budget.more_w(sized.number) - promised_w
+        return budget.allows(sized, training.attempt.gpu_type, released_w)
 
     def share_out(self, joining: Trainings) -> dict[int, list[int]]:
         """The free nodes that jobs take, each where it adds most."""
         taken: dict[int, list[int]] = {}
-        for node in self.free_nodes() if joining else []:
-            gains = {number: self._gain(training, len(taken.get(number, ())))
+        for given, node in enumerate(self.free_nodes() if joining else []):
+            gains = {number: self._gain(training, len(taken.get(number, ())), given)
                      for number, training in joining.items()}  # fmt: skip
             best = max(gains, key=gains.__getitem__)
             if gains[best] < 0:
@@ -75,10 +76,15 @@ class NodeSharing:
             taken.setdefault(best, []).append(node)
         return taken
 
-    def _gain(self, training: ElasticTraining, taken: int) -> float:
-        """What a further node adds to the rate of a job, relative to it; below 0: it takes none."""
+    def _gain(self, training: ElasticTraining, taken: int, given: int) -> float:
+        """What a further node adds to the rate of a job, relative to it; below 0: it takes none.
+
+        It is to take some already, of those that are given to all jobs.
+        """
         rates, nodes = training.task.rates, len(training.nodes) + taken
-        if nodes >= training.task.most_nodes or not self._allows(training, nodes + 1):
+        if nodes >= training.task.most_nodes:
+            return -1.0
+        if not self._allows(training, nodes + 1, given - taken):
             return -1.0
         return math.inf if rates[nodes] <= 0 else max(0.0, rates[nodes + 1] / rates[nodes] - 1)
 

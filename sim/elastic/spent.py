@@ -19,6 +19,8 @@ class Spent(NamedTuple):
         slow_s: Of that, what slow nodes added, s.
         lost_s: Of `steps_s`, in steps that were lost, s.
         lost_slow_s: Of that, what slow nodes added, s.
+        open_s: Of `steps_s`, in steps that are neither committed nor lost when nothing happens any
+            more, s.
         writes: Begin and end of each write of a checkpoint, s.
         write_slow_s: Of their time, what slow nodes added, s.
         committed: Steps that were committed, those of earlier attempts that it went on with, too.
@@ -34,6 +36,7 @@ class Spent(NamedTuple):
     slow_s: float = 0.0
     lost_s: float = 0.0
     lost_slow_s: float = 0.0
+    open_s: float = 0.0
     writes: tuple[tuple[float, float], ...] = ()
     write_slow_s: float = 0.0
     committed: int = 0

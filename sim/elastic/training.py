@@ -352,6 +352,8 @@ class ElasticTraining(Execution):
             )  # fmt: skip
         else:
             self.drop_work()
+        if fate == "open":
+            spent = spent._replace(open_s=self._span_s(part_s + steps_s))
         self._spent, self._own_steps_s, self._own_part_s = Spent(), 0.0, 0.0
         return spent
 

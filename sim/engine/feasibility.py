@@ -71,6 +71,7 @@ class Feasibility(CapacityView):
         self.questions = 0
         self.is_timed: bool = type(place.policy).wake_s is not Place.wake_s
         self.elastic: Elasticity | None = None
+        self._withdrawn: set[int] = set()
         self._asked: Job | None = None
         self._answer: Placement = ()
 
@@ -89,9 +90,23 @@ class Feasibility(CapacityView):
         """See `wattkeeper.policies.protocols.CapacityView`."""
         return self._growths
 
+    def withdraw(self, job: Job) -> None:
+        """Let a job that waits leave the queue: `Select` is told to start it, and it ends then."""
+        self._withdrawn.add(job.number)
+        self.grow()
+
+    def drop_withdrawn(self, job: Job) -> bool:
+        """Whether a job that `Select` starts has left the queue; it is forgotten."""
+        if not self._withdrawn or job.number not in self._withdrawn:
+            return False
+        self._withdrawn.remove(job.number)
+        return True
+
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
         """See `wattkeeper.policies.protocols.CapacityView`."""
         self.questions += 1 + len(without)
+        if self._withdrawn and job.number in self._withdrawn:
+            return True
         if job.gpus > self._cluster.free_gpus and job.gpu_milli == WHOLE and not without:
             return False
         if self._refused and job.key in self._refused:

@@ -153,7 +153,7 @@ class Retries:
 
     def remove(self, attempt: Attempt) -> None:
         """Let an attempt, which was preempted, not wait any more."""
-        del self.stalled[attempt.job.number]
+        self.stalled.pop(attempt.job.number, None)
 
     def go_on(self) -> None:
         """Begin those whose power is allowed now."""

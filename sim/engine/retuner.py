@@ -175,9 +175,10 @@ class Retuner:
         tuning.missed, tuning.share_w = lost.missed, lost.share_w
         self._wake_at(tuning, tuning.knobs.wake_s)
 
-    def follow_again(self, tuning: Tuning) -> None:
-        """Follow an attempt that goes on after its end; its changes are counted anew."""
+    def follow_again(self, tuning: Tuning, attempt: int) -> None:
+        """Follow the attempt, by its number, that goes on where another one was lost."""
         self._tunings[tuning.start.job.number] = tuning
+        tuning.start = tuning.start._replace(attempt=attempt)
         tuning.retunes = 0
         self._wake_at(tuning, tuning.knobs.wake_s)
 

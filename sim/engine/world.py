@@ -291,7 +291,15 @@ class World(Listener):
         if self._suspended:
             job = next(iter(self._suspended.values())).execution.attempt.job
             raise PolicyError(f"job {job.job_id} was paused, and never went on", "tune")
+        self._record_unfinished()
         self._nodes.close()
+
+    def _record_unfinished(self) -> None:
+        """Record the attempts of jobs that were preempted and never got GPUs again."""
+        for paused in self._paused.values():
+            attempt = paused.execution.attempt
+            if not attempt.waits_anew:
+                self._record_broken_off(paused.execution, paused.execution.lose(), paused.since_s)
 
     def _let_go(self) -> None:
         """Let go of all attempts: garbage collection does not see that they refer to this world."""
@@ -310,8 +318,7 @@ class World(Listener):
 
     def _waits(self) -> bool:
         """Whether any job waits that may still run."""
-        over = 0 if self._elastic is None else self._elastic.over
-        return len(self._waiting) > over
+        return bool(self._waiting)
 
     def _wants_nodes(self) -> bool:
         """Whether changes of nodes matter to any job; not if none ran through very many of them."""
@@ -411,6 +418,9 @@ class World(Listener):
             for job in selection.preempt:
                 self._preempt(job)
             for job in selection.start:
+                if room.drop_withdrawn(job):
+                    self._tell_select(select.on_end, job)
+                    continue
                 if self._waiting.get(job.number) is not job:
                     raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
                 placement = room.where(job)
@@ -793,7 +803,8 @@ class World(Listener):
         lost = execution.lose()
         attempt.count_idle(now_s)
         tuning = None if self._retuner is None else self._retuner.find(number)
-        self._record_loss(execution, lost, node)
+        self._record_broken_off(execution, lost, now_s)
+        self.recorder.add_loss(node, lost.lost_time_s, lost.lost_energy_j)
         self._release(attempt)
         job = attempt.job
         del self._running[number]
@@ -810,7 +821,7 @@ class World(Listener):
         execution.attempt = attempt.after_loss(job, lost, now_s)
         job = self._pin(execution.attempt)
         if tuning is not None and self._retuner is not None:
-            self._retuner.follow_again(tuning)
+            self._retuner.follow_again(tuning, execution.attempt.number)
         self._paused[number] = Paused(execution, now_s)
         self._waiting[number] = job
         self._tell_select(self._select.on_resume, job)
@@ -823,20 +834,24 @@ class World(Listener):
         if job.workload is not None:
             self._land(job)
         self._tell_select(self._select.on_end, job)
-        follower = self.source.follow_up(job, self._loop.now_s)
+        self._follow_up(job)
+
+    def _follow_up(self, ended: Job) -> bool:
+        """Submit the job that follows one that ended; returns whether there is any."""
+        follower = self.source.follow_up(ended, self._loop.now_s)
         if follower is not None:
             self._submit(follower)
+        return follower is not None
 
-    def _record_loss(self, execution: Execution, lost: LostWork, node: int) -> None:
-        """Record an attempt that a lost node ended."""
+    def _record_broken_off(self, execution: Execution, lost: LostWork, ended_s: float) -> None:
+        """Record an attempt that ended without an end of its training, at a time, s."""
         attempt = execution.attempt
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
         cost = cost_of(self._eta, lost.energy_j, lost.time_s, most_w)
-        self._record(attempt, lost.energy_j, lost.time_s, cost)
+        self._record(attempt, lost.energy_j, lost.time_s, cost, ended_s)
         batch_size, limit_w = execution.configured()
         replayed = REPLAYED if attempt.job.workload is not None else 0
         self.recorder.add_training(attempt.number, batch_size, limit_w, ABSENT, replayed)
-        self.recorder.add_loss(node, lost.lost_time_s, lost.lost_energy_j)
 
     def _go_on_after_loss(self, paused: Paused, delay_s: float) -> None:
         """Start the attempt that follows a lost one, from what was saved."""
@@ -855,7 +870,8 @@ class World(Listener):
 
         `most_w`: the most that its GPUs draw, W.
         """
-        self._record(attempt, energy_j, time_s, cost_of(self._eta, energy_j, time_s, most_w))
+        cost = cost_of(self._eta, energy_j, time_s, most_w)
+        self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
         flags = reached * REACHED
         self.recorder.add_training(attempt.number, ABSENT, math.nan, ABSENT, flags)
 
@@ -883,6 +899,16 @@ class World(Listener):
         """End an elastic job with its last attempt, whose GPUs become free."""
         self._land(attempt.job)
         self._end(attempt, 0.0, reached)
+
+    def withdraw(self, job: Job) -> None:
+        """End a job that waits; it never got GPUs, or gave back those that it had."""
+        del self._waiting[job.number]
+        if self._paused.pop(job.number, None) is not None and job.workload is not None:
+            self._land(job)
+        self.recorder.unable.append(job.number)
+        self._room.withdraw(job)
+        self._ask_for_pass()
+        self._follow_up(job)
 
     def abandon(self, job: Job) -> None:
         """End an elastic job without GPUs that lost nodes again and again."""
@@ -1037,10 +1063,12 @@ class World(Listener):
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Decision:
         """See `wattkeeper.sim.engine.backend.Listener`."""
-        decision = self._decisions.tune(untuned, report)
+        number = untuned.start.job.number
+        runs = self._running[number].attempt.number  # another one after a loss
+        decision = self._decisions.tune(untuned.of_attempt(runs), report)
         if self._retuner is not None and isinstance(decision, Tuned):
             measured = untuned.measured + report
-            self._retuner.settle(untuned.start.job.number, decision.knobs, measured)
+            self._retuner.settle(number, decision.knobs, measured)
         return decision
 
     def reached(self, attempt: Attempt, report: tuple[Measurement, ...]) -> Slice | None:
@@ -1065,7 +1093,8 @@ class World(Listener):
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
         if attempt.losses:
             time_s, energy_j = time_s - attempt.kept_time_s, energy_j - attempt.kept_energy_j
-        self._record(attempt, energy_j, time_s, cost_of(self._eta, energy_j, time_s, most_w))
+        cost = cost_of(self._eta, energy_j, time_s, most_w)
+        self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
         reached = not attempt.is_stopped
         if not math.isnan(limit_w) or not reached or attempt.losses:
             self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
@@ -1135,10 +1164,7 @@ class World(Listener):
             self._tell_select(self._select.on_end, job)
         else:  # stopped while it was paused
             del self._suspended[job.number]
-        follower = self.source.follow_up(job, now_s)
-        if follower is not None:
-            self._submit(follower)
-        else:
+        if not self._follow_up(job):
             self._ask_for_pass()
 
     def _record_training(
@@ -1151,9 +1177,11 @@ class World(Listener):
         if attempt.losses:
             own_s = time_s * scale - attempt.kept_time_s
             own_j = energy_j * scale - attempt.kept_energy_j
-            self._record(attempt, own_j, own_s, cost_of(self._eta, own_j, own_s, most_w))
+            cost_own = cost_of(self._eta, own_j, own_s, most_w)
+            self._record(attempt, own_j, own_s, cost_own, self._loop.now_s)
         else:
-            self._record(attempt, energy_j * scale, time_s * scale, cost * scale)
+            now_s = self._loop.now_s
+            self._record(attempt, energy_j * scale, time_s * scale, cost * scale, now_s)
         self.recorder.add_training(
             attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
         )
@@ -1163,15 +1191,16 @@ class World(Listener):
             self.recorder.add_clock(decided.clock_mhz)
         return cost
 
-    def _record(self, attempt: Attempt, energy_j: float, time_s: float, cost: float) -> None:
-        now_s = self._loop.now_s
-        attempt.count_idle(now_s)
+    def _record(
+        self, attempt: Attempt, energy_j: float, time_s: float, cost: float, ended_s: float
+    ) -> None:
+        attempt.count_idle(ended_s)
         if attempt.power != attempt.first_power:
-            self._set_power(attempt, attempt.first_power, now_s)
+            self._set_power(attempt, attempt.first_power, ended_s)
         self.recorder.add_attempt(
             attempt.job.number,
             attempt.begun_s,
-            now_s,
+            ended_s,
             energy_j + attempt.overhead_j,
             time_s,
             cost,
@@ -1189,7 +1218,8 @@ class World(Listener):
             if self._stragglers is not None:
                 self._stragglers.end(attempt.job)
             retunes = self._retuner.end(attempt.job.number)
-            self.recorder.add_retunes(retunes, attempt.tune_paused_s, attempt.draws or [], now_s)
+            draws = attempt.draws or []
+            self.recorder.add_retunes(retunes, attempt.tune_paused_s, draws, ended_s)
         self._inheritances.record(attempt.job)
 
 

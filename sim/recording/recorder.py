@@ -419,6 +419,7 @@ class ShapeRow(NamedTuple):
         steps_s: Time in steps, s.
         write_s: Time in writes of checkpoints, s.
         lost_s: Of `steps_s`, what was lost, s.
+        open_s: Of `steps_s`, what is neither committed nor lost at the end of the run, s.
         samples: Samples that were committed.
         lost_samples: Samples of finished steps that were lost.
         from_storage: Whether its state was read from storage.
@@ -437,6 +438,7 @@ class ShapeRow(NamedTuple):
     steps_s: float
     write_s: float
     lost_s: float
+    open_s: float
     samples: float
     lost_samples: float
     from_storage: bool

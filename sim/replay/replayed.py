@@ -22,7 +22,7 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
+from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule, TrainingSpan
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
 from wattkeeper.sim.engine.rng import RandomStreams
@@ -75,6 +75,7 @@ class Phase(ScheduledEvent):
             self.execution.end_phase()
 
 
+NO_PACE: Final = (0.0, 0.0)
 DELAY: Final = 0
 QUERY: Final = 1
 WORK: Final = 2
@@ -98,12 +99,15 @@ class Replayed(Execution):
             interrupted.
         checkpoints: Its checkpoints; None where no node is lost.
         power_w: Power in a phase of training.
+        work_pace: Two numbers by which the work of that phase is counted: those of a unit of work,
+            time (s) and energy (J), unless the class says otherwise.
         trained_s: Training time of the attempt at full pace, where nodes are lost.
         trained_j: Energy of that.
     """
 
     checkpoints: CheckpointClock | None = None
     power_w = 0.0
+    work_pace = NO_PACE
     trained_s = 0.0
     trained_j = 0.0
 
@@ -137,8 +141,8 @@ class Replayed(Execution):
         """Save what is left of an interrupted phase of the work."""
 
     @abstractmethod
-    def undo(self, lost_s: float) -> None:
-        """Count so much of the training (s, at its present pace) as not done."""
+    def undo(self, lost: list[TrainingSpan]) -> None:
+        """Count training as not done."""
 
     def go_on(self, delay_s: float) -> None:
         """Wait, search the parent, then work."""
@@ -196,9 +200,10 @@ class Replayed(Execution):
         """See `wattkeeper.sim.attempts.attempt.Execution`; the parent search is kept."""
         assert self.checkpoints is not None
         self._interrupt()
-        lost_s = self.checkpoints.unsaved_s
-        self.undo(lost_s)
-        lost = LostWork(self.trained_s, self.trained_j, lost_s, lost_s * self.power_w)
+        spans = self.checkpoints.unsaved()
+        self.undo(spans)
+        lost_j = math.fsum([span.energy_j for span in spans])
+        lost = LostWork(self.trained_s, self.trained_j, self.checkpoints.unsaved_s, lost_j)
         self.trained_s = self.trained_j = 0.0
         self.checkpoints.save()
         return lost
@@ -216,7 +221,7 @@ class Replayed(Execution):
             slow_s -= span_s
             self.attempt.slow_s += slow_s
             self.attempt.add_overhead(slow_s, slow_s * self.power_w)
-        trained_s = self.checkpoints.advance(span_s)
+        trained_s = self.checkpoints.advance(span_s, self.power_w, self.work_pace)
         self.trained_s += trained_s
         self.trained_j += trained_s * self.power_w
         if span_s > trained_s:
@@ -238,13 +243,16 @@ class Replayed(Execution):
         self.backend.listener.holds(self.attempt)
         self._enter(left_s)
 
-    def draw(self, left_s: float, power_w: float, settled: bool) -> None:
+    def draw(
+        self, left_s: float, power_w: float, settled: bool, pace: tuple[float, float] = NO_PACE
+    ) -> None:
         """Train for a while (s, at full pace) at a power (W); see `Listener.draws`.
 
         While a blocking checkpoint is written, GPUs draw as in training. Where a node is slow, all
-        of that takes as many times as long at the same power.
+        of that takes as many times as long at the same power. `pace`: see `work_pace`.
         """
         self.power_w = power_w
+        self.work_pace = pace
         self.backend.listener.draws(self.attempt, power_w, self.env.now_s, settled)
         if self.checkpoints is None:
             self._enter(left_s)
@@ -304,9 +312,10 @@ class RecordedRun(Replayed):
         """Save the remaining time."""
         self.rest_s = self.left_s - self.take_trained()
 
-    def undo(self, lost_s: float) -> None:
+    def undo(self, lost: list[TrainingSpan]) -> None:
         """Do it once more."""
-        self.rest_s += lost_s
+        for span in lost:
+            self.rest_s += span.time_s
 
     def end_work(self) -> None:
         """End the attempt."""
@@ -336,8 +345,9 @@ class Trained(Replayed):
         next: The step at which it begins or resumes.
         then: The step after the current phase.
         settled: Whether its power limit is chosen in a phase of training.
-        undone_s: Training that was lost before it began to train to the end, and follows in the
-            next phase.
+        undone: Training that was lost, and is done once more in the next phase.
+        redone_s: Time that it took more to do training once more at another pace, as profiled, s.
+        redone_j: Energy of that, J.
     """
 
     def __init__(
@@ -358,7 +368,8 @@ class Trained(Replayed):
         self.next: Step = self.launch
         self.then: Step = _nothing
         self.settled = False
-        self.undone_s = 0.0
+        self.undone: list[TrainingSpan] = []
+        self.redone_s = self.redone_j = 0.0
 
     def configured(self) -> tuple[int, float]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
@@ -392,11 +403,13 @@ class Trained(Replayed):
         """
         if not self.attempt.is_idle:
             left_s = self.left_s - self.take_trained()
-            self.next = partial(self.train, left_s, self.power_w, self.settled, self.then)
+            self.next = partial(
+                self.train, left_s, self.power_w, self.settled, self.then, self.work_pace
+            )
 
-    def undo(self, lost_s: float) -> None:
+    def undo(self, lost: list[TrainingSpan]) -> None:
         """Do it once more in the next phase of training."""
-        self.undone_s += lost_s
+        self.undone += lost
 
     def wait(self, delay_s: float, then: Step, again: Step) -> None:
         """Hold the GPUs for a while (s), then take a step; take another one if preempted."""
@@ -406,13 +419,29 @@ class Trained(Replayed):
         else:
             then()
 
-    def train(self, left_s: float, power_w: float, settled: bool, then: Step) -> None:
-        """Train for a while (s) at a mean power (W), then take a step."""
+    def train(
+        self, left_s: float, power_w: float, settled: bool, then: Step, pace: tuple[float, float]
+    ) -> None:
+        """Train for a while (s) at a mean power (W), then take a step.
+
+        What was lost comes first, at the pace and power of now.
+        """
         self.then = then
         self.settled = settled
-        if self.undone_s:
-            left_s, self.undone_s = left_s + self.undone_s, 0.0
-        self.draw(left_s, power_w, settled)
+        undone, self.undone = self.undone, []
+        for span in undone:
+            again_s = span.time_s
+            if span.pace != pace and span.pace[0] > 0:
+                again_s *= pace[0] / span.pace[0]
+            left_s += again_s
+            self.recount(again_s - span.time_s, again_s * power_w - span.energy_j)
+        self.draw(left_s, power_w, settled, pace)
+
+    def recount(self, more_s: float, more_j: float) -> None:
+        """Count that training took more time (s) and energy (J) than that in whose place it is."""
+        scale = self.attempt.job.time_scale
+        self.redone_s += more_s / scale
+        self.redone_j += more_j / scale
 
     def launch(self) -> None:
         """Start training, which takes a while, and so does every limit or clock that is set first.
@@ -455,7 +484,7 @@ class Trained(Replayed):
             self.wait(self.latencies.settle_s, follow, follow)
 
         time_s, energy_j = first
-        self.train(time_s * job.time_scale, energy_j / time_s, False, end_profiling)
+        self.train(time_s * job.time_scale, energy_j / time_s, False, end_profiling, first)
 
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Tuned:
         """Report what was measured; returns the choice, which can only be a power limit."""
@@ -480,12 +509,17 @@ class Trained(Replayed):
             left_s = totals.time_s - done_s
             hold_s = left_s * job.time_scale
             power_w = (totals.energy_j - done_j) / left_s if left_s > 0 else 0.0
-        self.train(hold_s, power_w, True, lambda: self.leave(tuned, totals))
+        pace = self.curve.epoch(tuned.power_limit_w, tuned.clock_mhz)
+        self.train(hold_s, power_w, True, lambda: self.leave(tuned, totals), pace)
 
     def leave(self, tuned: Tuned, totals: AttemptTotals) -> None:
         """End the attempt, whose state is saved, after the delays of its reports and stop."""
         if self.checkpoints is not None:
             self.checkpoints.save()
+        if self.redone_s or self.redone_j:
+            totals = totals._replace(
+                time_s=totals.time_s + self.redone_s, energy_j=totals.energy_j + self.redone_j
+            )
         end = partial(self.backend.listener.ended, self.attempt, tuned, totals)
         latencies = self.latencies
         self.wait(latencies.stop_s + latencies.report_s * totals.epochs, end, end)

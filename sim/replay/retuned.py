@@ -12,6 +12,7 @@ from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, relative_points, up_to_limit
 from wattkeeper.policies.protocols import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Inheritance, Tuned
+from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.event_loop import EventLoop
 from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
@@ -23,6 +24,8 @@ ROUNDING = 1e-9
 
 class RetunedRun(RecordedRun):
     """An attempt of a job without a workload, whose power limit may change while it runs.
+
+    The two numbers of `work_pace` are its power (W) and its speed.
 
     Attributes:
         speed: Its speed at the present limit, relative to that without one.
@@ -60,26 +63,28 @@ class RetunedRun(RecordedRun):
         """Work at the present limit for the remaining time."""
         self.trains = True
         left_s = max(0.0, self.work_s - self.done_s) / self.speed
-        self.draw(left_s, self.busy_w, not math.isnan(self.limit_w))
+        settled = not math.isnan(self.limit_w)
+        self.draw(left_s, self.busy_w, settled, (self.busy_w, self.speed))
 
     def stop_work(self) -> None:
         """Count what is done."""
         self._count()
         self.trains = False
 
-    def undo(self, lost_s: float) -> None:
+    def undo(self, lost: list[TrainingSpan]) -> None:
         """Count it as not done."""
-        self._add(-lost_s)
+        for span in lost:
+            self._add(-span.time_s, *span.pace)
 
     def _count(self) -> None:
         """Count time, energy and work since the phase began, or since they were last counted."""
         if self.trains:
-            self._add(self.take_trained())
+            self._add(self.take_trained(), self.busy_w, self.speed)
 
-    def _add(self, spent_s: float) -> None:
+    def _add(self, spent_s: float, power_w: float, speed: float) -> None:
         self.time_s += spent_s
-        self.energy_j += spent_s * self.busy_w
-        self.done_s += spent_s * self.speed
+        self.energy_j += spent_s * power_w
+        self.done_s += spent_s * speed
 
     def progress(self) -> Progress:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
@@ -175,6 +180,8 @@ class RetunedTraining(Trained):
         self.tuned, self.target, self.saved_epochs = tuned, target, saved_epochs
         if first:
             self.epochs, self.time_s, self.energy_j = 1.0, first[0], first[1]
+        undone, self.undone = self.undone, []
+        self._take_back(undone)
         self._set_end()
         self._train_on()
 
@@ -203,7 +210,8 @@ class RetunedTraining(Trained):
         left = max(0.0, self.piece_end - self.epochs)
         self.trains = True
         scale = self.attempt.job.time_scale
-        self.train(left * epoch_s * scale, epoch_j / epoch_s, True, self._end_piece)
+        pace = epoch_s, epoch_j
+        self.train(left * epoch_s * scale, epoch_j / epoch_s, True, self._end_piece, pace)
 
     def stop_work(self) -> None:
         """Count what is done, and train on later; what comes before training is saved as it is."""
@@ -214,24 +222,34 @@ class RetunedTraining(Trained):
             self.trains = False
             self.next = self._train_on
 
-    def undo(self, lost_s: float) -> None:
-        """Count it as not done, at the present pace; before training, do it once more."""
+    def undo(self, lost: list[TrainingSpan]) -> None:
+        """Count it as not done; before it trains to the end, do it once more."""
         if self.tuned is None:
-            super().undo(lost_s)
+            super().undo(lost)
             return
-        self._add(-lost_s / self.attempt.job.time_scale / self.epoch()[0])
-        self.epochs = max(0.0, self.epochs)  # they may have taken longer at another limit
+        self._take_back(lost)
         self._set_end()
+
+    def _take_back(self, lost: list[TrainingSpan]) -> None:
+        """Count training as not done."""
+        for span in lost:
+            self._add(-span.time_s / self.attempt.job.time_scale / span.pace[0], *span.pace)
+        self.epochs = max(0.0, self.epochs)  # but for rounding
+
+    def recount(self, more_s: float, more_j: float) -> None:
+        """See `Trained`."""
+        scale = self.attempt.job.time_scale
+        self.time_s += more_s / scale
+        self.energy_j += more_j / scale
 
     def _count(self) -> None:
         """Count time, energy and epochs since the phase began, or since they were last counted."""
         if self.trains:
             spent_s = self.take_trained() / self.attempt.job.time_scale
-            epoch_s = self.epoch()[0]
-            self._add(spent_s / epoch_s)
+            epoch_s, epoch_j = self.epoch()
+            self._add(spent_s / epoch_s, epoch_s, epoch_j)
 
-    def _add(self, epochs: float) -> None:
-        epoch_s, epoch_j = self.epoch()
+    def _add(self, epochs: float, epoch_s: float, epoch_j: float) -> None:
         self.epochs += epochs
         self.time_s += epochs * epoch_s
         self.energy_j += epochs * epoch_j
@@ -266,7 +284,7 @@ class RetunedTraining(Trained):
 
     def _end_piece(self) -> None:
         """End the attempt, or ask what changes after the epoch."""
-        self._add(self.piece_end - self.epochs)
+        self._add(self.piece_end - self.epochs, *self.epoch())
         self.epochs = self.piece_end
         self.trains = False
         if self.epochs >= self.end_epochs:

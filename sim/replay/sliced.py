@@ -14,6 +14,7 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
+from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.replay.replayed import RecordedWorkload, ReplayRules
 from wattkeeper.sim.replay.retuned import ROUNDING, RetunedTraining
@@ -60,7 +61,7 @@ class SlicedTraining(RetunedTraining):
         part = min(part, self._last_epoch() - self.epochs)
         left_s = part * epoch_s * self.attempt.job.time_scale
         then = partial(self._end_slice, untuned, piece, part)
-        self.train(left_s, epoch_j / epoch_s, False, then)
+        self.train(left_s, epoch_j / epoch_s, False, then, (epoch_s, epoch_j))
 
     def _end_slice(self, untuned: Untuned, piece: Slice, part: float) -> None:
         """Ask what follows, unless the training ended within the slice."""
@@ -132,7 +133,8 @@ class SlicedTraining(RetunedTraining):
         spent_s = part * epoch_s + SETUP_S
         then = partial(self._end_other, piece, piece.batch_size, epoch_s, epoch_j, spent_s)
         self.discards = True
-        self.train(spent_s * attempt.job.time_scale, epoch_j / epoch_s, True, then)
+        spent_scaled_s = spent_s * attempt.job.time_scale
+        self.train(spent_scaled_s, epoch_j / epoch_s, True, then, (epoch_s, epoch_j))
 
     def _end_other(
         self, piece: Slice, size: int, epoch_s: float, epoch_j: float, spent_s: float
@@ -154,21 +156,22 @@ class SlicedTraining(RetunedTraining):
             super().stop_work()
             return
         self.discards, self.is_cut_short = False, True
-        self._add_discarded(self.take_trained())
+        self._add_discarded(self.take_trained(), self.power_w)
         self.next = partial(self.finish, True)
 
-    def undo(self, lost_s: float) -> None:
+    def undo(self, lost: list[TrainingSpan]) -> None:
         """See `RetunedTraining`; what a slice of another batch size trained is not done again."""
-        if self.is_cut_short:
-            self._add_discarded(-lost_s)
-        else:
-            super().undo(lost_s)
+        if not self.is_cut_short:
+            super().undo(lost)
+            return
+        for span in lost:
+            self._add_discarded(-span.time_s, span.power_w)
 
-    def _add_discarded(self, trained_s: float) -> None:
-        """Count training in a slice that does not end (s); it is none of `slices`."""
+    def _add_discarded(self, trained_s: float, power_w: float) -> None:
+        """Count training in a slice that does not end (s), at a power (W); it is no `slices`."""
         spent_s = trained_s / self.attempt.job.time_scale
         self.time_s += spent_s
-        self.energy_j += spent_s * self.power_w
+        self.energy_j += spent_s * power_w
 
     def write_checkpoint(self) -> None:
         """See `Replayed`; once the target is reached, there is nothing more to save."""

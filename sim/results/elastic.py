@@ -32,6 +32,8 @@ def shape_columns(rows: Sequence[ShapeRow], source: Source) -> dict[str, pa.Arra
     copied = np.array(columns.pop("copied_bytes"), dtype=np.float64)
     redundant = {"redundant_s": pa.array(redundant_time_s(rows))} if _any_redundant(rows) else {}
     del columns["redundant_share"]
+    if not any(columns["open_s"]):
+        del columns["open_s"]
     return {
         "job_id": source.column("job_id", numbers),
         "copied_bytes": pa.array(copied, mask=np.isnan(copied)),
@@ -53,6 +55,7 @@ class ElasticTotals(NamedTuple):
         samples: Samples that were committed.
         steps_s: Time in steps, s.
         lost_s: Of that, in steps that were lost, s.
+        open_s: Of `steps_s`, in steps that are neither committed nor lost at its end, s.
         pause_s: Time in pauses, s.
         write_s: Time in writes of checkpoints, s.
         downtimes_s: Time from each loss that interrupted its training until it went on, s.
@@ -62,6 +65,7 @@ class ElasticTotals(NamedTuple):
     samples: float
     steps_s: float
     lost_s: float
+    open_s: float
     pause_s: float
     write_s: float
     downtimes_s: tuple[float, ...]
@@ -84,7 +88,8 @@ def elastic_totals(rows: Sequence[ShapeRow], until_s: float) -> ElasticTotals:
     """
     end_s = rows[-1].until_s if math.isinf(until_s) else until_s
     sums = {name: math.fsum(getattr(row, name) for row in rows)
-            for name in ("samples", "steps_s", "lost_s", "pause_s", "write_s")}  # fmt: skip
+            for name in ("samples", "steps_s", "lost_s", "open_s", "pause_s", "write_s")
+    }  # fmt: skip
     span = JobSpan(rows[0].number, rows[0].time_s, end_s)
     return ElasticTotals(span, **sums, downtimes_s=_downtimes(rows, end_s))
 
@@ -129,8 +134,9 @@ def _time_metrics(totals: Sequence[ElasticTotals]) -> dict[str, float]:
     return {
         "useful_samples": math.fsum(total.samples for total in totals),
         "goodput": math.fsum(t.samples / t.span_s for t in totals if t.span_s > 0),
-        "ettr": share([total.steps_s - total.lost_s for total in totals]),
+        "ettr": share([total.steps_s - total.lost_s - total.open_s for total in totals]),
         "lost_share": share([total.lost_s for total in totals]),
+        **_where_any("open_share", share([total.open_s for total in totals])),
         "pause_share": share([total.pause_s for total in totals]),
         "checkpoint_share": share([total.write_s for total in totals]),
         "stopped_share": share([total.stopped_s for total in totals]),
@@ -147,11 +153,16 @@ def _node_metrics(
     samples = math.fsum(total.samples for total in totals)
     free = find_free(recorder, scope, cluster.nodes, spans)
     energy = energy_of_nodes(rows, free, cluster)
-    energy_j, is_redundant = math.fsum(energy), _any_redundant(rows)
+    energy_j = math.fsum(energy)
+    absent = set[str]()
+    if not _any_redundant(rows):
+        absent.add("redundant")
+    if not any(row.open_s for row in rows):
+        absent.add("open")
     metrics = {
         "elastic_energy_j": energy_j,
         **{f"elastic_{part}_j": each for part, each in energy._asdict().items()
-           if part != "redundant" or is_redundant},
+           if part not in absent},
         "useful_sample_j": _each(energy_j, samples),
     }  # fmt: skip
     if scope.prices is None:
@@ -159,7 +170,7 @@ def _node_metrics(
     rent = rent_of_nodes(rows, free, scope.prices.node_hour)
     metrics["elastic_rent"] = math.fsum(rent)
     metrics["lost_rent"] = rent.lost
-    if is_redundant:
+    if "redundant" not in absent:
         metrics["redundant_rent"] = rent.redundant
     metrics["useful_sample_rent"] = _each(math.fsum(rent), samples)
     if scope.prices.on_demand is not None:
@@ -167,6 +178,11 @@ def _node_metrics(
         price = scope.prices.on_demand
         metrics["on_demand_rent"] = on_demand_rent(trained, scope, spans, price)
     return metrics
+
+
+def _where_any(metric: str, value: float) -> dict[str, float]:
+    """A metric that is there only where it is not 0."""
+    return {metric: value} if value > 0 else {}
 
 
 def _each(total: float, samples: float) -> float:

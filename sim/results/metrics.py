@@ -89,8 +89,8 @@ METRICS: dict[str, Metric] = {
     "lost_attempts": Metric("1", "with losses of nodes: attempts that ended with one"),
     "unable_jobs": Metric(
         "1",
-        "with losses of nodes: jobs that never ended, for want of nodes that stayed up; elastic "
-        "jobs that wait for nodes at `until_s`, too",
+        "with losses of nodes or elastic jobs: jobs that never ended, for want of nodes that "
+        "stayed up; elastic jobs that wait for nodes at `until_s`, too",
     ),
     "lost_gpu_s": Metric("s", "with losses of nodes: GPU time of training that was not saved"),
     "lost_energy_j": Metric("J", "with losses of nodes: energy of that"),
@@ -105,9 +105,14 @@ METRICS: dict[str, Metric] = {
     "ettr": Metric(
         "1",
         "with elastic jobs: effective training time ratio, the share of the time of a job, from "
-        "its first pause to its end, in steps that were not lost; mean over jobs",
+        "its first pause to its end, in steps that were committed; mean over jobs",
     ),
     "lost_share": Metric("1", "with elastic jobs: likewise, in steps that were lost"),
+    "open_share": Metric(
+        "1",
+        "with elastic jobs: likewise, in steps that are neither committed nor lost at its end; "
+        "where there are any",
+    ),
     "pause_share": Metric("1", "with elastic jobs: likewise, in pauses"),
     "checkpoint_share": Metric("1", "with elastic jobs: likewise, in writes of checkpoints"),
     "stopped_share": Metric("1", "with elastic jobs: likewise, without enough nodes"),
@@ -121,12 +126,15 @@ METRICS: dict[str, Metric] = {
         "parts below together",
     ),
     "elastic_useful_j": Metric(
-        "J", "with elastic jobs: of steps that were not lost, without redundant computation"
+        "J", "with elastic jobs: of steps that were committed, without redundant computation"
     ),
     "elastic_redundant_j": Metric(
         "J", "with redundant shapes (`replan: bamboo`): of redundant computation in these steps"
     ),
     "elastic_lost_j": Metric("J", "with elastic jobs: of steps that were lost"),
+    "elastic_open_j": Metric(
+        "J", "with elastic jobs: of steps that are neither committed nor lost, where there are any"
+    ),
     "elastic_pause_j": Metric("J", "with elastic jobs: of pauses"),
     "elastic_checkpoint_j": Metric("J", "with elastic jobs: of writes of checkpoints"),
     "elastic_waiting_j": Metric(

@@ -70,9 +70,10 @@ class NodeParts(NamedTuple):
     """A quantity of the nodes of elastic jobs by what they do: J, or money.
 
     Attributes:
-        useful: Steps that were not lost, without their redundant computation.
+        useful: Steps that were committed, without their redundant computation.
         redundant: Redundant computation in these steps.
         lost: Steps that were lost, whatever they computed.
+        open: Steps that are neither committed nor lost at the end of the run, likewise.
         pause: Pauses.
         checkpoint: Writes of checkpoints.
         waiting: Nodes that are too few to train on, that boot, or that no job takes.
@@ -81,6 +82,7 @@ class NodeParts(NamedTuple):
     useful: float
     redundant: float
     lost: float
+    open: float
     pause: float
     checkpoint: float
     waiting: float
@@ -147,20 +149,21 @@ def _levels(changes: Sequence[tuple[float, float]], times: Floats) -> Floats:
 
 def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
     """Time of nodes in each part, s, shape (parts, shapes)."""
-    nodes, begin_s, end_s, steps_s, lost_s, pause_s, write_s = (
+    nodes, begin_s, end_s, steps_s, lost_s, open_s, pause_s, write_s = (
         np.array([getattr(row, name) for row in rows], dtype=np.float64)
-        for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "pause_s", "write_s")
-    )
+        for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "open_s", "pause_s",
+                     "write_s")
+    )  # fmt: skip
     rest_s = rest_of(end_s - begin_s, steps_s, pause_s, write_s)
     redundant_s = redundant_time_s(rows)
-    useful_s = steps_s - lost_s - redundant_s
-    parts_s = np.array([useful_s, redundant_s, lost_s, pause_s, write_s, rest_s])
+    useful_s = steps_s - lost_s - open_s - redundant_s
+    parts_s = np.array([useful_s, redundant_s, lost_s, open_s, pause_s, write_s, rest_s])
     return np.asarray(nodes * parts_s)
 
 
 def redundant_time_s(rows: Sequence[ShapeRow]) -> Floats:
-    """Time of redundant computation in steps that were not lost, s, shape (shapes,)."""
-    return np.array([row.redundant_share * (row.steps_s - row.lost_s) for row in rows])
+    """Time of redundant computation in steps that were committed, s, shape (shapes,)."""
+    return np.array([row.redundant_share * (row.steps_s - row.lost_s - row.open_s) for row in rows])
 
 
 def rest_of(span_s: Floats | float, *parts_s: Floats | float) -> Floats:
@@ -177,7 +180,7 @@ def energy_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, cluster: ClusterS
     idle_w, busy_w, asleep_w = (
         gpus * each for each in (power.idle_w, power.busy_w or 0.0, power.sleep_w)
     )
-    weights = np.array([busy_w, busy_w, busy_w, idle_w, idle_w, idle_w])
+    weights = np.array([busy_w, busy_w, busy_w, busy_w, idle_w, idle_w, idle_w])
     parts = weights[:, None] * node_seconds(rows)
     free_w = free.nodes * idle_w - free.asleep * (idle_w - asleep_w)
     return _sum_parts(parts, (free.to_s - free.from_s) * free_w)

@@ -249,7 +249,15 @@ SHAPES = pa.schema(
             "redundant_s",
             pa.float64(),
             "s",
-            "of steps_s, redundant computation in steps that were not lost; if any shape has some",
+            "of steps_s, redundant computation in steps that were committed; if any shape has some",
+            optional=True,
+        ),
+        field(
+            "open_s",
+            pa.float64(),
+            "s",
+            "of steps_s, what is neither committed nor lost when the run ends; if any shape has "
+            "some",
             optional=True,
         ),
     ]

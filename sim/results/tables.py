@@ -167,6 +167,8 @@ def collect(
         losses = loss_metrics(recorder, cluster, held.thousandths / WHOLE, charged.window)
         keeper.keep("nodes", node_columns(recorder))
     of_elastic = {} if elastic is None else elastic_metrics(recorder, cluster, elastic)
+    if losses or of_elastic:
+        losses["unable_jobs"] = float(len(recorder.unable))
     attempts = AttemptColumns(recorder, source, cluster, placed, unmeasured, tariff)
     del held
     columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
@@ -250,7 +252,6 @@ def loss_metrics(
         "node_losses": float(losses),
         "ready_node_losses": float(losses - recorder.booting_losses),
         "lost_attempts": float((recorder.column("lost_node") != ABSENT).sum()),
-        "unable_jobs": float(len(recorder.unable)),
         "lost_gpu_s": math.fsum((lost_s * gpus).data),
         "lost_energy_j": math.fsum(recorder.column("lost_energy_j").data),
         "nodes_up": 1 - down_s / span_s if span_s > 0 else math.nan,

@@ -7,8 +7,8 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
-PARTS: Final = {"redundant": "redundant", "lost": "lost", "pause": "pauses",
-                "checkpoint": "checkpoints", "waiting": "waiting nodes"}  # fmt: skip
+PARTS: Final = {"redundant": "redundant", "lost": "lost", "open": "under way at the end",
+                "pause": "pauses", "checkpoint": "checkpoints", "waiting": "waiting nodes"}  # fmt: skip
 """Parts of the energy of elastic jobs that are not useful, and their names."""
 
 
@@ -53,9 +53,10 @@ def _describe_time(mean: Mapping[str, float]) -> str:
     """What elastic jobs did of their time."""
     shares = ", ".join(
         f"{what} {100 * mean[share]:z.1f} %"
-        for what, share in (("lost", "lost_share"), ("pauses", "pause_share"),
-                            ("checkpoints", "checkpoint_share"),
+        for what, share in (("lost", "lost_share"), ("under way at the end", "open_share"),
+                            ("pauses", "pause_share"), ("checkpoints", "checkpoint_share"),
                             ("too few nodes", "stopped_share"))
+        if share in mean
     )  # fmt: skip
     return (
         f"elastic jobs committed {four_digits(mean['goodput'])} samples/s. Their time: steps that "

@@ -30,11 +30,13 @@ PARTS: Final = {
     "pause": BarPart("pauses", "--v3"),
     "waiting": BarPart("waiting", "--v4"),
     "lost": BarPart("lost", "--v2"),
+    "open": BarPart("under way at the end", "--v6"),
 }
 """Parts of time and energy in the order of a bar."""
 
 SHARES: Final = {"useful": "ettr", "checkpoint": "checkpoint_share", "pause": "pause_share",
-                 "waiting": "stopped_share", "lost": "lost_share"}  # fmt: skip
+                 "waiting": "stopped_share", "lost": "lost_share",
+                 "open": "open_share"}  # fmt: skip
 """The metric of the share of time of each part."""
 
 RENTS: Final = {
@@ -72,7 +74,7 @@ def elastic_section(study: Study) -> Element | None:
 
 
 def _time_shares(mean: Mapping[str, float]) -> PartValues:
-    return {part: max(0.0, mean[metric]) for part, metric in SHARES.items()}
+    return {part: max(0.0, mean.get(metric) or 0.0) for part, metric in SHARES.items()}
 
 
 def _energy_of_sample(mean: Mapping[str, float]) -> PartValues:
@@ -123,7 +125,7 @@ def _explain(manifest: Manifest, means: Mapping[str, Mapping[str, float]]) -> It
     yield (
         "From the first pause of a job to its end"
         + f"; means over {seeds} seeds" * (seeds > 1)
-        + ". Useful: steps that were not lost. Energy: busy power in steps, idle power in pauses "
+        + ". Useful: steps that were committed. Energy: busy power in steps, idle power in pauses "
         "and while checkpoints are written; waiting: nodes that are too few to train on, that "
         "boot, or that no job takes"
         + beside

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
-from tests.support.worlds import attempts, decided, spec
+from tests.support.worlds import (
+    attempts,
+    chosen,
+    decided,
+    decisions,
+    spec,
+    timeline_of,
+)
 from wattkeeper.policies.protocols import Job
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
@@ -207,6 +214,29 @@ def test_a_job_that_waits_when_all_end_is_unable_to(others: tuple[Job, ...]) -> 
     changes = [down(20.0, node) for node in range(3)] + [up(50.0, 0), up(50.0, 1)]
     world = run_elastic([task()], changes, until_s=40.0, others=others)
     assert world.recorder.unable == [0]
+    assert all(row.start_time_s < 40.0 for row in attempts(world) if row.job_id == "e")
+
+
+@pytest.mark.parametrize("select", ["fifo", "fjf", "sjf", "dlas-gpu", "gittins"])
+def test_a_job_that_waits_when_all_end_does_not_start_later(select: str) -> None:
+    """Its nodes are free from 100 s on; another job that was submitted after it runs then."""
+    others = [plain("o", 0.0, 100.0, gpus=4), plain("p", 20.0, 10.0, gpus=4)]
+    world = run_elastic(
+        [task()], others=others, until_s=50.0, submit_s=10.0, policy_set=chosen(select=select)
+    )
+    assert world.recorder.unable == [0]
+    assert [row.job_id for row in attempts(world)] == ["o", "p"]
+    assert {row.job_id for row in decisions(world) if row.point == "place"} == {"o", "p"}
+
+
+def test_jobs_that_take_spare_nodes_together_stay_below_the_cap() -> None:
+    """Two jobs on two of six nodes each pause together; the cap allows one node more in all."""
+    tasks = [task("e", 2, 6), task("f", 2, 6)]
+    cap_w = 6 * IDLE_W + 5 * (BUSY_W - IDLE_W)
+    cluster = replace(spec(6, 1, IDLE_W), power_cap_w=cap_w)
+    world = run_elastic(tasks, cluster=cluster, until_s=100.0)
+    assert [row.nodes for row in (*shapes(world, 0), *shapes(world, 1))].count(3) == 1
+    assert max(timeline_of(world).power_w) == cap_w
 
 
 def test_a_job_that_trains_when_all_end_is_able_to() -> None:

@@ -329,21 +329,29 @@ class SlowClock:
 
 @given(
     every=st.integers(1, 9), write=st.integers(1, 9), blocking=st.booleans(),
-    spans=st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    spans=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 3)), min_size=1, max_size=6),
+    repeats=st.sampled_from([1, 40]), writes=st.booleans(),
 )  # fmt: skip
 def test_checkpoints_in_closed_form_are_those_of_a_step_by_step_clock(
-    every: int, write: int, blocking: bool, spans: list[int]
+    every: int, write: int, blocking: bool, spans: list[tuple[int, int]], repeats: int, writes: bool
 ) -> None:
+    """What is not saved is known by its pace, however often that changed."""
     write = write if blocking else min(write, every)
     rule = CheckpointRule(float(every), float(write), blocking)
-    clock, slow = CheckpointClock(rule), SlowClock(rule)
-    trained = 0.0
-    for span in spans:
-        trained += clock.advance(float(span))
+    if not writes:
+        rule, every = CheckpointRule(), sum(span for span, _ in spans) * repeats + 1
+    clock = CheckpointClock(rule)
+    slow = SlowClock(CheckpointRule(float(every), float(write), blocking))
+    trained, powers_w = 0.0, list[float]()
+    for span, power in spans * repeats:
+        trained += clock.advance(float(span), float(power), (float(power), 1.0))
         for _ in range(span):
             slow.step()
+            powers_w += [float(power)] * (slow.trained - len(powers_w))
         assert trained == slow.trained
         assert clock.unsaved_s == slow.trained - slow.saved
+        lost = [(one.power_w, second) for one in clock.unsaved() for second in range(int(one.time_s))]
+        assert [power_w for power_w, _ in lost] == powers_w[slow.saved :]
 
 
 @given(
@@ -354,9 +362,9 @@ def test_a_training_takes_as_long_as_its_checkpoints_say(
     every: int, write: int, passed: int, training: int
 ) -> None:
     clock = CheckpointClock(CheckpointRule(float(every), float(write)))
-    clock.advance(float(passed))
+    clock.advance(float(passed), 1.0, (1.0, 1.0))
     span_s = clock.span_s(float(training))
-    assert clock.advance(span_s) == training
+    assert clock.advance(span_s, 1.0, (1.0, 1.0)) == training
 
 
 # --- random worlds
