@@ -55,6 +55,7 @@ policies_option = click.option(
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
 @click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
 @click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
+@click.option("--check", is_flag=True, help="Check laws of conservation in all results.")
 @axes_option
 @policies_option
 @output_options("the summary")
@@ -66,6 +67,7 @@ def run(
     workers: int,
     live: bool,
     ray: str | None,
+    check: bool,
     axes: tuple[str, ...],
     policy_files: tuple[str, ...],
     form: str | None,
@@ -75,6 +77,8 @@ def run(
         raise click.UsageError("--workers is for the simulator: leave it out with --live")
     if ray is not None and workers > 1:
         raise click.UsageError("--workers is for this machine: leave it out with --ray")
+    if live and check:
+        raise click.UsageError("--check is for the simulator: leave it out with --live")
     from wattkeeper.traces.process_setup import configure_process
 
     configure_process()
@@ -92,6 +96,10 @@ def run(
             raise click.UsageError(
                 "a sweep is simulated: leave out --live, or the sweep (--set sweep=null)"
             )
+        if check:
+            raise click.UsageError(
+                "--check is for single scenarios: leave it out, or the sweep (--set sweep=null)"
+            )
         _run_sweep(loaded, folder, workers, ray, form)
         return
     live_folder = work_folder(folder, "live") if live else None
@@ -102,8 +110,9 @@ def run(
     with scratch_folder(resolve(folder)) as scratch:
         with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
             done = run_scenario(
-                loaded, workers, progress, trainings, live_folder, ray, tell, watch, (), scratch
-            )
+                loaded, workers, progress, trainings, live_folder, ray, tell, watch, (), scratch,
+                check,
+            )  # fmt: skip
         done.save(folder)
         if live_folder is not None:
             from wattkeeper.scenarios.run.live_folder import mark_done

@@ -86,6 +86,7 @@ class RunInputs(NamedTuple):
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
         scratch: For rows and tables of large runs; None: they are in memory.
+        checked: Whether all laws of `wattkeeper.sim.results.laws` are checked after each run.
         trained: Workloads that scripts train, in a live run (`live.workloads`).
         tariff: What electricity costs and emits.
         limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`
@@ -110,6 +111,7 @@ class RunInputs(NamedTuple):
     search: ArchitectureSearch | None = None
     trainings: Path = Path()
     scratch: ScratchFolder | None = None
+    checked: bool = False
     trained: frozenset[str] = frozenset()
     tariff: Tariff = NO_TARIFF
     limits: Mapping[str, GpuModel] = {}

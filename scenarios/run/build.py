@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,6 +30,7 @@ from wattkeeper.traces.arrow import replace_column
 
 if TYPE_CHECKING:
     from wattkeeper.sim.engine.zoo import SimulatedZoo
+    from wattkeeper.sim.results.laws import Cap, RunLaws
     from wattkeeper.sim.results.node_use import ElasticScope
 
 Prepare = Callable[[World], object]
@@ -91,11 +93,33 @@ def collect_results(
     objective = spec.rules.objective
     optima = {key: least_costs(profile, objective) for key, profile in inputs.profiles.items()
               if profile.pipeline is None}  # fmt: skip
-    return collect(
+    result = collect(
         spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
         world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff, _scope(inputs),
         inputs.scratch, scheduled=inputs.jobs is not None or bool(inputs.every_s),
     )  # fmt: skip
+    if inputs.checked:
+        from wattkeeper.sim.results.laws import check_laws
+
+        check_laws(result.tables, result.metrics, _laws_of(spec, inputs, not unmeasured))
+    return result
+
+
+def _laws_of(spec: RunSpec, inputs: RunInputs, measured: bool) -> RunLaws:
+    """What the laws of a run need to know."""
+    from wattkeeper.sim.results.laws import RunLaws
+
+    cluster, jobs = inputs.cluster, inputs.jobs
+    cap: Cap | None = None
+    if cluster.cap is not None:
+        series = inputs.signals[cluster.cap.name].series
+        if series is not None:
+            cap = series.at
+    elif cluster.power_cap_w is not None:
+        cap_w = cluster.power_cap_w
+        cap = lambda times_s: np.full(len(times_s), cap_w)  # noqa: E731
+    count = sum(inputs.recurrences.values()) if jobs is None else len(jobs)
+    return RunLaws(cluster, cap, spec.occupancy == "recorded", measured, count or None)
 
 
 def _scope(inputs: RunInputs) -> ElasticScope | None:

@@ -127,6 +127,7 @@ def run(
     watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, attempt: None,
     known: Sequence[RunResult] = (),
     scratch: Path | None = None,
+    check: bool = False,
 ) -> ScenarioResult:
     """Run all variants with all seeds. The results do not depend on `workers`.
 
@@ -143,6 +144,7 @@ def run(
         known: Results of simulated runs of this scenario, which do not run again.
         scratch: Folder for the rows and tables of large runs on this machine, which are there as
             long as the results are used; None: they are in memory.
+        check: Whether to check all laws of `wattkeeper.sim.results.laws` after each run.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.
@@ -151,7 +153,8 @@ def run(
     if live is not None:
         loaded = loaded._replace(scenario=drop_cases(loaded.scenario))
     scenario = loaded.scenario
-    inputs = read_inputs(loaded, live=live is not None).update_runs(trainings=trainings)
+    inputs = read_inputs(loaded, live=live is not None)
+    inputs = inputs.update_runs(trainings=trainings, checked=check)
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
     if warning := warn_estimates(loaded, inputs):

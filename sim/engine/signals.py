@@ -91,6 +91,15 @@ class SignalSeries:
         repeated: Floats = self.value[within]
         return repeated
 
+    def at(self, times_s: Floats) -> Floats:
+        """The value at each time (s), shape (times,).
+
+        Raises:
+            InputError: If the series does not cover a time.
+        """
+        slots = [self.slot(time_s) for time_s in times_s.tolist()]
+        return np.array([self.values(slot, slot + 1)[0] for slot in slots])
+
     def integral(self, times_s: Floats) -> Floats:
         """The integral of the value from second 0 until each time, in its unit times seconds.
 

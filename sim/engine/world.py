@@ -183,6 +183,7 @@ class World(Listener):
         self._preempts = self._journal.index_choice("preempt")
         self._limits_unprofiled = tuning.limits_unprofiled
         self._followed = tuning.signals
+        self._unfollowed: list[str] = []
         self._suspended: dict[int, Paused] = {}
         self._retuner: Retuner | None = None
         moments = tuning.moments
@@ -326,8 +327,10 @@ class World(Listener):
         return self._has_work() and self._idle_changes <= MOST_IDLE_WAKES
 
     def _follow(self, name: str) -> None:
-        """Schedule the next value of a signal, while anything can happen that it matters to."""
-        if self._has_work():
+        """Schedule the next value of a signal, while any attempt can be asked about it."""
+        if self._is_idle() and not self._suspended:
+            self._unfollowed.append(name)  # until an attempt begins, if any does
+        else:
             self._schedule_change(name, self._signal_changed)
 
     def _schedule_change(self, name: str, changed: Callable[[str], None]) -> None:
@@ -587,6 +590,9 @@ class World(Listener):
         if self._retuner is None:
             execution.go_on(delay_s)
             return
+        unfollowed, self._unfollowed = self._unfollowed, []
+        for name in unfollowed:
+            self._schedule_change(name, self._signal_changed)
         if attempt.draws is None:
             attempt.draws = []
         if not self._retuner.is_paused(attempt.job.number):

@@ -31,6 +31,9 @@ ENERGY: Final = "cluster_energy_j"
 YEAR_ENERGY: Final = "year_energy_j"
 YEAR_SPAN: Final = "year_span_s"
 
+ROUNDING: Final = 1e-9
+"""Sums of many spans that should be equal differ by less, relative to them."""
+
 YEAR_S: Final = 365 * DAY_S
 SHORTEST_S: Final = 7 * DAY_S
 """Shortest time that a year is extrapolated from: days of the week differ."""
@@ -267,9 +270,16 @@ def _parts(
     idle_of_jobs = math.fsum(each * power_w for each, power_w in zip(gpus, idle_w, strict=True))
     waiting = _product(_lengths(held_from, held_to, window, clock), held_power) / UNITS_PER_WATT
     free = _without_jobs(cluster.idle_power_w, sleeps, window, clock)
-    training = above / UNITS_PER_WATT + idle_of_jobs - waiting
-    energy = EnergyParts(training, waiting, free.idle - idle_of_jobs, free.asleep)
+    above /= UNITS_PER_WATT
+    training = _rest_of(above + idle_of_jobs, waiting)
+    energy = EnergyParts(training, waiting, _rest_of(free.idle, idle_of_jobs), free.asleep)
     return energy, math.fsum(gpus)
+
+
+def _rest_of(whole: float, part: float) -> float:
+    """What a part leaves of a whole; what is left by rounding is none."""
+    rest = whole - part
+    return rest if abs(rest) > ROUNDING * max(abs(whole), abs(part)) else 0.0
 
 
 def _by_type(cluster: ClusterSpec, held: Iterable[tuple[Floats, Ints, Ints]]) -> Floats:

@@ -38,6 +38,7 @@ from wattkeeper.sim.results.columns import (
 )
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.elastic import elastic_metrics, shape_columns
+from wattkeeper.sim.results.laws import check_balance
 from wattkeeper.sim.results.metrics import (
     JobOutcomes,
     Optima,
@@ -157,6 +158,7 @@ def collect(
     if year is not None:
         submitting = account(recorder, cluster, held, year.span, tariff)
         of_year = year_metrics(submitting, charged if year.has_all_jobs else submitting)
+    check_balance(line, charged, measured=not unmeasured)
     if unmeasured:
         charged = charged.without_energy()
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))

@@ -8,7 +8,8 @@ from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digi
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
 PARTS: Final = {"redundant": "redundant", "lost": "lost", "open": "under way at the end",
-                "pause": "pauses", "checkpoint": "checkpoints", "waiting": "waiting nodes"}  # fmt: skip
+                "pause": "pauses", "checkpoint": "checkpoints",
+                "waiting": "waiting nodes"}  # fmt: skip
 """Parts of the energy of elastic jobs that are not useful, and their names."""
 
 

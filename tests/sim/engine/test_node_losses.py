@@ -350,7 +350,9 @@ def test_checkpoints_in_closed_form_are_those_of_a_step_by_step_clock(
             powers_w += [float(power)] * (slow.trained - len(powers_w))
         assert trained == slow.trained
         assert clock.unsaved_s == slow.trained - slow.saved
-        lost = [(one.power_w, second) for one in clock.unsaved() for second in range(int(one.time_s))]
+        lost = [
+            (one.power_w, second) for one in clock.unsaved() for second in range(int(one.time_s))
+        ]
         assert [power_w for power_w, _ in lost] == powers_w[slow.saved :]
 
 

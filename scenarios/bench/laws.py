@@ -1,0 +1,115 @@
+"""Laws of conservation, checked over scenarios drawn at random."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from wattkeeper.policies.errors import PolicyFailed, WattkeeperError
+from wattkeeper.scenarios.bench.random_scenarios import RandomScenario, draw_scenario
+from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.simulated_run import execute
+from wattkeeper.scenarios.spec.loading import load
+from wattkeeper.scenarios.spec.variants import run_specs
+from wattkeeper.sim.results.laws import LawBroken
+from wattkeeper.traces.library import folder
+from wattkeeper.traces.library.folder import keep_traces
+
+ENTRY: Final = "laws"
+"""Its name among the entries of `wattkeeper bench`."""
+
+SCENARIOS: Final = 100
+"""Number of scenarios, unless another is asked for."""
+
+
+class LawResults(NamedTuple):
+    """What came of scenarios drawn at random.
+
+    Attributes:
+        scenarios: Number of scenarios that ran, by kind.
+        runs: Number of their runs.
+        refused: Number of scenarios that were refused, by message: they cannot run as drawn.
+        broken: Faults, by seed of the scenario.
+    """
+
+    scenarios: Counter[str]
+    runs: int
+    refused: Counter[str]
+    broken: dict[int, str]
+
+
+def check_random_scenarios(
+    count: int = SCENARIOS,
+    first: int = 1,
+    progress: Callable[[int, int], None] = lambda done, all_: None,
+) -> LawResults:
+    """Run scenarios that are drawn with consecutive seeds, and check the laws of all their runs.
+
+    Args:
+        count: Number of scenarios.
+        first: Seed of the first one.
+        progress: Called with the number of those that are done, and of all.
+    """
+    results = LawResults(Counter(), 0, Counter(), {})
+    with tempfile.TemporaryDirectory(prefix="wattkeeper-laws-") as scratch, keep_traces():
+        for done, seed in enumerate(range(first, first + count)):
+            progress(done, count)
+            drawn = draw_scenario(seed)
+            try:
+                runs = run_checked(drawn, Path(scratch) / str(seed))
+            except (LawBroken, PolicyFailed) as error:
+                results.broken[seed] = "\n".join([str(error), *getattr(error, "__notes__", ())])
+            except WattkeeperError as error:
+                results.refused[str(error.problems[0].message)[:100]] += 1
+                continue
+            except Exception as error:
+                results.broken[seed] = f"{type(error).__name__}: {error}"
+            else:
+                results = results._replace(runs=results.runs + runs)
+            results.scenarios[drawn.kind] += 1
+    return results
+
+
+def run_checked(drawn: RandomScenario, scratch: Path) -> int:
+    """Run all variants of a drawn scenario, and check their laws; returns the number of runs.
+
+    Args:
+        drawn: The scenario.
+        scratch: A folder to make, for its file and traces.
+
+    Raises:
+        LawBroken: If the results of a run break a law.
+        WattkeeperError: If the scenario cannot run.
+    """
+    scratch.mkdir(parents=True)
+    for name, trace in drawn.traces.items():
+        folder.write(trace, scratch / name)
+    document = json.loads(json.dumps(drawn.document))
+    _name_traces(document, scratch)
+    path = scratch / "scenario.yaml"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    loaded = load(str(path))
+    inputs = read_inputs(loaded).update_runs(checked=True)
+    specs = run_specs(loaded.scenario)
+    for spec in specs:
+        execute(spec, inputs.runs[spec.variant])
+    return len(specs)
+
+
+def _name_traces(document: dict[str, Any], scratch: Path) -> None:
+    """Name traces by their paths."""
+    workload, losses = document["workload"], document["cluster"].get("losses")
+    for section in (workload, workload.get("others")):
+        if section and "trace" in section:
+            section["trace"] = str(scratch / section["trace"])
+    if losses and isinstance(losses["events"], str):
+        losses["events"] = str(scratch / losses["events"])
+
+
+def to_json(results: LawResults) -> dict[str, Any]:
+    """The results for `--json`."""
+    return results._asdict()

@@ -1,0 +1,398 @@
+"""Laws that the results of every run keep: power and energy are conserved, and nothing is negative.
+
+`check_balance` looks at the timeline and the account of energy, and is a part of every run.
+`check_laws` looks at all tables; `wattkeeper run --check`, `wattkeeper bench` and tests use it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.policies.errors import Problem, WattkeeperError
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.results.accounting import ENERGY, Account, Window
+from wattkeeper.sim.results.parquet import AnyTable, StoredTable
+
+ROUNDING: Final = 1e-9
+"""Sums that should be equal differ by less, relative to the sum of their sizes."""
+
+SLACK_W: Final = 1e-5
+"""Power that should be below a cap is above it by less, by rounding."""
+
+ENERGIES: Final = "_energy_j"
+
+Cap = Callable[[Floats], Floats]
+"""The power cap of all GPUs (W) at each time (s)."""
+
+
+class LawBroken(WattkeeperError):
+    """The results of a run break a law of conservation: a fault of wattkeeper (exit code 1)."""
+
+    exit_code = 1
+
+
+class RunLaws(NamedTuple):
+    """What the laws of a run need to know besides its tables and metrics.
+
+    Attributes:
+        cluster: Its cluster.
+        cap: Its power cap; None: there is none.
+        recorded: Whether jobs hold their GPUs for their recorded duration, however long they train.
+        measured: Whether all power is known.
+        jobs: Jobs that were submitted; None: not known.
+    """
+
+    cluster: ClusterSpec
+    cap: Cap | None = None
+    recorded: bool = False
+    measured: bool = True
+    jobs: int | None = None
+
+
+def check_balance(line: AnyTable, account: Account, *, measured: bool) -> None:
+    """Check that energy is the integral of power, and that neither it nor busy GPUs is negative.
+
+    Args:
+        line: The timeline.
+        account: The energy over a window.
+        measured: Whether all power is known.
+
+    Raises:
+        LawBroken: If not.
+    """
+    _refuse(list(_find_imbalances(line, account, measured)))
+
+
+def check_laws(tables: Mapping[str, AnyTable], metrics: Mapping[str, float], laws: RunLaws) -> None:
+    """Check the laws of a run over all of its tables.
+
+    Args:
+        tables: By name, in the schemas of `schemas.TABLES`.
+        metrics: Of the whole run, by name.
+        laws: What they need to know besides.
+
+    Raises:
+        LawBroken: If the results break some; each problem names the table and the row.
+    """
+    _refuse([
+        *_find_negatives(tables, metrics),
+        *_find_above_cap(tables["timeline"], laws),
+        *_find_uneven_energy(tables["jobs"], metrics, laws),
+        *_find_wrong_times(tables["jobs"], laws),
+        *_find_overlaps(tables["jobs"]),
+        *_find_wrong_decisions(tables),
+        *_find_lost_jobs(tables, metrics, laws),
+        *_find_on_lost_nodes(tables),
+        *_find_uneven_shapes(tables, metrics),
+    ])  # fmt: skip
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        about = Problem(
+            "the results break laws of conservation, and are not written: a fault of wattkeeper"
+        )
+        raise LawBroken([about, *problems])
+
+
+def _find_imbalances(line: AnyTable, account: Account, measured: bool) -> Iterator[Problem]:
+    gpus = float(account.gpus)
+    yield from _find_outside("timeline.gpus_busy", _parts(line, "gpus_busy"), 0.0, gpus)
+    yield from _find_outside("timeline.jobs_waiting", _parts(line, "jobs_waiting"), 0.0)
+    if not measured:
+        return
+    yield from _find_outside("timeline.power_w", _parts(line, "power_w"), 0.0)
+    metrics = account.metrics()
+    for name, value in metrics.items():
+        if name.endswith(ENERGIES) and value < 0:
+            yield Problem(f"{name} is {value:.9g} J; allowed is 0 or more")
+    drawn = _integrate(line)
+    if account.window == drawn.window:
+        error_j = abs(metrics[ENERGY] - drawn.energy_j)
+        if error_j > ROUNDING * max(drawn.energy_j, account.idle_w * drawn.span_s):
+            yield Problem(
+                f"{ENERGY} is {metrics[ENERGY]:.12g} J, the integral of timeline.power_w "
+                f"{drawn.energy_j:.12g} J"
+            )
+
+
+class _Drawn(NamedTuple):
+    """The integral of the power of a timeline, J, over its window."""
+
+    energy_j: float
+    window: Window
+
+    @property
+    def span_s(self) -> float:
+        return self.window.until_s - self.window.from_s
+
+
+def _integrate(line: AnyTable) -> _Drawn:
+    sums, first_s, last_s, last_w = list[float](), math.nan, math.nan, 0.0
+    for time_s, power_w in zip(_parts(line, "time_s"), _parts(line, "power_w"), strict=True):
+        if not len(time_s):
+            continue
+        if math.isnan(first_s):
+            first_s = float(time_s[0])
+        else:
+            sums.append(last_w * (float(time_s[0]) - last_s))
+        sums.append(math.fsum((power_w[:-1] * np.diff(time_s)).data))
+        last_s, last_w = float(time_s[-1]), float(power_w[-1])
+    return _Drawn(math.fsum(sums), Window(first_s, last_s))
+
+
+def _parts(table: AnyTable, name: str) -> Iterator[npt.NDArray[Any]]:
+    """A column of numbers in parts; absent values are NaN."""
+    chunks = table.read_parts(name) if isinstance(table, StoredTable) else table[name].chunks
+    for chunk in chunks:
+        yield chunk.to_numpy(zero_copy_only=False)
+
+
+def _column(table: AnyTable, name: str) -> npt.NDArray[Any]:
+    """A column of numbers; absent values are NaN."""
+    return np.concatenate([*_parts(table, name), np.zeros(0)])
+
+
+def _texts(table: AnyTable, name: str) -> list[str]:
+    return list(table[name].to_pylist())
+
+
+def _find_outside(
+    name: str, parts: Iterator[npt.NDArray[Any]], least: float, most: float = math.inf
+) -> Iterator[Problem]:
+    """The first value of a column outside of a range."""
+    begin = 0
+    for values in parts:
+        wrong = np.flatnonzero((values < least) | (values > most))
+        if len(wrong):
+            allowed = f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
+            value = float(values[wrong[0]])
+            yield Problem(f"{name} is {value:.9g}; allowed is {allowed}", f"row {begin + wrong[0]}")
+            return
+        begin += len(values)
+
+
+def _find_negatives(
+    tables: Mapping[str, AnyTable], metrics: Mapping[str, float]
+) -> Iterator[Problem]:
+    """Times, energies, powers and counts below 0."""
+    for name, table in tables.items():
+        for column in table.schema:
+            if column.name not in SIGNED and _is_number(column.type):
+                where = f"{name}.{column.name}"
+                yield from _find_outside(where, _parts(table, column.name), 0.0)
+    for metric, value in metrics.items():
+        if metric not in SIGNED_METRICS and value < 0:
+            yield Problem(f"the metric {metric} is {value:.9g}; allowed is 0 or more")
+
+
+SIGNED: Final = {"saw", "submit_time_s", "start_time_s", "finish_time_s", "time_s", "until_s",
+                 "deadline_s", "seed", "saved_gpu_s", "rack", "electricity_cost"}  # fmt: skip
+"""Columns that may be negative: digests, times since a given origin, and savings."""
+
+SIGNED_METRICS: Final = {"regret", "gpu_s_saved", "electricity_cost", "year_electricity_cost"}
+"""Metrics that may be negative; prices may be."""
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _find_above_cap(line: AnyTable, laws: RunLaws) -> Iterator[Problem]:
+    """Power above the cap."""
+    if laws.cap is None or not laws.measured:
+        return
+    time_s, power_w = _column(line, "time_s"), _column(line, "power_w") / laws.cluster.pue
+    ends_s = np.append(time_s[1:], math.inf)
+    cap_w = laws.cap(time_s)
+    above = np.flatnonzero((power_w > cap_w + SLACK_W) & (ends_s > time_s))
+    if len(above):
+        row = above[0]
+        yield Problem(
+            f"GPUs draw {power_w[row]:.9g} W at {time_s[row]:.9g} s; the cap is {cap_w[row]:.9g} W",
+            f"timeline, row {row}",
+        )
+
+
+def _find_uneven_energy(
+    jobs: AnyTable, metrics: Mapping[str, float], laws: RunLaws
+) -> Iterator[Problem]:
+    """Attempts whose energies are not that of the GPUs that jobs hold, in sum."""
+    if not laws.measured or "training_energy_j" not in metrics:
+        return
+    own_j = math.fsum(_column(jobs, "energy_j").data)
+    held_j = (metrics["training_energy_j"] + metrics["held_energy_j"]) / laws.cluster.pue
+    whole_j = metrics[ENERGY] / laws.cluster.pue
+    if abs(own_j - held_j) > 1e-7 * max(own_j, held_j) + ROUNDING * whole_j:
+        yield Problem(
+            f"all attempts together take {own_j:.12g} J, the GPUs that jobs hold {held_j:.12g} J",
+            "jobs.energy_j",
+        )
+
+
+def _find_wrong_times(jobs: AnyTable, laws: RunLaws) -> Iterator[Problem]:
+    """Attempts that end before they start, start before their submission, or last otherwise."""
+    submit_s, start_s, finish_s, time_s, overhead_s = (
+        _column(jobs, name)
+        for name in ("submit_time_s", "start_time_s", "finish_time_s", "time_s", "overhead_s")
+    )
+    eps_s = ROUNDING * np.maximum(1.0, np.abs(finish_s))
+    yield from _name_rows("starts before it is submitted", start_s < submit_s - eps_s, jobs)
+    yield from _name_rows("ends before it starts", finish_s < start_s - eps_s, jobs)
+    if "lost_time_s" in jobs.column_names:
+        lost = _column(jobs, "lost_time_s") > time_s * (1 + ROUNDING) + eps_s
+        lost |= _column(jobs, "lost_energy_j") > _column(jobs, "energy_j") * (1 + ROUNDING) + 1e-6
+        yield from _name_rows("lost more than it had", lost, jobs)
+    if laws.recorded:
+        return
+    held = _column(jobs, "preemptions") == 0
+    if "tune_paused_s" in jobs.column_names:
+        held &= _column(jobs, "tune_paused_s") == 0
+    off_s = np.abs(time_s + overhead_s - (finish_s - start_s))
+    wrong = held & (off_s > 1e-7 * (finish_s - start_s) + 10 * eps_s)
+    yield from _name_rows(
+        "holds GPUs for another time than its training and overheads", wrong, jobs
+    )
+
+
+def _name_rows(what: str, wrong: Bools, jobs: AnyTable) -> Iterator[Problem]:
+    """The first attempt of some that break a law."""
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        row = int(rows[0])
+        job = _texts(jobs, "job_id")[row]
+        yield Problem(f"attempt {_texts(jobs, 'attempt')[row]} of job {job} {what}"
+                      + f", and {len(rows) - 1} others" * (len(rows) > 1),
+                      f"jobs, row {row}")  # fmt: skip
+
+
+def _find_overlaps(jobs: AnyTable) -> Iterator[Problem]:
+    """Attempts of a job that overlap, or are not numbered from 1."""
+    number = _codes(jobs, "job_id")
+    attempt = _column(jobs, "attempt").astype(np.int64)
+    order = np.lexsort((attempt, number))
+    same = number[order][1:] == number[order][:-1]
+    first = np.append(True, ~same)[: len(order)]
+    wrong = np.zeros(len(order), dtype=bool)
+    wrong[order[first & (attempt[order] != 1)]] = True
+    later = np.flatnonzero(same) + 1
+    wrong[order[later[attempt[order[later]] != attempt[order[later - 1]] + 1]]] = True
+    yield from _name_rows("is not numbered as the next one", wrong, jobs)
+    start_s, finish_s = _column(jobs, "start_time_s"), _column(jobs, "finish_time_s")
+    overlap = np.zeros(len(order), dtype=bool)
+    eps_s = ROUNDING * np.maximum(1.0, np.abs(finish_s))
+    before = order[later - 1]
+    overlap[order[later[start_s[order[later]] < finish_s[before] - eps_s[before]]]] = True
+    yield from _name_rows("starts before the one before it ends", overlap, jobs)
+
+
+def _codes(table: AnyTable, name: str) -> Ints:
+    """An index for each text of a column."""
+    codes: Ints = table[name].combine_chunks().dictionary_encode().indices.to_numpy()
+    return codes
+
+
+def _find_wrong_decisions(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
+    """Decisions about an attempt that has no row, or while another attempt of its job runs."""
+    jobs, decisions = tables["jobs"], tables["decisions"]
+    keys = zip(_texts(jobs, "job_id"), _column(jobs, "attempt").tolist(), strict=True)
+    spans = zip(_column(jobs, "start_time_s").tolist(), _column(jobs, "finish_time_s").tolist(),
+                strict=True)  # fmt: skip
+    span_of = dict(zip(keys, spans, strict=True))
+    points, chose = _texts(decisions, "point"), _texts(decisions, "chose")
+    rows = zip(_column(decisions, "time_s").tolist(), points, _texts(decisions, "job_id"),
+               _column(decisions, "attempt").tolist(), chose, strict=True)  # fmt: skip
+    for row, (time_s, point, job, attempt, choice) in enumerate(rows):
+        span = span_of.get((job, attempt))
+        where = f"decisions, row {row}"
+        if span is None:
+            if point in ("select", "place") and (job, attempt - 1) not in span_of:
+                yield Problem(
+                    f"attempt {attempt} of job {job} began, and has no row in jobs", where
+                )
+                return
+            continue
+        eps_s = ROUNDING * max(1.0, abs(span[1]))
+        if not span[0] - eps_s <= time_s <= span[1] + eps_s:
+            yield Problem(
+                f"{point} chose {choice!r} at {time_s:.9g} s for attempt {attempt} of job {job}, "
+                f"which runs from {span[0]:.9g} to {span[1]:.9g} s",
+                where,
+            )
+            return
+
+
+def _find_lost_jobs(
+    tables: Mapping[str, AnyTable], metrics: Mapping[str, float], laws: RunLaws
+) -> Iterator[Problem]:
+    """Jobs that were submitted, and neither ran nor are counted as unable to."""
+    if laws.jobs is None:
+        return
+    ran = len(np.unique(_codes(tables["jobs"], "job_id")))
+    unable = metrics.get("unable_jobs", 0.0)
+    if not laws.jobs - unable <= ran <= laws.jobs:
+        yield Problem(f"of {laws.jobs} jobs {ran} ran, and {unable:g} are counted as unable to end")
+
+
+def _find_on_lost_nodes(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
+    """Attempts on a node that was down."""
+    if "nodes" not in tables:
+        return
+    nodes, jobs = tables["nodes"], tables["jobs"]
+    down: dict[int, list[tuple[float, float]]] = {}
+    since: dict[int, float] = {}
+    rows = zip(_column(nodes, "time_s").tolist(), _column(nodes, "node").tolist(),
+               _texts(nodes, "event"), strict=True)  # fmt: skip
+    for time_s, node, event in rows:
+        if event in ("absent", "down"):
+            since[node] = time_s
+        elif event == "up":
+            down.setdefault(node, []).append((since.pop(node), time_s))
+    for node, since_s in since.items():
+        down.setdefault(node, []).append((since_s, math.inf))
+    held = np.zeros(len(jobs), dtype=bool)
+    start_s, finish_s = _column(jobs, "start_time_s"), _column(jobs, "finish_time_s")
+    preempted = _column(jobs, "preemptions") > 0
+    for row, its_nodes in enumerate(jobs["node_ids"].to_pylist()):
+        for node in () if preempted[row] else its_nodes:
+            for from_s, to_s in down.get(node, ()):
+                held[row] |= start_s[row] < to_s and finish_s[row] > from_s
+    yield from _name_rows("holds a node that is down", held, jobs)
+
+
+def _find_uneven_shapes(
+    tables: Mapping[str, AnyTable], metrics: Mapping[str, float]
+) -> Iterator[Problem]:
+    """Shapes of elastic jobs whose parts are more than the whole, and parts of their energy."""
+    if "shapes" not in tables:
+        return
+    shapes = tables["shapes"]
+    if len(shapes):
+        begin_s, end_s, pause_s, steps_s, write_s, lost_s = (
+            _column(shapes, name)
+            for name in ("time_s", "until_s", "pause_s", "steps_s", "write_s", "lost_s")
+        )
+        gone_s = lost_s + (_column(shapes, "open_s") if "open_s" in shapes.column_names else 0.0)
+        eps_s = 1e-7 * np.maximum(1.0, end_s)
+        for what, wrong in (
+            ("more time than it lasts", pause_s + steps_s + write_s > end_s - begin_s + eps_s),
+            ("more lost or left open than was trained", gone_s > steps_s + eps_s),
+        ):
+            rows = np.flatnonzero(wrong)
+            if len(rows):
+                yield Problem(f"a shape has {what}", f"shapes, row {rows[0]}")
+    parts = [
+        value
+        for name, value in metrics.items()
+        if name.startswith("elastic_") and name.endswith("_j") and name != "elastic_energy_j"
+    ]
+    whole_j = metrics.get("elastic_energy_j", 0.0)
+    if abs(math.fsum(parts) - whole_j) > ROUNDING * whole_j:
+        yield Problem(f"elastic_energy_j is {whole_j:.12g} J, its parts {math.fsum(parts):.12g} J")
