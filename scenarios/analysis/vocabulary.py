@@ -261,8 +261,8 @@ def _define_elastic(manifest: Manifest, summary: Json) -> Iterator[str]:
         "goodput: samples that elastic jobs committed a second, from their first pause to their "
         "end. ETTR: effective training time ratio, the share of that time in steps that were "
         "committed. energy/sample: energy of all nodes that jobs hold or wait for, over the "
-        f"samples that they committed{rent}. p99 downtime: from a loss until training goes on, what 99 % "
-        f"stay below.{others}"
+        f"samples that they committed{rent}. p99 downtime: from a loss until training goes on, "
+        f"what 99 % stay below.{others}"
     )
 
 

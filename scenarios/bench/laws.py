@@ -15,6 +15,7 @@ from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
+from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.laws import LawBroken
 from wattkeeper.traces.library import folder
 from wattkeeper.traces.library.folder import keep_traces
@@ -43,21 +44,21 @@ class LawResults(NamedTuple):
 
 
 def check_random_scenarios(
-    count: int = SCENARIOS,
+    number: int = SCENARIOS,
     first: int = 1,
     progress: Callable[[int, int], None] = lambda done, all_: None,
 ) -> LawResults:
     """Run scenarios that are drawn with consecutive seeds, and check the laws of all their runs.
 
     Args:
-        count: Number of scenarios.
+        number: Number of scenarios.
         first: Seed of the first one.
         progress: Called with the number of those that are done, and of all.
     """
     results = LawResults(Counter(), 0, Counter(), {})
     with tempfile.TemporaryDirectory(prefix="wattkeeper-laws-") as scratch, keep_traces():
-        for done, seed in enumerate(range(first, first + count)):
-            progress(done, count)
+        for done, seed in enumerate(range(first, first + number)):
+            progress(done, number)
             drawn = draw_scenario(seed)
             try:
                 runs = run_checked(drawn, Path(scratch) / str(seed))
@@ -108,6 +109,19 @@ def _name_traces(document: dict[str, Any], scratch: Path) -> None:
             section["trace"] = str(scratch / section["trace"])
     if losses and isinstance(losses["events"], str):
         losses["events"] = str(scratch / losses["events"])
+
+
+def describe(results: LawResults) -> str:
+    """The results in lines of text."""
+    kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(results.scenarios.items()))
+    lines = [
+        f"Laws of conservation: {count(results.runs, 'run')} of "
+        f"{count(results.scenarios.total(), 'random scenario')} ({kinds}) keep them; "
+        f"{count(results.refused.total(), 'scenario')} could not run as drawn."
+    ]
+    lines += [f"Random scenario {seed} breaks a law:\n{what}"
+              for seed, what in results.broken.items()]  # fmt: skip
+    return "\n".join(lines)
 
 
 def to_json(results: LawResults) -> dict[str, Any]:

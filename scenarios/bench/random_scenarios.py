@@ -155,7 +155,7 @@ class _Drawer:
         }  # fmt: skip
         self._facility(nodes=nodes, follow=False, sleeps=False)
         elastic, until_s = [], self.number(3000, HORIZON_S)
-        rates = {}
+        rates: dict[str, dict[int, float]] = {}
         for number in range(int(self.rng.integers(1, 4))):
             least = int(self.rng.integers(1, nodes + 1))
             most = int(self.rng.integers(least, nodes + 1))
@@ -193,8 +193,12 @@ class _Drawer:
             "idle_power_w": 50, "busy_power_w": 250,
         }  # fmt: skip
         self._facility(caps=False)
-        made = ModelsTrace(kind="models", models=int(self.rng.integers(3, 15)),
-                           seed=int(self.rng.integers(1, 50)), every_s=self.number(10, 3000))
+        made = ModelsTrace(
+            kind="models",
+            models=int(self.rng.integers(3, 15)),
+            seed=int(self.rng.integers(1, 50)),
+            every_s=self.number(10, 3000),
+        )
         self.traces["jobs"] = generate_trace(made, SHIPPED.parent)
         self.document["workload"] = {
             "kind": "trace", "trace": "jobs",
@@ -217,9 +221,13 @@ class _Drawer:
                 "gpu_model": REAL_GPUS[0],
             }  # fmt: skip
         else:
-            groups = [{"gpu": name, "count": int(self.rng.integers(1, 4)), "gpus": per_node}
-                      for name in types]  # fmt: skip
-            nodes = sum(int(group["count"]) for group in groups)
+            groups: list[dict[str, Any]] = [
+                {"gpu": name, "count": int(self.rng.integers(1, 4)), "gpus": per_node}
+                for name in types
+            ]
+            nodes = 0
+            for group in groups:
+                nodes += group["count"]
             self.document["cluster"] = {
                 "nodes": groups,
                 "power": {name: {"idle_w": watts, "busy_w": self.number(100, 250),
@@ -253,7 +261,13 @@ class _Drawer:
                     share = float(self.rng.uniform(0.3, 1.0))
                     at_s = steps[-1][0] + self.number(1, HORIZON_S / 4)
                     steps.append([at_s, round(least_w + (high_w - least_w) * share, 1)])
-                self._signal("cap", {"series": {"steps": [*steps, [1e8, high_w]]}, "unit": "W"})
+                self._signal(
+                    "cap",
+                    {
+                        "series": {"steps": [*steps, [steps[-1][0] + HORIZON_S, high_w]]},
+                        "unit": "W",
+                    },
+                )
                 cluster["power_cap_w"] = {"signal": "cap",
                                           "obey": self.one_of(["preempt", "limits"])}  # fmt: skip
             else:
@@ -263,7 +277,7 @@ class _Drawer:
         """Losses of nodes: drawn, or from a trace in which some never come back."""
         losses: dict[str, Any] = {"boot_s": self.one_of([0, 0, self.number(0, 200)])}
         if self.chance(0.4):
-            losses["events"] = {"rate": self.number(100, 20_000), "away_s": self.number(10, 4000)}
+            losses["events"] = {"rate": self.number(100, 8_000), "away_s": self.number(10, 4000)}
             if self.chance(0.4):
                 losses["events"]["notice"] = {"share": 0.5, "length_s": 120}
             if self.chance(0.4):
@@ -359,16 +373,18 @@ class _Drawer:
     ) -> None:
         """Two variants with policies of their own."""
         self.document["objective"] = {"eta": self.one_of([0, 0.5, 1])}
+        selects = sorted(set(policies("select")) - WITHOUT_RECORDS)
         for name in ("a", "b"):
             chosen: dict[str, Any] = {
-                "select": self._setting("select", sorted(set(policies("select")) - WITHOUT_RECORDS)),
+                "select": self._setting("select", selects),
                 "place": self._setting("place", sorted(policies("place"))),
                 "tune": self._setting("tune", sorted(tunes)),
                 "configure": self._setting("configure", configures),
             }  # fmt: skip
             if self.document.get("occupancy") == "recorded":
-                chosen["tune"] = self.one_of(["max-power", {"kind": "fixed-power",
-                                                            "power_limit_w": 150.0}, "zeus-jit"])
+                chosen["tune"] = self.one_of(
+                    ["max-power", {"kind": "fixed-power", "power_limit_w": 150.0}, "zeus-jit"]
+                )
                 chosen["select"] = "fifo"
             if replan:
                 chosen["replan"] = self._setting("replan", sorted(policies("replan")))
@@ -382,9 +398,9 @@ class _Drawer:
         config = policies(point)[kind]
         stated: dict[str, Any] = {"kind": kind}
         if "carbon" in config.model_construct(kind=kind).signals:
-            self._signal("carbon", {"series": {"mean": 300, "amplitude": 200, "period_s": 7200,
-                                               "slots": 24},
-                                    "unit": "g/kWh", "forecast": self.one_of(["perfect", "persistence"])})  # fmt: skip
+            wave = {"mean": 300, "amplitude": 200, "period_s": 7200, "slots": 24}
+            forecast = self.one_of(["perfect", "persistence"])
+            self._signal("carbon", {"series": wave, "unit": "g/kWh", "forecast": forecast})
         for field, draw in SETTINGS.get(kind, {}).items():
             stated[field] = draw(self)
         return stated

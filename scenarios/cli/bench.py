@@ -28,28 +28,42 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--baselines", type=FILE,
               help="File of baselines [the shipped ones].")  # fmt: skip
-def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Path | None) -> None:
+@click.option("--random", "drawn", type=click.IntRange(1, 1_000_000), metavar="N",
+              help="Number of random scenarios for `laws` [100].")  # fmt: skip
+def bench(
+    scenarios: tuple[str, ...],
+    update: bool,
+    as_json: bool,
+    baselines: Path | None,
+    drawn: int | None,
+) -> None:
     """Compare the results of SCENARIOs, or of all that have a baseline, with accepted ones.
 
     `growth` as a SCENARIO, or none: also count how the work of schedulers and of the search for
-    parents grows. Exit code 1: something changed, for better or worse, or grows too fast; 3:
-    nothing could be run.
+    parents grows. `laws`, or none: also check laws of conservation over random scenarios of all
+    kinds, with all policies. Exit code 1: something changed, for better or worse, grows too fast,
+    or breaks a law; 3: nothing could be run.
     """
     from wattkeeper.traces.process_setup import configure_process
 
     configure_process()
     from wattkeeper.scenarios.bench import baselines as bench_file
     from wattkeeper.scenarios.bench import growth as bench_growth
+    from wattkeeper.scenarios.bench import laws as bench_laws
     from wattkeeper.scenarios.bench.examine import examine, to_json
 
     path = baselines or bench_file.SHIPPED
     own = baselines is not None
     grows = not own and (not scenarios or bench_growth.ENTRY in scenarios)
-    names = tuple(name for name in scenarios if own or name != bench_growth.ENTRY)
+    obeys = not own and (not scenarios or bench_laws.ENTRY in scenarios)
+    if drawn is not None and not obeys:
+        raise click.UsageError("--random is for `laws`: add that, or leave it out")
+    counted = () if own else (bench_growth.ENTRY, bench_laws.ENTRY)
+    names = tuple(name for name in scenarios if name not in counted)
     file, entries = bench_file.Baselines(), list[bench_file.Entry]()
     if names or not scenarios:
         file, entries = _select_entries(path, names, update, own)
-    outcomes = []
+    outcomes, obeyed = [], None
     with terminal.progress("bench") as progress:
         for index, entry in enumerate(entries):
             progress(index, len(entries) + grows)
@@ -57,12 +71,17 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
         if grows:
             progress(len(entries), len(entries) + 1)
         growths = bench_growth.measure_growth() if grows else []
+    if obeys:
+        with terminal.progress("laws") as progress:
+            count_drawn = drawn or bench_laws.SCENARIOS
+            obeyed = bench_laws.check_random_scenarios(count_drawn, progress=progress)
     ran = [outcome for outcome in outcomes if outcome.state not in ("skipped", "failed")]
     accepted = _accept(path, file, outcomes) if update and ran else []
     if as_json:
         content = {"baselines": str(path), "accepted": accepted, "ran": len(ran)}
         content["entries"] = [to_json(outcome) for outcome in outcomes]
         content["growth"] = [bench_growth.to_json(growth) for growth in growths]
+        content["laws"] = None if obeyed is None else bench_laws.to_json(obeyed)
         terminal.write(json.dumps(content, indent=2))
     else:
         from wattkeeper.scenarios.cli.tables.bench import print_growths, print_outcomes
@@ -71,14 +90,17 @@ def bench(scenarios: tuple[str, ...], update: bool, as_json: bool, baselines: Pa
             print_outcomes(terminal.console(), outcomes)
         if growths:
             print_growths(terminal.console(), growths)
+        if obeyed is not None:
+            terminal.write(bench_laws.describe(obeyed))
         for line in accepted:
             terminal.write(f"Accepted: {line}")
         if outcomes:
             terminal.write(_summarise(outcomes, path, update))
     failed = any(outcome.state == "failed" for outcome in outcomes)
-    if failed or not all(growth.is_allowed for growth in growths):
+    breaks = obeyed is not None and bool(obeyed.broken)
+    if failed or breaks or not all(growth.is_allowed for growth in growths):
         raise click.exceptions.Exit(1)
-    if not ran and not growths:
+    if not ran and not growths and obeyed is None:
         raise click.exceptions.Exit(EnvironmentLacks.exit_code)
     if not update and any(outcome.state != "same" for outcome in ran):
         raise click.exceptions.Exit(1)

@@ -18,6 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
+from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.policies.protocols import (
     Configuration,
@@ -92,6 +93,7 @@ class PolicyContext:
     Attributes:
         point: The policy's decision point.
         slices: Whether the policy may ask for slices.
+        is_asked_later: Whether the policy is asked after the start of an attempt.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class PolicyContext:
         self.zoo = zoo
         self.point = point
         self.slices = config.slices
+        self.is_asked_later = not set(config.moments) <= set(FIRST)
         self._config = config
         self._env = env
         self._stream_of = stream_of
@@ -380,6 +383,14 @@ class DecisionMaker:
         may_profile = not (final or measured)
         now_s = self._tune_ctx.now_s
         check_knobs(start, batch_size, knobs, may_profile, may_slice and not final, now_s)
+        waits = knobs.run != "go" or knobs.wake_s != math.inf
+        if waits and not self._tune_ctx.is_asked_later:
+            raise PolicyError(
+                f"{start.job.job_id}: Tune answers with run={knobs.run!r} and wake_s="
+                f"{knobs.wake_s:g} at the start, and is never asked again: its config names no "
+                "moment (`moments`) besides the start",
+                "tune",
+            )
         return knobs
 
     def _ask_tune(self, running: Running) -> Knobs | None:

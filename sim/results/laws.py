@@ -185,16 +185,20 @@ def _find_negatives(
     """Times, energies, powers and counts below 0."""
     for name, table in tables.items():
         for column in table.schema:
-            if column.name not in SIGNED and _is_number(column.type):
-                where = f"{name}.{column.name}"
+            where = f"{name}.{column.name}"
+            if where not in SIGNED and _is_number(column.type):
                 yield from _find_outside(where, _parts(table, column.name), 0.0)
     for metric, value in metrics.items():
         if metric not in SIGNED_METRICS and value < 0:
             yield Problem(f"the metric {metric} is {value:.9g}; allowed is 0 or more")
 
 
-SIGNED: Final = {"saw", "submit_time_s", "start_time_s", "finish_time_s", "time_s", "until_s",
-                 "deadline_s", "seed", "saved_gpu_s", "rack", "electricity_cost"}  # fmt: skip
+SIGNED: Final = {
+    *(f"{table}.time_s" for table in ("decisions", "timeline", "nodes", "shapes", "models")),
+    *(f"jobs.{moment}_s" for moment in ("submit_time", "start_time", "finish_time", "deadline")),
+    "jobs.electricity_cost", "decisions.saw", "nodes.deadline_s", "shapes.until_s",
+    "models.saved_gpu_s",
+}  # fmt: skip
 """Columns that may be negative: digests, times since a given origin, and savings."""
 
 SIGNED_METRICS: Final = {"regret", "gpu_s_saved", "electricity_cost", "year_electricity_cost"}
@@ -252,11 +256,8 @@ def _find_wrong_times(jobs: AnyTable, laws: RunLaws) -> Iterator[Problem]:
         yield from _name_rows("lost more than it had", lost, jobs)
     if laws.recorded:
         return
-    held = _column(jobs, "preemptions") == 0
-    if "tune_paused_s" in jobs.column_names:
-        held &= _column(jobs, "tune_paused_s") == 0
     off_s = np.abs(time_s + overhead_s - (finish_s - start_s))
-    wrong = held & (off_s > 1e-7 * (finish_s - start_s) + 10 * eps_s)
+    wrong = _stays(jobs) & (off_s > 1e-7 * (finish_s - start_s) + 10 * eps_s)
     yield from _name_rows(
         "holds GPUs for another time than its training and overheads", wrong, jobs
     )
@@ -346,7 +347,7 @@ def _find_on_lost_nodes(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
     if "nodes" not in tables:
         return
     nodes, jobs = tables["nodes"], tables["jobs"]
-    down: dict[int, list[tuple[float, float]]] = {}
+    downs: dict[int, list[tuple[float, float]]] = {}
     since: dict[int, float] = {}
     rows = zip(_column(nodes, "time_s").tolist(), _column(nodes, "node").tolist(),
                _texts(nodes, "event"), strict=True)  # fmt: skip
@@ -354,17 +355,27 @@ def _find_on_lost_nodes(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
         if event in ("absent", "down"):
             since[node] = time_s
         elif event == "up":
-            down.setdefault(node, []).append((since.pop(node), time_s))
+            downs.setdefault(node, []).append((since.pop(node), time_s))
     for node, since_s in since.items():
-        down.setdefault(node, []).append((since_s, math.inf))
-    held = np.zeros(len(jobs), dtype=bool)
+        downs.setdefault(node, []).append((since_s, math.inf))
+    spans = {node: np.array(its_downs).T for node, its_downs in downs.items()}
     start_s, finish_s = _column(jobs, "start_time_s"), _column(jobs, "finish_time_s")
-    preempted = _column(jobs, "preemptions") > 0
+    wrong = np.zeros(len(jobs), dtype=bool)
     for row, its_nodes in enumerate(jobs["node_ids"].to_pylist()):
-        for node in () if preempted[row] else its_nodes:
-            for from_s, to_s in down.get(node, ()):
-                held[row] |= start_s[row] < to_s and finish_s[row] > from_s
-    yield from _name_rows("holds a node that is down", held, jobs)
+        for node in its_nodes:
+            if node in spans:
+                from_s, to_s = spans[node]
+                after = np.searchsorted(to_s, start_s[row], side="right")
+                wrong[row] |= after < len(from_s) and from_s[after] < finish_s[row]
+    yield from _name_rows("holds a node that is down", wrong & _stays(jobs), jobs)
+
+
+def _stays(jobs: AnyTable) -> Bools:
+    """Whether attempts held the same GPUs from their start to their end."""
+    stays = _column(jobs, "preemptions") == 0
+    if "tune_paused_s" in jobs.column_names:
+        stays &= _column(jobs, "tune_paused_s") == 0
+    return np.asarray(stays)
 
 
 def _find_uneven_shapes(
