@@ -76,6 +76,11 @@ class ElasticTotals(NamedTuple):
         return self.span.end_s - self.span.begin_s
 
     @property
+    def useful_s(self) -> float:
+        """Time in steps that were committed, s."""
+        return float(rest_of(self.steps_s, self.lost_s, self.open_s))
+
+    @property
     def stopped_s(self) -> float:
         """Time without enough nodes, s."""
         return float(rest_of(self.span_s, self.steps_s, self.pause_s, self.write_s))
@@ -134,7 +139,7 @@ def _time_metrics(totals: Sequence[ElasticTotals]) -> dict[str, float]:
     return {
         "useful_samples": math.fsum(total.samples for total in totals),
         "goodput": math.fsum(t.samples / t.span_s for t in totals if t.span_s > 0),
-        "ettr": share([total.steps_s - total.lost_s - total.open_s for total in totals]),
+        "ettr": share([total.useful_s for total in totals]),
         "lost_share": share([total.lost_s for total in totals]),
         **_where_any("open_share", share([total.open_s for total in totals])),
         "pause_share": share([total.pause_s for total in totals]),

@@ -156,7 +156,7 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
     )  # fmt: skip
     rest_s = rest_of(end_s - begin_s, steps_s, pause_s, write_s)
     redundant_s = redundant_time_s(rows)
-    useful_s = steps_s - lost_s - open_s - redundant_s
+    useful_s = rest_of(steps_s, lost_s, open_s, redundant_s)
     parts_s = np.array([useful_s, redundant_s, lost_s, open_s, pause_s, write_s, rest_s])
     return np.asarray(nodes * parts_s)
 
