@@ -2,20 +2,20 @@
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
 from wattkeeper.scenarios.spec.sections.section import LARGEST, Section
 from wattkeeper.scenarios.spec.sections.values import Currency
 from wattkeeper.traces.files.names import LONGEST
+from wattkeeper.traces.zones import find_zone
 
 
 def _check_zone(name: str) -> str:
     try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise ValueError(f"{name[:LONGEST]!r} is no time zone such as Europe/Berlin") from None
+        find_zone(name)
+    except ValueError as error:
+        raise ValueError(f"{name[:LONGEST]!r} {error}") from None
     return name
 
 
