@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.scenarios.inputs.usual_rates import explain_unusual
 from wattkeeper.scenarios.spec.case_names import name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
@@ -54,13 +55,16 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
         own = scenario.variants[variant].electricity is not None
         name = name_as_written(variant, document.data["variants"])
         place = ("variants", name, "electricity") if own else ("electricity",)
-        rates = {}
+        rates, places = {}, {}
         for metric, key in KEYS.items():
             if (stated := getattr(section, key)) is None:
                 continue
             folder = document.folder_of((*place, key, "file"))
-            with add_faults(faults, f"{document.where((*place, key))}, {'.'.join((*place, key))}"):
+            places[key] = f"{document.where((*place, key))}, {'.'.join((*place, key))}"
+            with add_faults(faults, places[key]):
                 rates[metric] = read(key, stated, folder)
+        read_ones = {KEYS[metric]: rate for metric, rate in rates.items()}
+        faults += [Problem(text, places[key]) for key, text in unusual_rates(section, read_ones)]
         if faults:
             continue
         with locate_errors(document, *place):
@@ -87,6 +91,16 @@ def currency_of(section: ElectricitySection, price: Rate | None) -> str:
     if section.currency is not None:
         return section.currency
     return price.unit.removesuffix("/kWh") if isinstance(price, Series) else ""
+
+
+def unusual_rates(
+    section: ElectricitySection, rates: Mapping[Quantity, Rate]
+) -> Iterator[tuple[Quantity, str]]:
+    """Prices and intensities that look as if their unit was another one, and what to ask back."""
+    for key, rate in rates.items():
+        unit = f"{currency_of(section, rate)}/kWh" if key == "price" else "g/kWh"
+        if not section.unusual and (text := explain_unusual(key, rate, unit)):
+            yield key, text
 
 
 def read_rate(key: Quantity, stated: float | RateFile, beside: Path) -> Rate:

@@ -12,7 +12,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem
-from wattkeeper.scenarios.inputs.electricity import add_faults, find_origin_s, read_rate
+from wattkeeper.scenarios.inputs.electricity import (
+    add_faults,
+    find_origin_s,
+    read_rate,
+    unusual_rates,
+)
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.sections.section import LARGEST
@@ -112,6 +117,12 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
                 series[key] = read_rate(key, own, source.parent)
     if faults:
         raise InputError([_advise(fault, files) for fault in faults])
+    constants = {key: rate for key in RATES if isinstance(rate := getattr(section, key), float)}
+    for key, text in unusual_rates(section, {**constants, **series}):
+        stated_at = f", in the file of nodes: `electricity: {{{key}: ..., unusual: true}}`"
+        faults.append(Problem(text + stated_at * places[key].startswith("--"), places[key]))
+    if faults:
+        raise InputError(faults)
     return StudyRates(section, files, series, places, zone)
 
 

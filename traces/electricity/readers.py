@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.electricity.columns import Texts, read_texts
+from wattkeeper.traces.electricity.columns import read_texts
 from wattkeeper.traces.electricity.forms import (
     ENTSOE,
     Form,
@@ -21,6 +21,7 @@ from wattkeeper.traces.electricity.forms import (
     settle,
 )
 from wattkeeper.traces.electricity.series import DAY_S, Series, format_time
+from wattkeeper.traces.electricity.texts import Texts
 from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.columns import Wrong, parse_numbers, parse_times, strip_cells
 from wattkeeper.traces.readers.csvfile import ABSENT, quote
@@ -119,8 +120,9 @@ def _choose_rows(
         cells = strip_cells(texts.table, form.sequence)
         labels = sorted(cells.unique().to_pylist(), key=lambda text: ("Without" not in text, text))
         texts = texts.keep(np.asarray(pc.equal(cells, labels[0])))
-        if labels[1:]:
-            notes.append(f"{quote(labels[0])} is read, not {', '.join(map(quote, labels[1:]))}")
+        others = f", not {', '.join(map(quote, labels[1:]))}" if labels[1:] else ""
+        if others or form.name != ENTSOE:
+            notes.append(f"{quote(labels[0])} is read{others}")
     return texts, area
 
 
@@ -155,6 +157,8 @@ def _parse_rows(
         zone = said.zone or form.zone
         time_s[naive], wrong = _to_utc(time_s[naive], zone, form, np.flatnonzero(naive), path)
         _refuse(wrong, texts, path)
+    elif said.zone:
+        notes.append(f"each time has its offset from UTC: zone {said.zone} is not used")
     order = np.flatnonzero(held)
     if (np.diff(time_s[order]) < 0).any():
         notes.append("rows are not in the order of time, and were sorted")

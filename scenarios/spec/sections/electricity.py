@@ -67,6 +67,10 @@ class ElectricitySection(Section):
     zone: Annotated[str, AfterValidator(_check_zone)] | None = None
     """Time zone of the trace's own date of second 0, where the trace does not know it."""
 
+    unusual: Literal[True] | None = None
+    """`true`: prices out of 0.01 to 2 a kWh, or intensities out of 1 to 2,000 g, are meant; if
+    absent, they are refused, for their unit may be another one."""
+
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
         if self.price is None and self.carbon is None:
