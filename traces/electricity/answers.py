@@ -107,7 +107,8 @@ def _text(value: object) -> str:
 
 def count_estimated(table: pa.Table) -> int:
     """How many values of Electricity Maps are estimated."""
-    return table["estimated"].to_pylist().count("True")
+    texts: list[str] = table["estimated"].to_pylist()
+    return texts.count("True")
 
 
 def only_text(table: pa.Table, name: str) -> str:

@@ -72,7 +72,8 @@ def put(tmp_path: Path) -> Put:
         path.write_text(text, encoding="utf-8")
         paths = [path] if text else [SAMPLES / name for name in RELATIVE[form]]
         folder = tmp_path / "trace"
-        store.add(form, paths, folder=folder, replace=True, options=ImportOptions(**options))
+        asked = ImportOptions()._replace(**options)
+        store.add(form, paths, folder=folder, replace=True, options=asked)
         return store.find(f"{folder}")
 
     return run
