@@ -6,12 +6,10 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-import numpy as np
-
-from wattkeeper.policies.arrays import Bools, Floats
-
 if TYPE_CHECKING:
     import pandas as pd
+
+    from wattkeeper.policies.arrays import Bools, Floats
 
 OFFSET: Final = r"(?:Z|[+-]\d\d:?\d\d)$"
 """How an offset from UTC ends a time."""
@@ -57,12 +55,12 @@ class Instants(NamedTuple):
     @property
     def is_twice(self) -> Bools:
         """Where clocks show a time twice, as they are set back."""
-        return np.asarray(self.first_s < self.last_s)
+        return self.first_s < self.last_s
 
     @property
     def is_never(self) -> Bools:
         """Where clocks never show a time."""
-        return np.isnan(self.first_s)
+        return self.first_s != self.first_s
 
 
 def to_instants(local_s: Floats, zone: tzinfo) -> Instants:
@@ -70,6 +68,7 @@ def to_instants(local_s: Floats, zone: tzinfo) -> Instants:
     if isinstance(zone, timezone):
         fixed = local_s - offset_s(zone, 0.0)
         return Instants(fixed, fixed)
+    import numpy as np
     import pandas as pd
 
     stamps = pd.DatetimeIndex(np.round(local_s * 1e6).astype("datetime64[us]"))
@@ -81,5 +80,7 @@ def to_instants(local_s: Floats, zone: tzinfo) -> Instants:
 
 
 def _to_seconds(stamps: pd.DatetimeIndex) -> Floats:
+    import numpy as np
+
     utc = stamps.tz_convert(None).to_numpy().astype("datetime64[us]")
     return np.where(np.isnat(utc), np.nan, utc.astype(np.int64) / 1e6)

@@ -34,6 +34,8 @@ KEYS: Final[Mapping[str, Quantity]] = {COST: "price", CARBON: "carbon"}
 
 ORIGIN: Final = "state it: `origin: 2024-01-31T00:00:00+01:00`"
 """Advice where the date of second 0 is not known."""
+AGAIN: Final = "import the log again with its zone (`wattkeeper traces import --zone`)"
+"""Advice where dates of a log have no offset."""
 
 
 def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, Tariff]:
@@ -157,7 +159,8 @@ def find_origin_s(origin: datetime | None, zone: str | None, traces: Sequence[Tr
         return utc_s
     if zone is None:
         raise InputError(
-            f"{stated} on {found.clock}; say its time zone (`zone: Europe/Berlin`), or {ORIGIN}"
+            f"{stated} on {found.clock}; say its time zone in `electricity` (`zone: "
+            f"Europe/Berlin`), {AGAIN}, or {ORIGIN}"
         )
     return _local_origin_s(found, zone, trace)
 
@@ -168,7 +171,6 @@ def _local_origin_s(found: TimeOrigin, zone: str, trace: Trace) -> float:
     Raises:
         InputError: If the clocks show it twice or never, or are set within the trace.
     """
-    again = "import the log again with its zone (`wattkeeper traces import --zone`)"
     zero_s = found.moment.replace(tzinfo=UTC).timestamp()
     local_s = zero_s + np.append(0.0, to_floats(trace.tables["jobs"]["submit_time_s"]))
     instants = to_instants(local_s, find_zone(zone))
@@ -176,7 +178,7 @@ def _local_origin_s(found: TimeOrigin, zone: str, trace: Trace) -> float:
         shown = "never" if instants.is_never[0] else "twice"
         raise InputError(
             f"second 0 is {found.moment}, which clocks in {zone} show {shown}, as they are set; "
-            f"{again}, or {ORIGIN}"
+            f"{AGAIN}, or {ORIGIN}"
         )
     ahead_s = local_s - instants.first_s
     changed = np.flatnonzero(np.isnan(ahead_s) | (ahead_s != ahead_s[0]) | instants.is_twice)
@@ -184,6 +186,6 @@ def _local_origin_s(found: TimeOrigin, zone: str, trace: Trace) -> float:
         when = datetime.fromtimestamp(local_s[changed].min(), UTC).replace(tzinfo=None)
         raise InputError(
             f"clocks in {zone} are set within the trace {trace.name!r} (before {when}), and its "
-            f"times do not say so: {again}; or, where they count elapsed seconds, {ORIGIN}"
+            f"times do not say so: {AGAIN}; or, where they count elapsed seconds, {ORIGIN}"
         )
     return float(instants.first_s[0])

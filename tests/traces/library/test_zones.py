@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ Put = Callable[..., Trace]
 def put(tmp_path: Path) -> Put:
     """Imports a text, or the sample of a format, and reads the trace."""
 
-    def run(form: str, text: str = "", **options: str) -> Trace:
+    def run(form: str, text: str = "", **options: Any) -> Trace:
         path = tmp_path / "log.csv"
         path.write_text(text, encoding="utf-8")
         paths = [path] if text else [SAMPLES / name for name in RELATIVE[form]]
