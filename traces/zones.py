@@ -55,12 +55,14 @@ class Instants(NamedTuple):
     @property
     def is_twice(self) -> Bools:
         """Where clocks show a time twice, as they are set back."""
-        return self.first_s < self.last_s
+        twice: Bools = self.first_s < self.last_s
+        return twice
 
     @property
     def is_never(self) -> Bools:
         """Where clocks never show a time."""
-        return self.first_s != self.first_s
+        never: Bools = self.first_s != self.first_s
+        return never
 
 
 def to_instants(local_s: Floats, zone: tzinfo) -> Instants:

@@ -66,6 +66,8 @@ def read_document(path: Path) -> Texts:
     except expat.ExpatError as error:
         text = f"is no valid XML: {expat.errors.messages[error.code]}"
         raise TraceError(text, f"{path}, line {error.lineno}") from None
+    except (LookupError, ValueError) as error:  # of its encoding
+        raise TraceError(f"is in an encoding that is not read: {error}", path) from None
     except _Refused as error:
         raise TraceError(str(error), f"{path}, line {parser.CurrentLineNumber}") from None
     return reader.finish()

@@ -6,10 +6,14 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.support import damage
+from tests.support.examples import examples
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.electricity.forms import Quantity, SeriesOptions
@@ -313,3 +317,44 @@ def test_wrong_answers_of_electricity_maps(read: Read, refuse: Refuse) -> None:
     assert_states(refuse('{"history": [1]}', "carbon"), "WattTime", "Electricity Maps")
     both = [HISTORY, {"data": [{"point_time": "2024-05-01T00:00Z", "value": 1}]}]
     assert_states(refuse(json.dumps(both), "carbon"), "mixes")
+
+
+EXPORTS: dict[str, tuple[str, Quantity, str]] = {
+    "document.xml": (
+        document(series_of(*WHOLE), series_of((1, 5.0), (2, 6.0), sequence="2")), "price", "",
+    ),
+    "wrapped.csv": (WRAPPED, "price", ""), "ember.csv": (EMBER, "price", "AUT"),
+    "history.json": (json.dumps(HISTORY), "carbon", ""),
+    "prices.json": (json.dumps(PRICES), "price", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_altered_export_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    rng, path, read = Random(44), tmp_path / name, 0
+    text, quantity, area = EXPORTS[name]
+    for _ in range(examples(1000)):
+        path.write_text(text, encoding="utf-8")
+        told = damage.alter_bytes(path, rng)
+        said = SeriesOptions(area=area, fill=rng.choice((None, "previous")))
+        message = check(path, quantity, said)
+        assert not message or name in message, told
+        read += not message
+    assert 0 < read < examples(1000)
+
+
+def check(path: Path, quantity: Quantity, said: SeriesOptions) -> str:
+    """Read a file whose series must be usable; the message if it is refused."""
+    try:
+        series = read_series(path, quantity, said)
+    except TraceError as error:
+        return str(error)
+    assert np.isfinite(series.value).all()
+    assert (np.diff(np.append(series.start_s, series.end_s)) > 0).all()
+    return ""
+
+
+@pytest.mark.parametrize("encoding", ["utv-8", "utf-7", "big5", "utf-16"])
+def test_an_encoding_that_is_not_read_is_refused(refuse: Refuse, encoding: str) -> None:
+    text = document(series_of(*WHOLE)).replace('"utf-8"', f'"{encoding}"')
+    assert "Traceback" not in refuse(text)
