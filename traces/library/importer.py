@@ -170,7 +170,7 @@ def _convert(
             submit = np.asarray(table["submit_time_s"])
             result.first_s = min(result.first_s, float(np.min(submit)))
             result.absent -= {n for n in result.absent if table[n].null_count < table.num_rows}
-            if result.kinds.numbers and (late := int((submit > YEAR_2100_S).sum())):
+            if result.kind == "numbers" and (late := int((submit > YEAR_2100_S).sum())):
                 result.count(result.doubts, {LATE: late})
             ids = table["job_id"].to_pylist()
             result.hashes.append(np.fromiter(map(hash, ids), np.int64, len(ids)))

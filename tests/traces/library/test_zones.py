@@ -19,6 +19,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.electricity import find_origin_s
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.library.local_times import TWICE
 from wattkeeper.traces.readers.base import ImportOptions, JobsFormat, TimeMeaning
 from wattkeeper.traces.trace import Trace
@@ -133,6 +134,11 @@ def test_numbers_among_dates_do_not_make_a_log_dated(put: Put) -> None:
     assert folder.quality["time_origin"] == "the first submission, 10 s in the file"
     with pytest.raises(InputError, match=r"line 4: submit_time_s is '2024-10-01', the others"):
         put("csv", text)
+
+
+def test_numbers_in_milliseconds_are_a_doubt_of_formats_without_dates_too(put: Put) -> None:
+    row = "1 1704067200000 0 60 1 -1 -1 1 -1 -1 1 1 1 -1 1 -1 -1 -1\n"
+    assert put("swf", row).quality["doubts"] == {LATE: 1}
 
 
 SPRING = ("2024-03-31 01:30:00", "2024-03-31 03:30:00")
