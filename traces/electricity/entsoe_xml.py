@@ -7,7 +7,7 @@ of A03, a point holds until the next one. Sources: ENTSO-E's implementation guid
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,7 @@ SEQUENCE: Final = "classificationSequence_AttributeInstanceComponent.position"
 AREAS: Final = ("in_Domain.mRID", "inBiddingZone_Domain.mRID", "outBiddingZone_Domain.mRID",
                 "controlArea_Domain.mRID")  # fmt: skip
 DEEPEST: Final = 32
+TOO_MANY: Final = f"has more than {MOST_SLOTS:,} values, more than are read"
 UNITS: Final = {"MWH": "MWh", "KWH": "kWh", "MAW": "MW", "KWT": "kW"}
 ABOUT: Final = ("area", "sequence", "unit")
 """Columns besides those of the start and the value."""
@@ -39,11 +40,12 @@ class _Refused(Exception):
     """What is wrong, at the line that the parser is in."""
 
 
-class _Row(NamedTuple):
-    """Start, value and what is in `ABOUT`; and the line."""
+class _Point(NamedTuple):
+    """A point as it is written, and its line."""
 
-    texts: tuple[str, ...]
     line: int
+    position: str
+    value: str
 
 
 def read_document(path: Path) -> Texts:
@@ -85,10 +87,11 @@ class _Reader:
         self._series: dict[str, str] = {}
         self._period: dict[str, str] = {}
         self._point: dict[str, str] = {}
-        self._points: list[tuple[int, dict[str, str]]] = []
-        self._rows: list[_Row] = []
+        self._points: list[_Point] = []
+        self._columns: tuple[list[str], ...] = ([], [], *([] for _ in ABOUT))
+        self._lines: list[int] = []
         self._wrong: list[Problem] = []
-        self._reason = ""
+        self._reason, self._line = "", 0
         self._unit, self._column = "", ""
 
     def begin(self, name: str, line: int) -> None:
@@ -105,8 +108,7 @@ class _Reader:
         elif tag == "Period":
             self._period, self._points = {}, []
         elif tag == "Point":
-            self._point = {}
-            self._points.append((line, self._point))
+            self._point, self._line = {}, line
 
     def add(self, text: str) -> None:
         """Text of the element."""
@@ -120,6 +122,8 @@ class _Reader:
             self._reason = text
         elif "Point" in self._tags:
             self._point.setdefault(tag, text)
+        elif tag == "Point":
+            self._end_point()
         elif "Period" in self._tags:
             self._period.setdefault(tag, text)
         elif tag == "Period":
@@ -138,27 +142,34 @@ class _Reader:
             TraceError: With all faults.
         """
         if self._wrong:
-            raise TraceError(self._wrong[:MOST_FAULTS])
-        if not self._rows:
+            raise TraceError(self._wrong)
+        if not self._lines:
             said = f": {self._reason}" if self._reason else ""
             raise TraceError(f"has no values{said}", self._path)
-        columns = zip(*(row.texts for row in self._rows), strict=True)
-        arrays = [pa.array(column, pa.string()) for column in columns]
-        lines = np.array([row.line for row in self._rows], dtype=np.int64)
+        arrays = [pa.array(column, pa.string()) for column in self._columns]
+        lines = np.array(self._lines, dtype=np.int64)
         return Texts(pa.table(arrays, names=["start", self._column, *ABOUT]), lines, "line")
 
     def _end_period(self, line: int) -> None:
         try:
-            self._rows += self._slots()
+            self._add_slots()
         except ValueError as error:
-            at = self._points[0][0] if self._points else line
-            self._fault(str(error), at)
+            self._fault(str(error), self._points[0].line if self._points else line)
+
+    def _end_point(self) -> None:
+        if len(self._points) == MOST_SLOTS:
+            raise _Refused(TOO_MANY)
+        self._column = self._column or (PRICE if PRICE in self._point else QUANTITY)
+        position, value = (self._point.get(tag, "") for tag in ("position", self._column))
+        self._points.append(_Point(self._line, position, value))
 
     def _fault(self, text: str, line: int) -> None:
         self._wrong.append(Problem(text, f"{self._path}, line {line}"))
+        if len(self._wrong) == MOST_FAULTS:
+            raise TraceError(self._wrong)
 
-    def _slots(self) -> Iterator[_Row]:
-        """The slots of a period.
+    def _add_slots(self) -> None:
+        """Add the slots of a period.
 
         Raises:
             ValueError: If its interval, resolution or curve is wrong.
@@ -172,8 +183,8 @@ class _Reader:
         if count < 1 or start_s + count * step_s != end_s:
             text = f"{self._period['start']} to {self._period['end']}"
             raise ValueError(f"the interval {text} is no whole number of slots of {step_s:g} s")
-        if count + len(self._rows) > MOST_SLOTS:
-            raise _Refused(f"has more than {MOST_SLOTS:,} values, more than are read")
+        if count + len(self._lines) > MOST_SLOTS:
+            raise _Refused(TOO_MANY)
         values = self._values(count)
         if self._wrong:
             return
@@ -184,24 +195,25 @@ class _Reader:
                 needs = "its first one" if curve == "A03" else "each one"
                 raise ValueError(f"position {place} has no point; a curve {curve} needs {needs}")
             moment = datetime.fromtimestamp(start_s + (place - 1) * step_s, UTC)
-            yield _Row((f"{moment:%Y-%m-%dT%H:%M:%SZ}", held[0], *about), held[1])
+            texts = (f"{moment:%Y-%m-%dT%H:%M:%SZ}", held.value, *about)
+            for column, text in zip(self._columns, texts, strict=True):
+                column.append(text)
+            self._lines.append(held.line)
 
-    def _values(self, count: int) -> Mapping[int, tuple[str, int]]:
-        """Value and line of each position that has a point."""
-        values: dict[int, tuple[str, int]] = {}
-        for line, point in self._points:
-            text = point.get("position", "")
+    def _values(self, count: int) -> Mapping[int, _Point]:
+        """The points by position."""
+        values: dict[int, _Point] = {}
+        for point in self._points:
+            line, text, value = point
             place = int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
-            self._column = self._column or (PRICE if PRICE in point else QUANTITY)
-            value = point.get(self._column, "")
             if not 1 <= place <= count:
                 self._fault(f"position is {quote(text)}, must be 1 to {count}", line)
             elif place in values:
-                self._fault(f"repeats position {place} of line {values[place][1]}", line)
+                self._fault(f"repeats position {place} of line {values[place].line}", line)
             elif not value:
                 self._fault(f"has no {self._column}", line)
             else:
-                values[place] = value, line
+                values[place] = point
         return values
 
     def _about(self) -> tuple[str, str, str]:

@@ -106,7 +106,11 @@ def convert_unit(text: str, quantity: Quantity) -> tuple[float, str] | None:
     currency, _, energy = plain.rpartition("/")
     if quantity == "carbon":
         return next(((g, "g/kWh") for u, g in GRAMS.items() if u.lower() == plain.lower()), None)
-    if not re.fullmatch(r"[^\W\d_]+|[^\w\s]", currency) or energy.lower() not in ("kwh", "mwh"):
+    if (
+        currency.lower() == "currency"
+        or not re.fullmatch(r"[^\W\d_]+|[^\w\s]", currency)
+        or energy.lower() not in ("kwh", "mwh")
+    ):
         return None
     return (1.0 if energy.lower() == "kwh" else 0.001), f"{currency}/kWh"
 
