@@ -43,7 +43,7 @@ def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = Non
     """Read a series of prices or carbon intensities.
 
     Args:
-        path: CSV, JSON or Parquet, in one of the forms of ``docs/electricity.md``.
+        path: CSV, JSON, XML or Parquet, in one of the forms of ``docs/electricity.md``.
         quantity: What the values are.
         said: What the file does not state; how gaps and times outside are treated.
 

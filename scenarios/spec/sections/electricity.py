@@ -30,8 +30,7 @@ class RateFile(Section):
     """A file of prices or carbon intensities over time; see docs/electricity.md."""
 
     file: Annotated[str, Field(min_length=1)]
-    """Its path, relative to the scenario's file."""
-    """CSV, JSON or Parquet."""
+    """Its path, relative to the scenario's file: CSV, JSON, XML or Parquet."""
     column: str | None = None
     """Column of the values."""
     time_column: str | None = None
