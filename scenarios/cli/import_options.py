@@ -46,6 +46,9 @@ _OPTIONS: Final = (
     ),
     click.option("--from", "since", metavar="T", help="First submission that is kept."),
     click.option("--until", metavar="T", help="First submission that is not kept any more."),
+    click.option(
+        "--zone", help="Time zone of the log's dates, as Europe/Berlin, if they have no offset."
+    ),
 )
 
 
@@ -61,13 +64,14 @@ def import_options(function: Callable[..., None]) -> Callable[..., None]:
         partitions: Path | None,
         since: str | None,
         until: str | None,
+        zone: str | None,
         **others: Any,
     ) -> None:
         from wattkeeper.traces.readers.base import ImportOptions
 
         names = tuple(name.strip() for name in columns.split(",")) if columns else ()
         mapping = _parse_mapping(maps)
-        options = ImportOptions(mapping, names, default_estimate, partitions, since, until)
+        options = ImportOptions(mapping, names, default_estimate, partitions, since, until, zone)
         function(options=options, **others)
 
     for add_option in reversed(_OPTIONS):

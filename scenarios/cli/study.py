@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 @click.option("--price", metavar="X|FILE", help="Price of a kWh: a number, or a file of prices.")
 @click.option("--currency", metavar="C", help="Currency of the price, as EUR.")
 @click.option("--carbon", metavar="X|FILE", help="Emissions of a kWh, g: a number, or a file.")
-@click.option("--zone", help="Time zone of the log's dates, as Europe/Berlin, for files of rates.")
 @import_options
 @click.option("--workers", type=click.IntRange(1), default=2, help="Processes to run in [2].")
 @click.option(
@@ -40,7 +39,6 @@ def study(
     price: str | None,
     currency: str | None,
     carbon: str | None,
-    zone: str | None,
     options: ImportOptions,
     skip_bad: bool,
     workers: int,
@@ -56,17 +54,23 @@ def study(
 
     configure_process()
     from wattkeeper.scenarios.log_study import study as log_study
-    from wattkeeper.scenarios.log_study.electricity import RateOptions, read_electricity
+    from wattkeeper.scenarios.log_study.electricity import RateOptions, at_place, read_electricity
     from wattkeeper.scenarios.log_study.nodes import read_nodes
     from wattkeeper.scenarios.log_study.scenario_text import StudyPlan
     from wattkeeper.traces.library import store
 
     log_study.check_free(out, replace=replace)
     cluster = read_nodes(nodes)
-    options_of_rates = RateOptions(price, currency, carbon, zone)
+    options_of_rates = RateOptions(price, currency, carbon)
     rates = read_electricity(options_of_rates, cluster, nodes.parent)
     folder = out.absolute() / log_study.TRACE
-    added = store.add(form, paths, replace=True, options=options, skip_bad=skip_bad, folder=folder)
+    place = None
+    if options.zone is None and rates.zone is not None:
+        options, place = options._replace(zone=rates.zone), rates.places["zone"]
+    with at_place(place):
+        added = store.add(
+            form, paths, replace=True, options=options, skip_bad=skip_bad, folder=folder
+        )
     if added.kind != "jobs":
         raise InputError(f"{form} holds {added.kind}; a study needs a log of jobs")
     print_import(added)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.numerics.portable import each
 from wattkeeper.policies.registry import PolicyConfig
@@ -18,6 +19,7 @@ from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import Kind, explain_first_excess
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs, SignalInput
+from wattkeeper.scenarios.inputs.usual_rates import explain_unusual
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
@@ -33,6 +35,7 @@ from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.results.accounting import Tariff
+from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import PERIODS_S, Series
 from wattkeeper.traces.trace import Trace
 
@@ -74,14 +77,16 @@ def read_signals(
             if isinstance(section.live, GrowingFileSource):
                 beside = document.folder_of(("signals", name, "live", "file"))
                 with locate_errors(document, "signals", name, "live"):
-                    _check_growing_file(name, section.live, beside)
+                    _check_growing_file(name, section, beside)
             with locate_errors(document, "signals", name):
                 stated = section.series
                 if isinstance(stated, SignalFile):
                     electricity = electricity_of(scenario, variant)
                     origin_s = _origin_s(stated, electricity, inputs.traces)
                     beside = document.folder_of(("signals", name, "series", "file"))
-                    series = _of_file(name, read_file(stated, name, beside), origin_s)
+                    read = read_file(stated, name, beside)
+                    _check_usual(name, read, read.unit, section)
+                    series = _of_file(name, read, origin_s)
                 elif stated is not None:
                     series = state_signal(name, stated, section.unit or "")
                     if name == "carbon" and series.value.min() < 0:
@@ -115,13 +120,24 @@ def series_options(source: GrowingFileSource) -> SeriesOptions:
     return SeriesOptions(**said)
 
 
-def _check_growing_file(name: str, source: GrowingFileSource, beside: Path) -> None:
+def _check_growing_file(name: str, section: SignalSection, beside: Path) -> None:
     """Refuse a file that grows and cannot be read, if it is there already."""
     from wattkeeper.live.signals.providers import GrowingFile
 
+    source = section.live
+    assert isinstance(source, GrowingFileSource)
     path = beside / source.file
     if path.exists():
-        GrowingFile(path, RATES.get(name, "value"), series_options(source)).history()
+        file = GrowingFile(path, RATES.get(name, "value"), series_options(source))
+        values = np.array([slot.value for slot in file.history()])
+        _check_usual(name, values, file.unit, section)
+
+
+def _check_usual(name: str, rate: Rate | Floats, unit: str, section: SignalSection) -> None:
+    """Ask back where a price or an intensity looks as if its unit was another one."""
+    text = explain_unusual(RATES.get(name, "value"), rate, unit)
+    if text and not section.unusual:
+        raise InputError(text)
 
 
 def _convert_to_watts(series: SignalSeries) -> SignalSeries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,13 +12,19 @@ import numpy as np
 from pydantic import ValidationError
 
 from wattkeeper.policies.errors import InputError, Problem
-from wattkeeper.scenarios.inputs.electricity import add_faults, find_origin_s, read_rate
+from wattkeeper.scenarios.inputs.electricity import (
+    add_faults,
+    find_origin_s,
+    read_rate,
+    unusual_rates,
+)
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.sections.section import LARGEST
 from wattkeeper.traces.arrow import to_floats
 from wattkeeper.traces.electricity.charges import Rate, clock
 from wattkeeper.traces.electricity.forms import Quantity
+from wattkeeper.traces.library.local_times import ZoneRefused
 from wattkeeper.traces.trace import Trace
 
 RATES: Final[tuple[Quantity, ...]] = ("price", "carbon")
@@ -33,12 +40,14 @@ class StudyRates(NamedTuple):
         files: Files that are copied to the folder of the study, by their path in it.
         series: Those of the files.
         places: What stated each key: an option, or a place in the file of nodes.
+        zone: Time zone of the log's dates, where the file of nodes states it for files of rates.
     """
 
     section: ElectricitySection | None
     files: Mapping[str, Path]
     series: Mapping[Quantity, Rate]
     places: Mapping[str, str]
+    zone: str | None = None
 
 
 class RateOptions(NamedTuple):
@@ -48,13 +57,11 @@ class RateOptions(NamedTuple):
         price: A number, per kWh, or a file of prices.
         currency: Of a price.
         carbon: A number, g per kWh, or a file of carbon intensities.
-        zone: Time zone of the log's dates.
     """
 
     price: str | None
     currency: str | None
     carbon: str | None
-    zone: str | None
 
 
 def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Path) -> StudyRates:
@@ -92,8 +99,8 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
     if not stated:
         return StudyRates(None, {}, {}, {})
     if not files:
-        stated = {key: value for key, value in stated.items()
-                  if key not in OF_FILES or getattr(options, key, None) is not None}  # fmt: skip
+        stated = {key: value for key, value in stated.items() if key not in OF_FILES}
+    zone = stated.pop("zone", None)  # the import reads the log's dates by it
     try:
         section = ElectricitySection.model_validate_json(json.dumps(stated), strict=True)
     except (ValidationError, ValueError) as error:
@@ -110,7 +117,13 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
                 series[key] = read_rate(key, own, source.parent)
     if faults:
         raise InputError([_advise(fault, files) for fault in faults])
-    return StudyRates(section, files, series, places)
+    constants = {key: rate for key in RATES if isinstance(rate := getattr(section, key), float)}
+    for key, text in unusual_rates(section, {**constants, **series}):
+        stated_at = f", in the file of nodes: `electricity: {{{key}: ..., unusual: true}}`"
+        faults.append(Problem(text + stated_at * places[key].startswith("--"), places[key]))
+    if faults:
+        raise InputError(faults)
+    return StudyRates(section, files, series, places, zone)
 
 
 def _advise(fault: Problem, files: Mapping[str, Path]) -> Problem:
@@ -123,6 +136,18 @@ def _advise(fault: Problem, files: Mapping[str, Path]) -> Problem:
     return Problem(f"{fault.message}; state it in the file of nodes, as `{stated}`", fault.where)
 
 
+@contextmanager
+def at_place(place: str | None) -> Iterator[None]:
+    """Say that the file of nodes stated a zone that an import inside refuses; None: it did not."""
+    try:
+        yield
+    except ZoneRefused as error:
+        if place is None:
+            raise
+        texts = (problem.message for problem in error.problems)
+        raise InputError([Problem(text, place) for text in texts]) from None
+
+
 def check_dates(rates: StudyRates, trace: Trace) -> None:
     """Check that files of rates cover the submissions of a log.
 
@@ -132,12 +157,12 @@ def check_dates(rates: StudyRates, trace: Trace) -> None:
     if rates.section is None or not rates.series:
         return
     first = next(iter(rates.series))
-    place = rates.places.get("zone") or rates.places.get("origin") or rates.places[first]
+    place = rates.places.get("origin") or rates.places[first]
     if place == f"--{first}":
         place = "--zone"
     faults: list[Problem] = []
     with add_faults(faults, place.replace(f"electricity.{first}", "electricity")):
-        origin_s = find_origin_s(rates.section.origin, rates.section.zone, [trace])
+        origin_s = find_origin_s(rates.section.origin, None, [trace])
         last_s = float(to_floats(trace.tables["jobs"]["submit_time_s"]).max(initial=0.0))
         for key, rate in rates.series.items():
             with add_faults(faults, rates.places[key]):

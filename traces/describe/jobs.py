@@ -3,10 +3,8 @@
 All computations are columnar: a million jobs take seconds.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +18,10 @@ from wattkeeper.traces.estimates import count_outlived
 from wattkeeper.traces.gpu_time import held_gpus
 from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.schema import JOBS, drop_optional
+from wattkeeper.traces.time_origin import origin_of
 from wattkeeper.traces.trace import Trace
 
 QUANTILES: Final = (0, 5, 25, 50, 75, 95, 99, 100)
-CLOCK: Final = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
 LONG_S: Final = 30 * DAY_S
@@ -69,7 +67,7 @@ def report(trace: Trace, gpus: int | None = None) -> Json:
         "quality": dict(trace.quality),
         "jobs": table.num_rows,
         "span_s": float(submit.max() - submit.min()),
-        "arrivals": _arrivals(submit, str(trace.quality.get("time_origin", ""))),
+        "arrivals": _arrivals(submit, trace.quality),
         "busy_gpu_s": float(gpu_s.sum()),
         "load": _load(submit, duration, width, gpu_s),
         "cluster": _cluster(table, gpu_s, gpus),
@@ -122,7 +120,7 @@ def _quantiles(values: Floats) -> Json:
     return {f"p{q}": float(value) for q, value in zip(QUANTILES, percentiles, strict=True)}
 
 
-def _arrivals(submit: Floats, origin: str) -> Json:
+def _arrivals(submit: Floats, quality: Mapping[str, Any]) -> Json:
     """Arrival rates.
 
     Returns:
@@ -133,18 +131,11 @@ def _arrivals(submit: Floats, origin: str) -> Json:
         ``by_weekday``: jobs per day, Monday first; None for a span of less than a week.
     """
     span_s = float(submit.max() - submit.min())
-    start = None
-    if match := CLOCK.search(origin):
-        try:
-            start = datetime.fromisoformat(match[0])
-        except ValueError:
-            start = None
-    time_s = submit
-    if start is not None:
-        since_midnight = start - datetime(start.year, start.month, start.day)
-        time_s = submit + start.weekday() * DAY_S + since_midnight.total_seconds()
+    origin, time_s = origin_of(quality), submit
+    if origin is not None:
+        time_s = submit + origin.of_week_s
     return {
-        "clock": origin if start is not None else None,
+        "clock": str(quality["time_origin"]) if origin is not None else None,
         "per_h": len(submit) / (span_s / HOUR_S) if span_s else None,
         "by_hour": None if (hours := rates(time_s, HOUR_S, 24)) is None else hours.tolist(),
         "by_weekday": None if (days := rates(time_s, DAY_S, 7)) is None else days.tolist(),

@@ -1,44 +1,29 @@
 """Tables of text from CSV, JSON and Parquet files of series."""
 
-import json
+import csv
 from pathlib import Path
-from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.electricity.answers import read_answers
+from wattkeeper.traces.electricity.entsoe_xml import read_document
+from wattkeeper.traces.electricity.texts import Texts, number_rows
 from wattkeeper.traces.limits import (
     MOST_BYTES,
     MOST_FAULTS,
-    MOST_JSON_BYTES,
     MOST_SLOTS,
     MOST_TABLE_BYTES,
 )
-from wattkeeper.traces.readers.csvfile import open_plain, read_whole
+from wattkeeper.traces.readers.csvfile import check_columns, open_plain
 from wattkeeper.traces.readers.textfile import BOM, Layout, first_line, text_batches
-
-POINT: Final = ("point_time", "value")
-META: Final = ("signal_type", "units", "region")
-
-
-class Texts(NamedTuple):
-    """Columns of text, the number of each row in the file, and what a row is called there."""
-
-    table: pa.Table
-    numbers: Ints
-    row: str
-
-    def keep(self, mask: Bools) -> "Texts":
-        """Only some of the rows."""
-        return Texts(self.table.filter(pa.array(mask)), self.numbers[mask], self.row)
 
 
 def read_texts(path: Path) -> Texts:
-    """Read CSV (comma, semicolon or tab; plain or gzip), JSON of WattTime's API, or Parquet.
+    """Read CSV (comma, semicolon or tab; plain or gzip), JSON, XML of ENTSO-E's API, or Parquet.
 
     Raises:
         TraceError: If it cannot be read, has no rows, or is beyond the limits.
@@ -46,9 +31,12 @@ def read_texts(path: Path) -> Texts:
     with open_plain(path) as file:
         head = file.read(1 << 12)
     if head.startswith(b"PAR1"):
-        return _number_rows(_read_parquet(path), path)
-    if head.removeprefix(BOM).lstrip()[:1] in (b"{", b"["):
-        return _number_rows(_read_json(path), path)
+        return number_rows(_read_parquet(path), path)
+    mark = head.removeprefix(BOM).lstrip()[:1]
+    if mark in (b"{", b"["):
+        return number_rows(read_answers(path), path)
+    if mark == b"<":
+        return read_document(path)
     delimiter = max(",;\t", key=first_line(path).count)
     tables, numbers, size, rows = [], [np.zeros(0, dtype=np.int64)], 0, 0
     for batch in text_batches(path, Layout(delimiter)):
@@ -61,7 +49,9 @@ def read_texts(path: Path) -> Texts:
         _check_size(rows, size, path)
     if not rows:
         raise TraceError("has a header and no rows", path)
-    return Texts(pa.concat_tables(tables), np.concatenate(numbers), "line")
+    texts = Texts(pa.concat_tables(tables), np.concatenate(numbers), "line")
+    is_wrapped = texts.table.num_columns == 1 and delimiter in texts.table.column_names[0]
+    return _unwrap(texts, delimiter, path) if is_wrapped else texts
 
 
 def _check_size(rows: int, size: int, path: Path) -> None:
@@ -70,37 +60,23 @@ def _check_size(rows: int, size: int, path: Path) -> None:
         raise TraceError(text, path)
 
 
-def _number_rows(table: pa.Table, path: Path) -> Texts:
-    if not table.num_rows or not table.num_columns:
-        raise TraceError("has no rows with times and numbers", path)
-    if len(set(table.column_names)) < table.num_columns:
-        raise TraceError(f"has columns of the same name: {', '.join(table.column_names)}", path)
-    return Texts(table, np.arange(1, table.num_rows + 1), "row")
-
-
-def _read_json(path: Path) -> pa.Table:
-    """Answers of WattTime's v3 API, one or a list: ``data``, and what ``meta`` says of it."""
-    try:
-        content: Any = json.loads(read_whole(path, MOST_JSON_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise TraceError(f"is no JSON file: {error}", path) from error
-    columns: dict[str, list[str]] = {name: [] for name in (*POINT, *META)}
-    for answer in content if isinstance(content, list) else [content]:
-        points = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
-            text = 'is no answer of WattTime: {"data": [{"point_time": ..., "value": ...}, ...]}'
-            raise TraceError(text, path)
-        meta = answer["meta"] if isinstance(answer.get("meta"), dict) else {}
-        for name in POINT:
-            columns[name] += [_text(point.get(name)) for point in points]
-        for name in META:
-            columns[name] += [_text(meta.get(name))] * len(points)
-    return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})
-
-
-def _text(value: object) -> str:
-    text = "" if value is None else value if isinstance(value, str) else repr(value)
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _unwrap(texts: Texts, delimiter: str, path: Path) -> Texts:
+    """The values of lines that are each one quoted value, as some exports of ENTSO-E have them."""
+    (line,) = texts.table.column_names
+    header = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+    rows, wrong = [], []
+    for number, text in zip(texts.numbers.tolist(), texts.table[line].to_pylist(), strict=True):
+        values = next(csv.reader([text], delimiter=delimiter), [])
+        rows.append(values)
+        if len(values) != len(header):
+            fault = f"has {len(values)} values, must have {len(header)}"
+            wrong.append(Problem(fault, f"{path}, line {number}"))
+    if wrong:
+        raise TraceError(wrong[:MOST_FAULTS])
+    check_columns(len(header), f"{path}, header")
+    columns = [pa.array(values, pa.string()) for values in zip(*rows, strict=True)]
+    table = number_rows(pa.table(columns, names=header), path).table
+    return texts._replace(table=table)
 
 
 def _read_parquet(path: Path) -> pa.Table:

@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
+from wattkeeper.traces.electricity.answers import MAPS_ZONE, count_estimated, only_text
+from wattkeeper.traces.electricity.entsoe_xml import ABOUT, PRICE, QUANTITY
 from wattkeeper.traces.electricity.series import Repeat
+from wattkeeper.traces.readers.columns import strip_cells
 from wattkeeper.traces.readers.csvfile import quote
+from wattkeeper.traces.zones import find_zone, offset_s
 
 Quantity = Literal["price", "carbon", "value"]
 """`value`: anything else, in a unit of its own."""
@@ -78,11 +83,18 @@ TIMES: Final = ("timestamp", "time", "datetime", "date", "start", "start_time")
 VALUES: Final = {
     "price": ("price", "value"), "carbon": ("carbon_intensity", "value"), "value": ("value",),
 }  # fmt: skip
+IN_UTC: Final = re.compile(r"(?<![^\W_])(?:utc|gmt)(?:([+-]\d\d?)(?::?(\d\d))?)?(?![^\W_])")
+"""In the name of a column of times, with an offset or without."""
+AREAS: Final = ("area", "country", "zone", "zone id", "zone_id", "zone name", "region", "iso3 code",
+                "bidding zone", "bidding_zone", "bidding area", "balancing authority")  # fmt: skip
+"""Names of columns of areas, in lower case."""
 GRAMS: Final = {
     "g/kWh": 1.0, "kg/kWh": 1000.0, "g/MWh": 0.001, "kg/MWh": 1.0, "t/MWh": 1000.0,
     "lb/MWh": 0.45359237, "lbs/MWh": 0.45359237,
 }  # fmt: skip
 """g/kWh in one of each unit."""
+MONTHS_S: Final = tuple(28.0 * 86_400.0 * month for month in range(360, 720))
+"""Moments in 1997 to 2025, by which zones are compared."""
 
 
 def convert_unit(text: str, quantity: Quantity) -> tuple[float, str] | None:
@@ -90,10 +102,15 @@ def convert_unit(text: str, quantity: Quantity) -> tuple[float, str] | None:
     if quantity == "value":
         return 1.0, text
     plain = re.sub(r"co[2₂](eq|e)?|[\s_]", "", text.replace("_per_", "/"), flags=re.IGNORECASE)
+    plain = re.sub(r"(?<=wh)(e|el)$", "", plain, flags=re.IGNORECASE)  # electric
     currency, _, energy = plain.rpartition("/")
     if quantity == "carbon":
         return next(((g, "g/kWh") for u, g in GRAMS.items() if u.lower() == plain.lower()), None)
-    if not re.fullmatch(r"[^\W\d_]+|[^\w\s]", currency) or energy.lower() not in ("kwh", "mwh"):
+    if (
+        currency.lower() == "currency"
+        or not re.fullmatch(r"[^\W\d_]+|[^\w\s]", currency)
+        or energy.lower() not in ("kwh", "mwh")
+    ):
         return None
     return (1.0 if energy.lower() == "kwh" else 0.001), f"{currency}/kWh"
 
@@ -105,8 +122,12 @@ def recognise(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptio
         TraceError: If it has no such series, or its columns must be named.
     """
     names = {name.lower(): name for name in table.column_names}
+    if {"start", *ABOUT} == names.keys() - {PRICE, QUANTITY}:
+        return _entsoe_document(table, path, quantity)
+    if MAPS_ZONE in table.column_names:
+        return _electricity_maps_answer(table, path, quantity)
     if quantity == "value":
-        return _plain(table.column_names, path, quantity, said)
+        return _plain(table, path, quantity, said)
     if quantity == "price":
         prices = [match for name in names if (match := DAY_AHEAD.fullmatch(name))]
         clocks = [match for name in names if (match := INTERVAL.fullmatch(name))]
@@ -119,7 +140,33 @@ def recognise(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptio
     elif {"point_time", "value"} <= names.keys():
         first = {low: str(table[name][0]) for low, name in names.items()}
         return _watttime(names, first, path, said)
-    return _plain(table.column_names, path, quantity, said)
+    return _plain(table, path, quantity, said)
+
+
+def _entsoe_document(table: pa.Table, path: Path, quantity: Quantity) -> Form:
+    unit, column = only_text(table, "unit"), PRICE if PRICE in table.column_names else QUANTITY
+    if quantity == "carbon" or (quantity == "price" and column != PRICE):
+        raise TraceError(f"is a document of ENTSO-E with {column} in {unit}, no {quantity}", path)
+    return Form("ENTSO-E, XML", "start", column, unit, "", "UTC", "area", "sequence")
+
+
+def _electricity_maps_answer(table: pa.Table, path: Path, quantity: Quantity) -> Form:
+    column, unit = table.column_names[1], only_text(table, "unit")
+    is_carbon = column == "carbonIntensity" or bool(convert_unit(unit, "carbon"))
+    is_price = column == "price" or bool(convert_unit(unit, "price"))
+    if (quantity, True) in (("price", is_carbon), ("carbon", is_price and not is_carbon)):
+        in_unit = f" in {unit}" if unit else ""
+        raise TraceError(f"has {column}{in_unit} of Electricity Maps, no {quantity}", path)
+    kind, note = ("average", "average carbon intensity of consumption") if is_carbon else ("", "")
+    note = f"{note or column} of Electricity Maps"
+    if emissions := only_text(table, "emissions"):
+        note += f", {emissions}"
+    if count := count_estimated(table):
+        note += f"; {count} values are estimated"
+    unit = unit or "g/kWh" * (column == "carbonIntensity")
+    return Form(
+        "Electricity Maps, JSON", "datetime", column, unit, kind, "UTC", MAPS_ZONE, note=note
+    )
 
 
 def _entsoe(names: Mapping[str, str], price: re.Match[str], clock: re.Match[str]) -> Form:
@@ -158,13 +205,38 @@ def _watttime(
                 names.get("region", ""), note=note)  # fmt: skip
 
 
-def _plain(columns: Sequence[str], path: Path, quantity: Quantity, said: SeriesOptions) -> Form:
-    time = _choose(said.time_column, columns, TIMES, "time_column", path)
+def _plain(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptions) -> Form:
+    columns = table.column_names
+    in_utc = [name for name in columns if name.lower().partition(" (")[0] in TIMES
+              and _zone_of_name(name) == "UTC"]  # fmt: skip
+    times = in_utc if len(in_utc) == 1 and not said.time_column else columns
+    time = _choose(said.time_column, times, TIMES, "time_column", path)
     others = [name for name in columns if name != time]
     column = _choose(said.column, others, VALUES[quantity], "column", path)
     stated = re.search(r"[\[(]([^\])]+)[\])]$", column)
     unit = stated[1] if stated and convert_unit(stated[1], quantity) else ""
-    return Form("", time, column, unit, zone="UTC" if "(utc)" in time.lower() else "")
+    area = _area_column(table, [name for name in others if name != column], said.area)
+    return Form("", time, column, unit, zone=_zone_of_name(time), area=area)
+
+
+def _zone_of_name(name: str) -> str:
+    """The zone that the name of a column of times states; empty if it states none."""
+    found = IN_UTC.search(name.lower())
+    if found is None:
+        return ""
+    if not found[1]:
+        return "UTC"
+    return f"{found[1][0]}{int(found[1][1:]):02}:{found[2] or '00'}"
+
+
+def _area_column(table: pa.Table, columns: Sequence[str], area: str) -> str:
+    """The column that holds an area; without one, the first of a usual name, or none."""
+    usual = [name for name in columns if name.lower() in AREAS]
+    if area:
+        for name in (*usual, *columns):
+            if pc.any(pc.equal(strip_cells(table, name), area)).as_py():
+                return name
+    return "".join(usual[:1])
 
 
 def _choose(said: str, columns: Sequence[str], known: Sequence[str], key: str, path: Path) -> str:
@@ -200,11 +272,12 @@ def settle(
         )
     if kind and not carbon:
         wrong.append(f"a {quantity} has no `kind`, such as {kind!r}")
-    fixed = "UTC" if form.zone == "UTC" else ""
+    same_zone = _are_one_zone(form.zone, said.zone)
     same_unit = found == convert_unit(form.unit, quantity)
     for key, stated, asked in (
         ("unit", form.unit, "" if same_unit else said.unit), ("kind", form.kind, said.kind),
-        ("zone", fixed, said.zone), ("time_column", form.time, said.time_column),
+        ("zone", "" if same_zone else form.zone, said.zone),
+        ("time_column", form.time, said.time_column),
         ("column", form.column, said.column if form.name != "Electricity Maps" else ""),
     ):  # fmt: skip
         if stated and asked not in ("", stated):
@@ -212,3 +285,12 @@ def settle(
     if wrong or not found:
         raise TraceError([Problem(text, str(path)) for text in wrong])
     return *found, kind
+
+
+def _are_one_zone(one: str, other: str) -> bool:
+    """Whether two zones show the same times, as Europe/Brussels and Europe/Berlin do."""
+    try:
+        first, second = find_zone(one or "UTC"), find_zone(other or "UTC")
+    except ValueError:
+        return False
+    return all(offset_s(first, time_s) == offset_s(second, time_s) for time_s in MONTHS_S)

@@ -1,19 +1,17 @@
 """Files of prices and carbon intensities as `Series`: rows become slots on the clock of UTC."""
 
-import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timezone, tzinfo
+from datetime import tzinfo
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.electricity.columns import Texts, read_texts
+from wattkeeper.traces.electricity.columns import read_texts
 from wattkeeper.traces.electricity.forms import (
     ENTSOE,
     Form,
@@ -23,12 +21,13 @@ from wattkeeper.traces.electricity.forms import (
     settle,
 )
 from wattkeeper.traces.electricity.series import DAY_S, Series, format_time
+from wattkeeper.traces.electricity.texts import Texts
 from wattkeeper.traces.limits import MOST_FAULTS
-from wattkeeper.traces.readers.columns import Wrong, parse_dates, parse_numbers, strip_cells
+from wattkeeper.traces.readers.columns import Wrong, parse_numbers, parse_times, strip_cells
 from wattkeeper.traces.readers.csvfile import ABSENT, quote
+from wattkeeper.traces.zones import KINDS, OFFSET, find_zone, to_instants
 
 MISSING: Final = (*ABSENT, "-", "n/e", "N/A")
-OFFSET: Final = r"(?:Z|[+-]\d\d:?\d\d)$"
 ENTSOE_TIME: Final = r"^(\d\d)[./](\d\d)[./](\d{4}) (\d\d:\d\d(?::\d\d)?)(?: \((\w+)\))?(?: - .*)?$"
 ENTSOE_OFFSETS: Final = {
     "UTC": "Z", "WET": "Z", "WEST": "+0100", "CET": "+0100", "CEST": "+0200", "EET": "+0200",
@@ -44,7 +43,7 @@ def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = Non
     """Read a series of prices or carbon intensities.
 
     Args:
-        path: CSV, JSON or Parquet, in one of the forms of ``docs/electricity.md``.
+        path: CSV, JSON, XML or Parquet, in one of the forms of ``docs/electricity.md``.
         quantity: What the values are.
         said: What the file does not state; how gaps and times outside are treated.
 
@@ -77,14 +76,13 @@ def _zone_faults(texts: Texts, form: Form, said: SeriesOptions, path: Path) -> I
     cells = _time_cells(texts, form)
     absent = pc.is_in(strip_cells(texts.table, form.column), value_set=pa.array(MISSING))
     naive = ~np.asarray(pc.match_substring_regex(cells, OFFSET), dtype=bool) & ~np.asarray(absent)
-    time_s = parse_dates(pa.table({form.time: cells}), form.time, {})
+    time_s = parse_times(pa.table({form.time: cells}), form.time, {}, numbers=False).seconds
     rows = np.flatnonzero(naive & ~np.isnan(time_s))
     zone = said.zone or form.zone
     if len(rows) and not zone:
         shown = format_time(float(time_s[rows[0]]))[:-1]
         yield Problem(
-            f"{form.time} is {shown}, without an offset from UTC: say its `zone`, such as UTC, "
-            "Europe/Berlin or +01:00",
+            f"{form.time} is {shown}, without an offset from UTC: say its `zone` ({KINDS})",
             f"{path}, {texts.row} {texts.numbers[rows[0]]}",
         )
     elif len(rows):
@@ -122,8 +120,9 @@ def _choose_rows(
         cells = strip_cells(texts.table, form.sequence)
         labels = sorted(cells.unique().to_pylist(), key=lambda text: ("Without" not in text, text))
         texts = texts.keep(np.asarray(pc.equal(cells, labels[0])))
-        if labels[1:]:
-            notes.append(f"{quote(labels[0])} is read, not {', '.join(map(quote, labels[1:]))}")
+        others = f", not {', '.join(map(quote, labels[1:]))}" if labels[1:] else ""
+        if others or form.name != ENTSOE:
+            notes.append(f"{quote(labels[0])} is read{others}")
     return texts, area
 
 
@@ -138,7 +137,8 @@ def _parse_rows(
     """Times (UTC) and values in order of time, and the rows that they come from."""
     wrong: Wrong = {}
     cells = _time_cells(texts, form)
-    time_s = parse_dates(pa.table({form.time: cells}), form.time, wrong, needed=True)
+    table = pa.table({form.time: cells})
+    time_s = parse_times(table, form.time, wrong, numbers=False, needed=True).seconds
     value = parse_numbers(texts.table, form.column, wrong, absent=MISSING)
     least = 0.0 if quantity == "carbon" else -MOST_VALUE
     for bad, name, must in (
@@ -157,6 +157,8 @@ def _parse_rows(
         zone = said.zone or form.zone
         time_s[naive], wrong = _to_utc(time_s[naive], zone, form, np.flatnonzero(naive), path)
         _refuse(wrong, texts, path)
+    elif said.zone:
+        notes.append(f"each time has its offset from UTC: zone {said.zone} is not used")
     order = np.flatnonzero(held)
     if (np.diff(time_s[order]) < 0).any():
         notes.append("rows are not in the order of time, and were sorted")
@@ -175,18 +177,14 @@ def _to_utc(
     local_s: Floats, zone: str, form: Form, rows: Ints, path: Path
 ) -> tuple[Floats, dict[int, str]]:
     """Times in UTC of times on the clocks of a zone, and the faults by row."""
-    found = _find_zone(zone, path)
-    if isinstance(found, timezone):
-        return local_s - found.utcoffset(None).total_seconds(), {}
-    import pandas as pd
-
-    stamps = pd.DatetimeIndex(np.round(local_s * 1e6).astype("datetime64[us]"))
-    is_first = ~stamps.duplicated()
-    utc = stamps.tz_localize(
-        found, ambiguous=is_first if form.name == ENTSOE else "NaT", nonexistent="NaT"
-    ).tz_convert(None)
-    bad: Bools = np.asarray(utc.isna())
-    wrong = {}
+    instants = to_instants(local_s, _find_zone(zone, path))
+    bad, utc_s, wrong = instants.is_never, instants.first_s, {}
+    if form.name == ENTSOE:
+        is_first = np.zeros(len(local_s), dtype=bool)
+        is_first[np.unique(local_s, return_index=True)[1]] = True
+        utc_s = np.where(is_first, utc_s, instants.last_s)
+    else:
+        bad = bad | instants.is_twice
     for place in np.flatnonzero(bad)[:MOST_FAULTS].tolist():
         shown = format_time(float(local_s[place]))[:-1]
         wrong[int(rows[place])] = (
@@ -194,19 +192,14 @@ def _to_utc(
             f"saving changes: write its offset from UTC, as {shown}+01:00, or all times in UTC, "
             "or say another `zone`"
         )
-    return utc.to_numpy().astype("datetime64[us]").astype(float) / 1e6, wrong
+    return utc_s, wrong
 
 
 def _find_zone(name: str, path: Path) -> tzinfo:
     try:
-        if name == "UTC":
-            return UTC
-        if re.fullmatch(OFFSET, name):
-            return datetime.fromisoformat(f"2000-01-01T00:00{name}").tzinfo or UTC
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        text = "is no time zone: UTC, a name such as Europe/Berlin, or an offset such as +01:00"
-        raise TraceError(f"`zone` {quote(name)} {text}", path) from None
+        return find_zone(name)
+    except ValueError as error:
+        raise TraceError(f"`zone` {quote(name)} {error}", path) from None
 
 
 def _find_edges(

@@ -22,6 +22,7 @@ FORMAT: Final = JobsFormat(
     ),
     licence="as InternLM/AcmeTrace states it",
     time_unit="dates with offset from UTC; durations in s",
+    times=("offset", "local"),
     cannot_tell=(
         "Which model a job trained: its type is a stage of development and is left out.",
         "Which queue it was in, how long its user expected it to run, and which jobs recur.",

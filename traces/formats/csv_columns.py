@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
@@ -130,7 +130,7 @@ def convert(batch: Batch) -> Rows:
     reading: _Reading = batch.context
     wrong: Wrong = {}
     columns: dict[str, Any] = {}
-    kinds = (0, 0)
+    kinds = Kinds()
     for want in JOBS:
         name, unit = reading.sources.get(want.name, _Source(want.name))
         if name not in table.column_names:
@@ -138,9 +138,9 @@ def convert(batch: Batch) -> Rows:
         needed = not want.nullable
         if want.name in TIMES and not unit:
             columns[want.name], of_column = parse_times(
-                table, name, wrong, batch.dates, needed=needed
+                table, name, wrong, batch.kind, needed=needed
             )
-            kinds = kinds[0] + of_column[0], kinds[1] + of_column[1]
+            kinds |= of_column
         elif pa.types.is_string(want.type):
             columns[want.name] = parse_texts(table, name)
         elif want.metadata[b"unit"] == b"s" and not unit:
@@ -160,7 +160,7 @@ def convert(batch: Batch) -> Rows:
             )
             columns[want.name] = numbers * UNITS[unit or "s"]
             if want.name in TIMES:
-                kinds = kinds[0] + int(np.isfinite(numbers).sum()), kinds[1]
+                kinds |= Kinds(numbers=int(np.isfinite(numbers).sum()))
     if "deadline_s" in columns:
         late = np.flatnonzero(columns["deadline_s"] < columns["submit_time_s"]).tolist()
         due, submit = (
@@ -178,7 +178,6 @@ def convert(batch: Batch) -> Rows:
         columns,
         wrong,
         drops,
-        absolute=kinds[1] > 0,
         kinds=kinds,
         names={name: source.column for name, source in reading.sources.items()},
     )
@@ -195,6 +194,6 @@ FORMAT: Final = JobsFormat(
     sniff=has_header(*NEEDED),
     batches=batches,
     convert=convert,
-    clock="the file's clock; UTC where it gives offsets",
+    times=("relative", "local", "offset"),
     headers=True,
 )

@@ -29,6 +29,6 @@ FORMAT: Final = JobsFormat(
     sniff=has_header(*COLUMNS, "vc"),
     batches=one_log("cluster_log.csv", needed=(*COLUMNS, "vc")),
     convert=convert,
-    clock="the file's clock, whose zone is not recorded",
+    times=("local", "offset"),
     headers=True,
 )

@@ -12,9 +12,9 @@ from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
 from wattkeeper.traces.readers.columns import (
     keep_rows,
     number_jobs,
-    parse_dates,
     parse_numbers,
     parse_texts,
+    parse_times,
 )
 from wattkeeper.traces.readers.textfile import has_header, one_log
 
@@ -25,17 +25,18 @@ def convert(batch: Batch) -> Rows:
     """Columns by name."""
     table, wrong = batch.rows, dict[int, str]()
     gpus = parse_numbers(table, "num_gpus", wrong, whole=True, needed=True)
+    submitted = parse_times(table, "timestamp", wrong, batch.kind, numbers=False, needed=True)
     duration = parse_numbers(table, "duration", wrong, unit="seconds")
     columns = {
         "job_id": number_jobs(batch.lines),
         "queue": parse_texts(table, "cluster"),
-        "submit_time_s": parse_dates(table, "timestamp", wrong, needed=True),
+        "submit_time_s": submitted.seconds,
         "duration_s": duration,
         "gpus": gpus,
     }
     drops = [("asks for no GPU", gpus == 0), ("has no duration", np.isnan(duration))]
     names = {"submit_time_s": "timestamp", "duration_s": "duration", "gpus": "num_gpus"}
-    return keep_rows(table.num_rows, columns, wrong, drops, absolute=True, names=names)
+    return keep_rows(table.num_rows, columns, wrong, drops, kinds=submitted.kinds, names=names)
 
 
 FORMAT: Final = JobsFormat(
@@ -57,5 +58,5 @@ FORMAT: Final = JobsFormat(
     batches=one_log("CSV file", needed=COLUMNS),
     convert=convert,
     headers=True,
-    clock="the file's clock, whose zone is not recorded",
+    times=("local", "offset"),
 )

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
 from wattkeeper.traces.readers.csvfile import open_plain
 from wattkeeper.traces.readers.textfile import one_path
 from wattkeeper.traces.schema import JOBS
@@ -185,7 +185,9 @@ def convert(batch: Batch) -> Rows:
         name: pa.array([getattr(job, name) for job in jobs], JOBS.field(name).type)
         for name in _Job._fields
     }
-    return Rows(arrays, np.array(kept, dtype=np.int64), wrong, dropped, absolute=True)
+    return Rows(
+        arrays, np.array(kept, dtype=np.int64), wrong, dropped, kinds=Kinds(local=len(kept))
+    )
 
 
 def _job(record: object) -> _Job | str:
@@ -300,5 +302,5 @@ FORMAT: Final = JobsFormat(
     sniff=sniff,
     batches=batches,
     convert=convert,
-    clock="the cluster's clock (time zone not stated)",
+    times=("local",),
 )

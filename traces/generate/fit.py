@@ -7,9 +7,7 @@ user submits many jobs at once, and busy days follow busy days. The autocorrelat
 normal scores is fitted by a sum of exponentials. Run times are described by GPU demand.
 """
 
-import datetime
 import math
-import re
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +33,7 @@ from wattkeeper.traces.fits import (
     Users,
     round_values,
 )
+from wattkeeper.traces.time_origin import origin_of
 from wattkeeper.traces.trace import Trace
 
 LEVELS: Final = np.array(
@@ -214,16 +213,8 @@ def _arrivals(submit_s: Floats, trace: Trace, whole: bool, absent: list[str]) ->
 
 def start_of_week_s(trace: Trace) -> float | None:
     """Seconds from Monday 00:00 to time 0 of the trace; None if unknown."""
-    text = str(trace.quality.get("time_origin", ""))
-    match = re.search(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", text)
-    try:
-        moment = datetime.datetime.fromisoformat(match[0]) if match else None
-    except ValueError:
-        return None
-    if moment is None:
-        return None
-    of_day = moment - moment.replace(hour=0, minute=0, second=0)
-    return moment.weekday() * DAY_S + of_day.total_seconds()
+    origin = origin_of(trace.quality)
+    return None if origin is None else origin.of_week_s
 
 
 def _factors(of_job: Ints, of_hour: Ints, size: int) -> Floats:

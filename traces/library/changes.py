@@ -79,7 +79,7 @@ def leave_out(
         )
     skip = np.array(sorted((*tries.skip, *(fault.row for fault in faults))), dtype=np.int64)
     united = changes = Changes(skip, tries.submit_s, tries.tries)
-    if len(skip) or window.dates is not None:
+    if len(skip) or window.kinds:
         changes = united._replace(skip=_apply_window(options, window, result, united, scratch))
     if window.since_s > -np.inf:
         count, gpu_s = measure_carryover(window, _read_jobs(scratch, united))
@@ -111,7 +111,7 @@ def _apply_window(
 ) -> Ints:
     """The rows that are left out in the end; the first submission of the others is set."""
     if np.isfinite(result.first_s):
-        check_kind(window, result.absolute)
+        check_kind(window, result.kind, options.zone)
     skip, start = [], 0
     result.first_s = np.inf
     for part in read_parts(scratch, ["submit_time_s"]):

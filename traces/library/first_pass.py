@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import SHOWN, Problem
+from wattkeeper.traces.readers.base import Kinds, TimeKind
 from wattkeeper.traces.schema import JOBS, is_optional
 
 ROW_GROUP: Final = 1 << 16
@@ -28,13 +29,11 @@ class FirstPass:
         dropped: Number of well-formed rows that are left out, by reason.
         doubts: Number of suspicious rows, by reason.
         names: As in `Rows`.
-        numbers: Number of times written as numbers.
-        dates: Number of times written as dates.
+        kinds: How times are written.
         paths: Files in the order in which they were read.
         hashes: Of the ids of the rows in the scratch file, in parts.
         first_s: First submission, in the seconds of the log.
         absent: Optional columns without a value.
-        absolute: As in `Rows`.
         notes: Remarks for the readers of the trace.
     """
 
@@ -44,14 +43,17 @@ class FirstPass:
     dropped: dict[str, int] = field(default_factory=dict)
     doubts: dict[str, int] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    numbers: int = 0
-    dates: int = 0
+    kinds: Kinds = field(default_factory=Kinds)
     paths: list[Path] = field(default_factory=list)
     hashes: list[Ints] = field(default_factory=list)
     first_s: float = np.inf
     absent: set[str] = field(default_factory=lambda: {w.name for w in JOBS if is_optional(w)})
-    absolute: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> TimeKind:
+        """How times are written, where they are of one kind."""
+        return next(iter(self.kinds.found), "numbers")
 
     def fault(self, file: int, line: int, text: str) -> None:
         """Count a malformed row; the first ones by file and line are stored."""

@@ -8,7 +8,7 @@ compared.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,13 +28,26 @@ from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.changes import Changes, leave_out
 from wattkeeper.traces.library.filling import Filling
 from wattkeeper.traces.library.first_pass import FirstPass, read_parts
+from wattkeeper.traces.library.local_times import (
+    check_zone,
+    find_log_zone,
+    know_utc,
+    read_local_times,
+)
 from wattkeeper.traces.library.window import parse_window
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Quality, Rows
+from wattkeeper.traces.readers.base import (
+    Batch,
+    ImportOptions,
+    JobsFormat,
+    Quality,
+    Rows,
+    TimeKind,
+)
 from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
+from wattkeeper.traces.time_origin import describe_time
 
 MUCH: Final = 0.1
 """Share of malformed rows above which a file is suspicious."""
-LAST_DATE_S: Final = 2.5e11
 YEAR_2100_S: Final = 4102444800.0
 EARLY: Final = "started before they were submitted, so without a recorded start"
 """Doubt about starts."""
@@ -99,10 +112,14 @@ def write_jobs(
     window, filling = parse_window(options), Filling(options)
     with replace_folder(resolve(folder)) as fresh:
         scratch = fresh / SCRATCH
-        result = _convert(form.batches(paths, options), form, scratch, None)
-        if result.numbers and result.dates:
-            mostly_dates = result.dates > result.numbers
-            result = _convert(form.batches(paths, options), form, scratch, mostly_dates)
+
+        def convert(kind: TimeKind | None) -> FirstPass:
+            return _convert(form.batches(paths, options), form, scratch, kind, options.zone)
+
+        result = convert(None)
+        if len(result.kinds.found) > 1:
+            result = convert(result.kind)
+        check_zone(options.zone, form, result)
         where = ", ".join(map(str, paths))
         changes = leave_out(form, options, window, result, scratch)
         if result.wrong and not skip_bad:
@@ -134,23 +151,26 @@ def default_name(paths: Sequence[Path]) -> str:
 
 
 def _convert(
-    batches: Iterator[Batch], form: JobsFormat, scratch: Path, dates: bool | None
+    batches: Iterator[Batch],
+    form: JobsFormat,
+    scratch: Path,
+    kind: TimeKind | None,
+    zone: str | None,
 ) -> FirstPass:
-    """First pass; `dates` as in `Batch`."""
-    result = FirstPass()
+    """First pass; `kind` as in `Batch`, `zone` as in `ImportOptions`."""
+    result, clock = FirstPass(), None if zone is None else find_log_zone(zone)
     with pq.ParquetWriter(scratch, _SCRATCH, compression="zstd") as writer:
         for batch in batches:
             if batch.path not in result.paths:
                 result.paths.append(batch.path)
-            rows = form.convert(batch._replace(dates=dates))
-            table, lines = _check(batch, rows, result)
+            rows = form.convert(batch._replace(kind=kind))
+            table, lines = _check(batch, rows, result, clock)
             if not table.num_rows:
                 continue
-            result.absolute |= rows.absolute
             submit = np.asarray(table["submit_time_s"])
             result.first_s = min(result.first_s, float(np.min(submit)))
             result.absent -= {n for n in result.absent if table[n].null_count < table.num_rows}
-            if not rows.absolute and (late := int((submit > YEAR_2100_S).sum())):
+            if result.kind == "numbers" and (late := int((submit > YEAR_2100_S).sum())):
                 result.count(result.doubts, {LATE: late})
             ids = table["job_id"].to_pylist()
             result.hashes.append(np.fromiter(map(hash, ids), np.int64, len(ids)))
@@ -161,15 +181,20 @@ def _convert(
     return result
 
 
-def _check(batch: Batch, rows: Rows, result: FirstPass) -> tuple[pa.Table, Ints]:
+def _check(
+    batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None
+) -> tuple[pa.Table, Ints]:
     """The valid jobs of a batch, with their lines."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
     lines = batch.lines[rows.kept]
     breaking = row_problems(table, _UNPLACED, rows.names)
     result.names = rows.names
-    result.numbers += rows.kinds[0]
-    result.dates += rows.kinds[1]
+    result.kinds |= rows.kinds
+    if clock is not None and rows.kinds.local:
+        table, skipped, doubts = read_local_times(table, clock, rows.names)
+        breaking = skipped | breaking
+        result.count(result.doubts, doubts)
     faults = list(batch.wrong.items())  # several rows may be on one line
     faults += [(int(batch.lines[row]), text) for row, text in rows.wrong.items()]
     faults += [(int(lines[row]), text) for row, text in breaking.items()]
@@ -229,10 +254,8 @@ def _fields(
     form: JobsFormat, options: ImportOptions, name: str, result: FirstPass, kept: int
 ) -> dict[str, Any]:
     first = f"{result.first_s:.15g} s in the file"
-    clock = form.clock if result.absolute else form.seconds_clock
-    if clock is not None and abs(result.first_s) < LAST_DATE_S:
-        moment = datetime.fromtimestamp(result.first_s, UTC).replace(tzinfo=None)
-        first = f"{moment.isoformat(' ')} ({clock})"
+    if (is_utc := know_utc(form, result.kind, options.zone)) is not None:
+        first = describe_time(result.first_s, is_utc=is_utc) or first
     quality = Quality(
         rows=result.rows,
         kept=kept,

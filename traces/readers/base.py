@@ -32,6 +32,33 @@ class Quality(TypedDict):
     cannot_tell: list[str]
 
 
+TimeKind = Literal["numbers", "local", "offset"]
+"""How a time is written: as a number of seconds, or as a date without or with its offset from
+UTC."""
+TimeMeaning = Literal["relative", "since-1970", "local", "offset"]
+"""What times of a log are: seconds from an origin of its own or since 1970 (UTC); dates on clocks
+whose zone is not recorded; dates with their offset from UTC."""
+
+
+class Kinds(NamedTuple):
+    """How many times are written in which way, as `TimeKind`."""
+
+    numbers: int = 0
+    local: int = 0
+    offset: int = 0
+
+    def __or__(self, other: Kinds) -> Kinds:
+        """The sum of two counts."""
+        return Kinds(*(one + more for one, more in zip(self, other, strict=True)))
+
+    @property
+    def found(self) -> tuple[TimeKind, ...]:
+        """Those that there are, the most frequent first."""
+        kinds: tuple[TimeKind, ...] = ("numbers", "local", "offset")
+        counts = {kind: count for kind, count in zip(kinds, self, strict=True) if count}
+        return tuple(sorted(counts, key=lambda kind: -counts[kind]))
+
+
 class ImportOptions(NamedTuple):
     """What the caller of an import says beyond the files.
 
@@ -43,6 +70,7 @@ class ImportOptions(NamedTuple):
             `wattkeeper.traces.library.partitions`.
         since: First submission that is kept, as a date or a number as in the log.
         until: First submission that is not kept any more.
+        zone: Time zone of the log's dates, where they have no offset from UTC.
     """
 
     mapping: Mapping[str, str] = {}
@@ -51,6 +79,7 @@ class ImportOptions(NamedTuple):
     partitions: Path | None = None
     since: str | None = None
     until: str | None = None
+    zone: str | None = None
 
 
 class Batch(NamedTuple):
@@ -62,8 +91,8 @@ class Batch(NamedTuple):
         rows: Input of `JobsFormat.convert`: a table of texts, or a list of records.
         wrong: Lines that could not be split into rows: fault by line number.
         context: Further input of `convert`.
-        dates: Whether times must be dates (True) or numbers (False), where a format accepts both;
-            None until that is decided.
+        kind: How times must be written, where a format accepts several kinds; None until that is
+            decided.
     """
 
     path: Path
@@ -71,7 +100,7 @@ class Batch(NamedTuple):
     rows: Any
     wrong: Mapping[int, str] = {}
     context: Any = None
-    dates: bool | None = None
+    kind: TimeKind | None = None
 
 
 class Rows(NamedTuple):
@@ -83,11 +112,10 @@ class Rows(NamedTuple):
         kept: 0-based number in the batch of each kept row, ascending.
         wrong: Malformed rows: fault by 0-based number in the batch.
         dropped: Number of well-formed rows that are not GPU jobs, by reason.
-        absolute: Whether ``submit_time_s`` counts from 1970-01-01 00:00:00.
         doubts: Number of suspicious kept rows, by reason.
-        kinds: Number of times written as numbers, and as dates, in all rows, where a format accepts
-            both. If its files mix them, they are converted again with `Batch.dates` set to the more
-            frequent kind.
+        kinds: Of the times in all rows; those of dates count from 1970-01-01 00:00:00, of UTC where
+            they have their offset, else of the log's clocks. If files mix kinds, they are converted
+            again with `Batch.kind` set to the most frequent one.
         names: The file's name of a canonical column, where it differs.
     """
 
@@ -95,9 +123,8 @@ class Rows(NamedTuple):
     kept: Ints
     wrong: Mapping[int, str]
     dropped: Mapping[str, int]
-    absolute: bool = False
     doubts: Mapping[str, int] = {}
-    kinds: tuple[int, int] = (0, 0)
+    kinds: Kinds = Kinds()
     names: Mapping[str, str] = {}
 
 
@@ -117,9 +144,7 @@ class JobsFormat(NamedTuple):
         convert: From a batch to canonical columns.
         nodes: From paths to a table `NODES`, or to None if they do not describe nodes.
         origin: Origin of the resulting trace.
-        clock: Time zone of absolute times.
-        seconds_clock: Time zone of plain seconds, which count from 1970; None: their origin is not
-            known.
+        times: What its times may be.
         headers: Whether files have a header line, which `ImportOptions.columns` can stand for.
         requeues: Whether rows of one id are tries of one job; otherwise ids are unique.
     """
@@ -136,8 +161,7 @@ class JobsFormat(NamedTuple):
     convert: Callable[[Batch], Rows]
     nodes: Callable[[Sequence[Path]], pa.Table | None] | None = None
     origin: Literal["recorded", "modelled", "synthetic"] = "recorded"
-    clock: str = "UTC"
-    seconds_clock: str | None = None
+    times: tuple[TimeMeaning, ...] = ("relative",)
     headers: bool = False
     requeues: bool = False
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.traces.readers.base import Rows
+from wattkeeper.traces.readers.base import Kinds, Rows, TimeKind
 from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, quote
 from wattkeeper.traces.schema import JOBS
 
@@ -26,6 +26,11 @@ DATE: Final = (
     r"(?P<zone>Z|[+-]\d\d:?\d\d)?$"
 )
 WHOLE_BELOW: Final = 2.0**31
+NO_TIMES: Final = Kinds()
+WRITTEN: Final[Mapping[TimeKind, str]] = {
+    "numbers": "numbers of seconds", "local": "dates without an offset from UTC",
+    "offset": "dates with their offset from UTC",
+}  # fmt: skip
 
 
 def add_fault(wrong: Wrong, row: int, text: str) -> None:
@@ -119,74 +124,59 @@ def parse_numbers(
     return result
 
 
-def parse_dates(
-    table: pa.Table,
-    name: str,
-    wrong: Wrong,
-    *,
-    needed: bool = False,
-    absent: Sequence[str] = ABSENT,
-) -> Floats:
-    """A column of ISO 8601 dates as seconds since 1970-01-01 00:00:00; NaN as in `parse_numbers`.
-
-    An offset from UTC is applied; a time without offset is used as written.
-    """
-    if name not in table.column_names:
-        return np.full(table.num_rows, np.nan)
-    cells = strip_cells(table, name)
-    missing = np.asarray(pc.is_in(cells, value_set=pa.array(absent, pa.string())))
-    seconds = _stamps(cells)
-    bad = np.isnan(seconds) & (~missing | needed)
-    _add_values(wrong, bad, cells, name, "must be a time as 2020-01-31 23:59:59")
-    return seconds
-
-
 class Times(NamedTuple):
     """A column of times.
 
     Attributes:
         seconds: Of each row; for dates since 1970-01-01 00:00:00. NaN as in `parse_numbers`.
-        kinds: How many were written as numbers, and how many as dates.
+        kinds: How they are written.
     """
 
     seconds: Floats
-    kinds: tuple[int, int]
+    kinds: Kinds
 
 
 def parse_times(
     table: pa.Table,
     name: str,
     wrong: Wrong,
-    dates: bool | None,
+    kind: TimeKind | None = None,
     *,
+    numbers: bool = True,
     needed: bool = False,
     absent: Sequence[str] = ABSENT,
     advice: str = "",
 ) -> Times:
-    """A column of numbers (s) or dates; arguments as in `parse_numbers`.
+    """A column of numbers (s) or ISO 8601 dates; arguments as in `parse_numbers`.
 
-    `dates` says, as in `Batch`, which of the two all times must be; None: either. `advice` ends the
-    message about a time that is neither.
+    An offset from UTC is applied; a date without one is used as written. `kind` says, as in
+    `Batch`, how all times must be written; `numbers`, whether they may be numbers. `advice` ends
+    the message about a time that is neither.
     """
     if name not in table.column_names:
-        return Times(np.full(table.num_rows, np.nan), (0, 0))
+        return Times(np.full(table.num_rows, np.nan), Kinds())
     cells = strip_cells(table, name)
     missing = np.asarray(pc.is_in(cells, value_set=pa.array(absent, pa.string())))
-    stamps, values = _stamps(cells), np.full(len(cells), np.nan)
-    if not (~np.isnan(stamps) | missing).all():
+    (stamps, has_offset), values = _stamps(cells), np.full(len(cells), np.nan)
+    if numbers and not (~np.isnan(stamps) | missing).all():
         readable = pc.match_substring_regex(cells, NUMBER)
         plain = pc.if_else(readable, cells, pa.scalar(None, pa.string())).cast(pa.float64())
         values = np.array(plain.fill_null(math.nan), dtype=float)
     dated, counted = ~np.isnan(stamps) & ~missing, np.isfinite(values) & ~missing
-    other = np.zeros(len(cells), dtype=bool) if dates is None else (counted if dates else dated)
+    written: dict[TimeKind, Bools] = {
+        "numbers": counted, "local": dated & ~has_offset, "offset": dated & has_offset,
+    }  # fmt: skip
     bad = ~dated & ~counted & (~missing | needed)
-    others = "dates" if dates else "numbers of seconds"
-    must = "must be a number of seconds or a time as 2020-01-31 23:59:59" + advice
-    _add_values(wrong, bad & ~other, cells, name, must)
-    _add_values(wrong, other, cells, name, f"the others are {others}; all must be of one kind")
+    must = "must be a " + "number of seconds or a " * numbers + "time as 2020-01-31 23:59:59"
+    _add_values(wrong, bad, cells, name, must + advice)
     seconds = np.where(dated, stamps, np.where(counted, values, np.nan))
-    seconds[other] = np.nan
-    return Times(seconds, (int(counted.sum()), int(dated.sum())))
+    if kind is not None:
+        other = (counted | dated) & ~written[kind]
+        text = f"the others are {WRITTEN[kind]}; all must be of one kind"
+        _add_values(wrong, other, cells, name, text)
+        seconds[other] = np.nan
+        return Times(seconds, Kinds(**{kind: int(written[kind].sum())}))
+    return Times(seconds, Kinds(*(int(mask.sum()) for mask in written.values())))
 
 
 def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong: Wrong) -> Floats:
@@ -208,12 +198,14 @@ def parse_each(table: pa.Table, name: str, parse: Callable[[str], float], wrong:
     return np.array(values, dtype=float)[codes] if values else np.full(len(codes), np.nan)
 
 
-def _stamps(cells: pa.Array) -> Floats:
-    """Seconds since 1970 of each text that is a date, NaN of others."""
+def _stamps(cells: pa.Array) -> tuple[Floats, Bools]:
+    """Seconds since 1970 of each text that is a date, NaN of others, and which have an offset."""
     if not pc.any(pc.match_substring_regex(cells, r"^\d{4}-")).as_py():
-        return np.full(len(cells), np.nan)
+        return np.full(len(cells), np.nan), np.zeros(len(cells), dtype=bool)
     parts = pc.extract_regex(cells, DATE)
-    return _seconds(pc.struct_field(parts, "time")) - _offsets(pc.struct_field(parts, "zone"))
+    zones = pc.struct_field(parts, "zone")
+    has_offset = np.asarray(pc.greater(pc.utf8_length(zones), 0).fill_null(False))
+    return _seconds(pc.struct_field(parts, "time")) - _offsets(zones), has_offset
 
 
 def _seconds(times: pa.Array) -> Floats:
@@ -257,8 +249,7 @@ def keep_rows(
     drops: Sequence[tuple[str, Bools]] = (),
     *,
     doubts: Sequence[tuple[str, Bools]] = (),
-    absolute: bool = False,
-    kinds: tuple[int, int] = (0, 0),
+    kinds: Kinds = NO_TIMES,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Rows:
     """Put a batch together.
@@ -270,7 +261,6 @@ def keep_rows(
         drops: Reasons with the rows that they drop; the first that fits counts. A row that is
             wrong is not dropped.
         doubts: What is odd, with the rows; only kept ones count.
-        absolute: As in `Rows`.
         kinds: As in `Rows`.
         names: As in `Rows`.
     """
@@ -284,7 +274,7 @@ def keep_rows(
     kept = np.flatnonzero(keep).astype(np.int64)
     jobs = {name: _take(values, kept, JOBS.field(name).type) for name, values in columns.items()}
     odd = {what: hits for what, mask in doubts if (hits := int((keep & mask).sum()))}
-    return Rows(jobs, kept, wrong, dropped, absolute, odd, kinds, names)
+    return Rows(jobs, kept, wrong, dropped, odd, kinds, names)
 
 
 def _take(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:

@@ -2,20 +2,20 @@
 
 from datetime import datetime
 from typing import Annotated, Literal, Self
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
 from wattkeeper.scenarios.spec.sections.section import LARGEST, Section
 from wattkeeper.scenarios.spec.sections.values import Currency
 from wattkeeper.traces.files.names import LONGEST
+from wattkeeper.traces.zones import find_zone
 
 
 def _check_zone(name: str) -> str:
     try:
-        ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise ValueError(f"{name[:LONGEST]!r} is no time zone such as Europe/Berlin") from None
+        find_zone(name)
+    except ValueError as error:
+        raise ValueError(f"{name[:LONGEST]!r} {error}") from None
     return name
 
 
@@ -30,8 +30,7 @@ class RateFile(Section):
     """A file of prices or carbon intensities over time; see docs/electricity.md."""
 
     file: Annotated[str, Field(min_length=1)]
-    """Its path, relative to the scenario's file."""
-    """CSV, JSON or Parquet."""
+    """Its path, relative to the scenario's file: CSV, JSON, XML or Parquet."""
     column: str | None = None
     """Column of the values."""
     time_column: str | None = None
@@ -66,6 +65,10 @@ class ElectricitySection(Section):
     with files."""
     zone: Annotated[str, AfterValidator(_check_zone)] | None = None
     """Time zone of the trace's own date of second 0, where the trace does not know it."""
+
+    unusual: Literal[True] | None = None
+    """`true`: prices out of 0.01 to 2 a kWh, or intensities out of 1 to 2,000 g, are meant; if
+    absent, they are refused, for their unit may be another one."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

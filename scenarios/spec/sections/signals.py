@@ -150,6 +150,8 @@ class SignalSection(Section):
     """Unit of the values; of a file that states it, that of the file."""
     live: AnyLiveSource | None = None
     """Where values come from in live runs in real time, instead of `series`."""
+    unusual: Literal[True] | None = None
+    """As in `electricity`, for files of the signals `price` and `carbon`."""
     forecast: Annotated[ForecastConfig | None, OneOf(FORECASTS)] = None
     """How policies that ask for it see its future; if absent, they cannot ask."""
 

@@ -25,7 +25,7 @@ from wattkeeper.traces.formats.kubernetes.objects import (
     read_workload,
 )
 from wattkeeper.traces.formats.kubernetes.values import quote
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 from wattkeeper.traces.schema import JOBS
 
@@ -205,7 +205,7 @@ def convert(batch: Batch) -> Rows:
         for name in _Job._fields
     }
     dropped = Counter(job for job in rows if isinstance(job, str))
-    return Rows(columns, np.array(kept, dtype=np.int64), {}, dropped, absolute=True)
+    return Rows(columns, np.array(kept, dtype=np.int64), {}, dropped, kinds=Kinds(offset=len(kept)))
 
 
 def sniff(path: Path) -> bool:
@@ -225,6 +225,7 @@ FORMAT: Final = JobsFormat(
     source="Kubernetes API of a cluster (pods, or workloads of Kueue)",
     licence="as the imported file",
     time_unit="RFC 3339, with a time zone",
+    times=("offset",),
     cannot_tell=(
         "Objects that were deleted before the export: finished pods and workloads vanish.",
         "What a job trained, and which jobs recur.",

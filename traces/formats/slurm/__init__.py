@@ -21,7 +21,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.formats.slurm.energy import find_energy_column, parse_energy, sum_steps
 from wattkeeper.traces.formats.slurm.records import keep_together, unite_parts
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows, TimeKind
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Wrong,
@@ -117,7 +117,7 @@ def convert(batch: Batch) -> Rows:
     if len(steps):
         of_steps = _energy_of_steps(table.take(pa.array(steps)), steps, jobs, ids, wrong)
         table = table.take(pa.array(jobs))
-    rows = _convert(table, batch.dates, of_steps)
+    rows = _convert(table, batch.kind, of_steps)
     dropped = dict(rows.dropped)
     if count := len(steps) - len(wrong):
         dropped["is a step of a job"] = count
@@ -142,10 +142,10 @@ def _energy_of_steps(
     return sum_steps(steps_only, joules, np.maximum(owner, 0), len(jobs))
 
 
-def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
+def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
     wrong: Wrong = {}
     submit, start, end = (
-        parse_times(table, name, wrong, dates, needed=needed, absent=NO_TIME, advice=ADVICE)
+        parse_times(table, name, wrong, kind, needed=needed, absent=NO_TIME, advice=ADVICE)
         for name, needed in (("Submit", True), ("Start", False), ("End", False))
     )
     backwards = end.seconds < start.seconds
@@ -186,15 +186,13 @@ def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
         ("End before Start", backwards & ~np.isnan(elapsed)),
         ("End before Start, so without a duration", backwards & np.isnan(elapsed)),
     ]
-    written = [sum(each) for each in zip(submit.kinds, start.kinds, end.kinds, strict=True)]
     rows = keep_rows(
         table.num_rows,
         columns,
         wrong,
         drops,
         doubts=doubts,
-        absolute=submit.kinds[1] > 0,
-        kinds=(written[0], written[1]),
+        kinds=submit.kinds | start.kinds | end.kinds,
         names={
             "job_id": "JobID",
             "submit_time_s": "Submit",
@@ -304,8 +302,7 @@ FORMAT: Final = JobsFormat(
     sniff=sniff,
     batches=batches,
     convert=convert,
-    clock="the cluster's clock, whose zone is not recorded",
-    seconds_clock="UTC",
+    times=("since-1970", "local", "offset"),
     headers=True,
     requeues=True,
 )
