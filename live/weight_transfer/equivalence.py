@@ -140,6 +140,10 @@ class EquivalenceCheck:
         op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         if op.kind in op_sets.VIEWS or op.kind != parent_op.kind:
             return {op.kind, parent_op.kind} <= op_sets.VIEWS
+        if op.kind == "cat":
+            return op.integer("dim") % len(op.shape) == parent_op.integer("dim") % len(
+                parent_op.shape
+            )
         ignored = set(op_sets.SIZES)
         if "padding" in op.args and "weight" in op.tensors and "weight" in parent_op.tensors:
             if _kernel_offsets(self.child, op) != _kernel_offsets(self.parent, parent_op):
@@ -185,6 +189,78 @@ class EquivalenceCheck:
             for dims, parent_dims in zip(results, parent_results, strict=True)
             for x, y in zip(dims, parent_dims, strict=True)
         )
+
+    def is_equal(self, index: int, origin: int) -> bool:
+        """Whether all units of the results correspond one to one, in the same order."""
+        results, parent_results = self.child.dims.results[index], self.parent.dims.results[origin]
+        return self.has_same_units(index, origin) and all(
+            np.array_equal(self.maps.map_any(x, y), np.arange(y.extent))
+            and self.maps.amplitude(x, y) is None
+            for dims, parent_dims in zip(results, parent_results, strict=True)
+            for x, y in zip(dims, parent_dims, strict=True)
+        )
+
+    def joins_same(
+        self, index: int, origin: int, sources: Sequence[int | None], inputs: Sequence[int]
+    ) -> bool:
+        """Whether a concatenation has its operands where the map of its units says.
+
+        Args:
+            index: The child's concatenation.
+            origin: The parent's.
+            sources: By operand of the child's, the parent's operator with that value, if any.
+            inputs: Operands of the parent's.
+        """
+        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
+        axis, parent_axis = op.integer("dim"), parent_op.integer("dim")
+        if axis != parent_axis or len(op.shape) != len(parent_op.shape):
+            return False
+        parent_dims = [self.parent.dims.results[ref][0][axis] for ref in parent_op.refs]
+        starts = np.cumsum([0, *(dim.extent for dim in parent_dims)])
+        places: dict[int | None, list[int]] = defaultdict(list)
+        for place, source in enumerate(inputs):
+            places[source].append(place)
+        whole = self.maps.map_units(
+            self.child.dims.results[index][0][axis], self.parent.dims.results[origin][0][axis]
+        )
+        if whole is None:
+            return False
+        end = 0
+        for ref, source in zip(op.refs, sources, strict=True):
+            dim = self.child.dims.results[ref][0][axis]
+            start, end = end, end + dim.extent
+            part = whole[start:end]
+            if (part < 0).all():
+                continue
+            if not any(
+                self._lies_at(part, dim, parent_dims[place], int(starts[place]))
+                for place in places[source]
+            ):
+                return False
+        return True
+
+    def _lies_at(self, part: Ints, dim: Dim, parent_dim: Dim, start: int) -> bool:
+        """Whether part of a map is that of one operand, whose first unit is `start`."""
+        units = self.maps.map_units(dim, parent_dim)
+        return units is not None and np.array_equal(part, np.where(units < 0, units, units + start))
+
+    def passes_on(self, index: int, source: int, sources: Sequence[int | None]) -> bool:
+        """Whether a concatenation of the child holds one value of the parent, and new units."""
+        axis = self.child.program.ops[index].integer("dim")
+        if not self.has_same_units(index, source):
+            return False
+        parent_dim = self.parent.dims.results[source][0][axis]
+        whole = self.maps.map_any(self.child.dims.results[index][0][axis], parent_dim)
+        end = 0
+        for ref, operand in zip(self.child.program.ops[index].refs, sources, strict=True):
+            dim = self.child.dims.results[ref][0][axis]
+            start, end = end, end + dim.extent
+            part = whole[start:end]
+            if not (part < 0).all() and (
+                operand != source or not self._lies_at(part, dim, parent_dim, 0)
+            ):
+                return False
+        return True
 
     def _compare_tensor(self, op: Op, role: str, name: str, source: str) -> str:
         if source not in self.parent.dims.tensors:

@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 from wattkeeper.live.weight_transfer import fill, norm_expansion
 from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, find_users, product_scale
+from wattkeeper.live.weight_transfer.following import follow_layers
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.model_graph import TracedModule, trace
 from wattkeeper.live.weight_transfer.program.ir import Program
@@ -91,11 +92,21 @@ def grow(
         for node, parent_node in enumerate(parent_nodes)
         if parent_node >= 0 and child.graph.nodes[node].tensors
     }
-    return _Transfer(parent, child, origins).run()
+    attempt = _Transfer(parent, child, origins)
+    report = attempt.run()
+    if report.lost_in_eval:
+        moved = follow_layers(parent, child, origins)
+        if moved != origins:
+            other = _Transfer(parent, child, moved)
+            other_report = other.run()
+            if not other_report.lost_in_eval:
+                attempt, report = other, other_report
+    attempt.write()
+    return report
 
 
 class _Transfer:
-    """One transfer; new values are collected first, and written at the end."""
+    """One transfer along an alignment; new values are collected first, and written on demand."""
 
     def __init__(self, parent: TracedModule, child: TracedModule, origins: dict[int, int]) -> None:
         self.parent, self.child, self.origins = parent, child, origins
@@ -122,10 +133,13 @@ class _Transfer:
         insertion = LayerInsertion(check, self.origins, self.blocks, self.users, self.parent_users)
         ValueMatching(insertion, self.holders, self.report, self.values).run()
         self._fill_inserted_blocks()
+        return self.report.build(self.parent.program, self.child.program)
+
+    def write(self) -> None:
+        """Write the new values to the child."""
         with torch.no_grad():
             for name, value in self.values.items():
                 self.own[name].copy_(value)
-        return self.report.build(self.parent.program, self.child.program)
 
     def _relate_units(self) -> None:
         """Units come from the parent's operator that writes them, else from one that reads them."""

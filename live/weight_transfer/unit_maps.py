@@ -101,8 +101,15 @@ class UnitMaps:
         leading = [outer_leaf(piece) for piece in parent]
         sources: list[int | None] = []
         for piece in child:
-            origin = self.origins.get(outer_leaf(piece))
-            unused = (i for i, leaf in enumerate(leading) if leaf is origin and i not in sources)
+            leaf = outer_leaf(piece)
+            origin = self.origins.get(leaf)
+            unused = (
+                index
+                for index, other in enumerate(leading)
+                if index not in sources
+                and (other is origin or leaf.kind == other.kind == "fixed")
+                and (other is origin or piece.extent == parent[index].extent)
+            )
             sources.append(next(unused, None))
         if len(child) == len(parent):
             for index, source in enumerate(sources):
