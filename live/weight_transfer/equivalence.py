@@ -342,7 +342,7 @@ class EquivalenceCheck:
         if x is not None and y is not None:
             units, amplitude = self.maps.map_units(x, y), self.maps.amplitude(x, y)
             squares = np.ones(x.extent) if amplitude is None else amplitude**2
-            if units is None or not covers_all(units, y.extent):
+            if units is None or (units < 0).any() or not covers_all(units, y.extent):
                 return f"{op.name(index)} multiplies {x.extent} units, the parent {y.extent}"
             sums = np.bincount(units[units >= 0], squares[units >= 0])
             if not np.allclose(sums, self.maps.scales.get(x.find(), 1.0), rtol=1e-9):

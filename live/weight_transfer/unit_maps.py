@@ -51,8 +51,16 @@ class UnitMaps:
     def map_units(self, child: Dim, parent: Dim) -> Ints | None:
         """The parent's unit of each unit of the child, shape (child's extent,), or `NO_UNIT`.
 
-        None if the dimensions have different structures, or a fixed extent differs.
+        None if the dimensions have different structures, a fixed extent differs, or units would
+        move that have a place.
         """
+        units = self._map_parts(child, parent)
+        is_ordered = child.find().ordered or parent.find().ordered
+        if units is not None and is_ordered and not np.array_equal(units, np.arange(parent.extent)):
+            return None
+        return units
+
+    def _map_parts(self, child: Dim, parent: Dim) -> Ints | None:
         child_parts, parent_parts = factors(child), factors(parent)
         if len(child_parts) > 1 or len(parent_parts) > 1:
             return self._map_product(child_parts, parent_parts)
