@@ -201,66 +201,41 @@ class EquivalenceCheck:
         )
 
     def joins_same(
-        self, index: int, origin: int, sources: Sequence[int | None], inputs: Sequence[int]
+        self, index: int, origin: int, sources: Sequence[int | None], refs: Sequence[int]
     ) -> bool:
         """Whether a concatenation has its operands where the map of its units says.
 
         Args:
             index: The child's concatenation.
-            origin: The parent's.
+            origin: The parent's, or the only value of the parent that the child's holds.
             sources: By operand of the child's, the parent's operator with that value, if any.
-            inputs: Operands of the parent's.
+            refs: Operands of the parent's, or that value.
         """
-        op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
-        axis, parent_axis = op.integer("dim"), parent_op.integer("dim")
-        if axis != parent_axis or len(op.shape) != len(parent_op.shape):
+        op, results = self.child.program.ops[index], self.child.dims.results
+        axis = op.integer("dim") % len(op.shape)
+        if not self.has_same_units(index, origin):
             return False
-        parent_dims = [self.parent.dims.results[ref][0][axis] for ref in parent_op.refs]
-        starts = np.cumsum([0, *(dim.extent for dim in parent_dims)])
-        places: dict[int | None, list[int]] = defaultdict(list)
-        for place, source in enumerate(inputs):
-            places[source].append(place)
-        whole = self.maps.map_units(
-            self.child.dims.results[index][0][axis], self.parent.dims.results[origin][0][axis]
+        places: dict[int | None, list[tuple[int, Dim]]] = defaultdict(list)
+        start = 0
+        for ref in refs:
+            dim = self.parent.dims.results[ref][0][axis]
+            places[resolve_op(self.parent.program, ref)].append((start, dim))
+            start += dim.extent
+        whole = self.maps.map_any(
+            results[index][0][axis], self.parent.dims.results[origin][0][axis]
         )
-        if whole is None:
-            return False
-        end = 0
         for ref, source in zip(op.refs, sources, strict=True):
-            dim = self.child.dims.results[ref][0][axis]
-            start, end = end, end + dim.extent
-            part = whole[start:end]
-            if (part < 0).all():
-                continue
-            if not any(
-                self._lies_at(part, dim, parent_dims[place], int(starts[place]))
-                for place in places[source]
-            ):
+            dim = results[ref][0][axis]
+            part, whole = whole[: dim.extent], whole[dim.extent :]
+            is_read = bool((part >= 0).any())
+            if is_read and not any(self._lies_at(part, dim, *place) for place in places[source]):
                 return False
         return True
 
-    def _lies_at(self, part: Ints, dim: Dim, parent_dim: Dim, start: int) -> bool:
+    def _lies_at(self, part: Ints, dim: Dim, start: int, parent_dim: Dim) -> bool:
         """Whether part of a map is that of one operand, whose first unit is `start`."""
         units = self.maps.map_units(dim, parent_dim)
         return units is not None and np.array_equal(part, np.where(units < 0, units, units + start))
-
-    def passes_on(self, index: int, source: int, sources: Sequence[int | None]) -> bool:
-        """Whether a concatenation of the child holds one value of the parent, and new units."""
-        axis = self.child.program.ops[index].integer("dim")
-        if not self.has_same_units(index, source):
-            return False
-        parent_dim = self.parent.dims.results[source][0][axis]
-        whole = self.maps.map_any(self.child.dims.results[index][0][axis], parent_dim)
-        end = 0
-        for ref, operand in zip(self.child.program.ops[index].refs, sources, strict=True):
-            dim = self.child.dims.results[ref][0][axis]
-            start, end = end, end + dim.extent
-            part = whole[start:end]
-            if not (part < 0).all() and (
-                operand != source or not self._lies_at(part, dim, parent_dim, 0)
-            ):
-                return False
-        return True
 
     def _compare_tensor(self, op: Op, role: str, name: str, source: str) -> str:
         if source not in self.parent.dims.tensors:

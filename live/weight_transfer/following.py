@@ -57,6 +57,8 @@ def _layers_before(program: Program) -> list[list[int]]:
         return (index,) if program.ops[index].tensors else read(index)
 
     def read(index: int) -> tuple[int, ...]:
-        return tuple(dict.fromkeys(layer for ref in program.ops[index].refs for layer in layers(ref)))
+        return tuple(
+            dict.fromkeys(layer for ref in program.ops[index].refs for layer in layers(ref))
+        )
 
     return [list(read(index)) for index in range(len(program.ops))]

@@ -141,15 +141,15 @@ class ValueMatching:
         users = {user for source in known for user in self.insertion.parent_users[source]}
         cats = [user for user in sorted(users) if self.parent.program.ops[user].kind == "cat"]
         for user in sorted(cats, key=lambda user: -len(self.parent.program.ops[user].refs)):
-            operands = self._inputs_of(user)
+            refs = self.parent.program.ops[user].refs
             if (
-                known >= {*operands}
-                and self.check.joins_same(index, user, inputs, operands)
+                known >= {*self._inputs_of(user)}
+                and self.check.joins_same(index, user, inputs, refs)
                 and not self.check.find_difference(index, user)
             ):
                 return user
         for source in sorted(known):
-            if self.check.passes_on(index, source, inputs):
+            if self.check.joins_same(index, source, inputs, [source]):
                 return source
         return None
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 CHANNELS, SIDE, OUTPUTS = 4, 4, 3
@@ -94,9 +94,7 @@ KINDS: dict[str, Kind] = {
     "group norm": layer(lambda i, o: nn.GroupNorm(2, i)),
     "norm of all": layer(lambda i, o: nn.GroupNorm(1, i)),
     "instance norm": layer(lambda i, o: nn.InstanceNorm2d(i, affine=True)),
-    "tracked norm": layer(
-        lambda i, o: nn.InstanceNorm2d(i, affine=True, track_running_stats=True)
-    ),
+    "tracked norm": layer(lambda i, o: nn.InstanceNorm2d(i, affine=True, track_running_stats=True)),
     "layer norm": Kind(
         lambda i, o: [nn.LayerNorm(i)],
         lambda m, x: m[0](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2),
@@ -246,10 +244,14 @@ def change_plan(plan: list[Step], rng: np.random.Generator) -> list[Step]:
     kind = str(rng.choice(["conv", "conv1"]) if rng.random() < 0.7 else rng.choice(list(KINDS)))
     if how == "other":
         step = plan[value - 1]
-        return plan if step.kind not in KINDS else [
-            other._replace(kind=kind) if number == value - 1 else other
-            for number, other in enumerate(plan)
-        ]
+        return (
+            plan
+            if step.kind not in KINDS
+            else [
+                other._replace(kind=kind) if number == value - 1 else other
+                for number, other in enumerate(plan)
+            ]
+        )
     width = plan[value - 1].width
     if how == "deeper":
         return insert(plan, value, [Step(kind, (value,), width)], everywhere=True)
@@ -282,9 +284,7 @@ def insert(plan: list[Step], value: int, new: list[Step], *, everywhere: bool) -
     later = [
         step._replace(
             reads=tuple(map(move, step.reads)),
-            shares=None
-            if step.shares is None
-            else step.shares + len(new) * (step.shares >= value),
+            shares=None if step.shares is None else step.shares + len(new) * (step.shares >= value),
         )
         for step in plan[value:]
     ]

@@ -96,7 +96,9 @@ def _permute(dims: ProgramDims, op: Op) -> Dims:
 def _expand(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["self"])
     new_axes = len(op.shape) - len(data)
-    pin_all(dim for dim, extent in zip(data, op.shape[new_axes:], strict=True) if dim.extent != extent)
+    pin_all(
+        dim for dim, extent in zip(data, op.shape[new_axes:], strict=True) if dim.extent != extent
+    )
     return (*fix_shape(op.shape[:new_axes]), *_resize(data, op.shape[new_axes:]))
 
 
