@@ -18,7 +18,8 @@ class Dense(nn.Module):
     def __init__(self, growth: int = 4, depths: tuple[int, ...] = (2, 2), width: int = 8) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, width, 3, padding=1)
-        self.blocks, self.transitions = nn.ModuleList(), nn.ModuleList()
+        self.blocks: Any = nn.ModuleList()
+        self.transitions = nn.ModuleList()
         for depth in depths:
             block = nn.ModuleList()
             for _ in range(depth):
@@ -35,7 +36,7 @@ class Dense(nn.Module):
             width //= 2
         self.head = nn.Linear(width, 5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor):
         x = self.stem(x)
         for block, transition in zip(self.blocks, self.transitions, strict=True):
             values = [x]
@@ -57,7 +58,7 @@ class Inception(nn.Module):
         self.aside = nn.Linear(width, 5) if aside else None
         self.head = nn.Linear(branches * width, 5)
 
-    def forward(self, x: Tensor) -> Any:
+    def forward(self, x: Tensor):
         x = self.stem(x).relu()
         y = torch.cat([branch(x).relu() for branch in self.branches], 1)
         result = self.head(y.mean((2, 3)))
@@ -76,7 +77,7 @@ class UNet(nn.Module):
         self.up, self.last = nn.ConvTranspose2d(2 * width, width, 2, 2), conv_bn(2 * width, width)
         self.head = nn.Conv2d(width, 2, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor):
         skip = self.first(x).relu()
         y = self.deep(nn.functional.max_pool2d(skip, 2)).relu()
         for layer in self.more:
@@ -99,7 +100,7 @@ class Shuffle(nn.Module):
         )  # fmt: skip
         self.head = nn.Linear(width, 5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor):
         x = self.stem(x).relu()
         for unit in self.units:
             one, other = x.chunk(2, 1)
@@ -115,7 +116,7 @@ class Efficient(nn.Module):
         super().__init__()
         self.drop, wide = drop, 2 * width
         self.stem = conv_bn(3, width)
-        self.blocks = nn.ModuleList(
+        self.blocks: Any = nn.ModuleList(
             nn.ModuleList(
                 (conv_bn(width, wide, 1), conv_bn(wide, wide, 3, 1, wide),
                  nn.Conv2d(wide, 4, 1), nn.Conv2d(4, wide, 1), conv_bn(wide, width, 1))
@@ -124,7 +125,7 @@ class Efficient(nn.Module):
         )  # fmt: skip
         self.head = nn.Sequential(nn.Dropout(0.2), nn.Linear(width, 5))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor):
         silu = nn.functional.silu
         x = silu(self.stem(x))
         for up, spatial, squeeze, excite, down in self.blocks:
@@ -144,7 +145,7 @@ class Separable(nn.Module):
     def __init__(self, width: int = 8, depth: int = 1) -> None:
         super().__init__()
         self.stem = conv_bn(3, width)
-        self.blocks = nn.ModuleList()
+        self.blocks: Any = nn.ModuleList()
         for _ in range(depth):
             body = nn.Sequential(
                 nn.ReLU(), conv_bn(width, width, 3, 1, width), conv_bn(width, 2 * width, 1)
@@ -153,7 +154,7 @@ class Separable(nn.Module):
             width *= 2
         self.head = nn.Linear(width, 5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor):
         x = self.stem(x)
         for body, shortcut in self.blocks:
             x = body(x) + shortcut(x)
@@ -173,7 +174,7 @@ class Language(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 50, bias=False)
         self.head.weight = self.words.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor):
         y = self.words(x) + self.places
         if self.tokens is not None:
             y = torch.cat([self.tokens.expand(len(y), -1, -1), y], 1)
@@ -193,22 +194,22 @@ class Family(NamedTuple):
 
 
 FAMILIES: dict[str, Family] = {
-    "densenet": Family(Dense, ((4, (2, 2)), (4, (3, 2)), (4, (2, 4)), (8, (2, 2), 16)), 0),
-    "inception": Family(Inception, ((4,), (8,), (4, 4), (6, 3)), 0),
-    "inception with output aside": Family(Inception, ((4, 3, False), (4, 3, True)), 0),
-    "unet": Family(UNet, ((4,), (8,), (4, 2), (6,)), 0),
-    "shufflenet": Family(Shuffle, ((8,), (16,), (8, 3)), 0),
-    "efficientnet": Family(Efficient, ((8,), (16,), (8, 3), (12, 1, 0.2), (8, 2, 0.2)), 0),
-    "xception": Family(Separable, ((8,), (16,), (8, 2)), 0),
-    "resnet": Family(models.ResNet, ((8,), (16,), (12,), (8, (2, 1)), (16, (2, 3))), 0),
-    "vgg": Family(models.vgg, ((8,), (16,), (8, (2, 3))), 0),
-    "mobilenet": Family(models.MobileNetV2, ((8, (1, 1)), (16, (1, 1)), (8, (2, 1))), 0),
+    "densenet": Family(Dense, ((4, (2, 2)), (4, (3, 2)), (4, (2, 4)), (8, (2, 2), 16)), 7),
+    "inception": Family(Inception, ((4,), (8,), (4, 4), (6, 3)), 8),
+    "inception with output aside": Family(Inception, ((4, 3, False), (4, 3, True)), 4),
+    "unet": Family(UNet, ((4,), (8,), (4, 2), (6,)), 8),
+    "shufflenet": Family(Shuffle, ((8,), (16,), (8, 3)), 4),
+    "efficientnet": Family(Efficient, ((8,), (16,), (8, 3), (12, 1, 0.2), (8, 2, 0.2)), 11),
+    "xception": Family(Separable, ((8,), (16,), (8, 2)), 5),
+    "resnet": Family(models.ResNet, ((8,), (16,), (12,), (8, (2, 1)), (16, (2, 3))), 13),
+    "vgg": Family(models.vgg, ((8,), (16,), (8, (2, 3))), 5),
+    "mobilenet": Family(models.MobileNetV2, ((8, (1, 1)), (16, (1, 1)), (8, (2, 1))), 5),
     "vision transformer": Family(
-        models.VisionTransformer, ((8,), (16,), (16, 4), (8, 4), (8, 2, 3)), 0
+        models.VisionTransformer, ((8,), (16,), (16, 4), (8, 4), (8, 2, 3)), 9
     ),
     "language": Family(
-        Language, ((8,), (16,), (16, 4), (8, 2, 2), (8, 2, 1, 1), (8, 2, 1, 2)), 0, is_text=True
+        Language, ((8,), (16,), (16, 4), (8, 2, 2), (8, 2, 1, 1), (8, 2, 1, 2)), 7, is_text=True
     ),
-    "recurrent": Family(models.Recurrent, ((8,), (12,), (8, "LSTM", 2)), 0, is_text=True),
-    "encoder": Family(models.Encoder, ((8,), (16,), (16, 4), (8, 2, 3), (12,)), 0, is_text=True),
+    "recurrent": Family(models.Recurrent, ((8,), (12,), (8, "LSTM", 2)), 4, is_text=True),
+    "encoder": Family(models.Encoder, ((8,), (16,), (16, 4), (8, 2, 3), (12,)), 10, is_text=True),
 }

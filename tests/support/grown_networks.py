@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,8 @@ class Attention(nn.Module):
 
 def shuffle(x: Tensor, groups: int = 2) -> Tensor:
     """Interleave groups of channels."""
-    return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2)
+    halves: Tensor = x.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
+    return halves.transpose(1, 2).flatten(1, 2)
 
 
 def squeeze(width: int, gate: nn.Module) -> list[nn.Module]:
@@ -192,10 +194,8 @@ def shapes(layers: nn.ModuleList) -> list[Any]:
 def join(kind: str, values: list[Tensor]) -> Tensor:
     if kind == "cat":
         return torch.cat(values, 1)
-    result = values[0]
-    for value in values[1:]:
-        result = {"add": torch.add, "times": torch.mul, "least": torch.minimum}[kind](result, value)
-    return result
+    joins: dict[str, Any] = {"add": torch.add, "times": torch.mul, "least": torch.minimum}
+    return reduce(joins[kind], values)
 
 
 HEADS = ("mean", "mean", "mean", "flat", "two", "bare")
