@@ -56,7 +56,7 @@ class Attention(nn.Module):
 
 def shuffle(x: Tensor, groups: int = 2) -> Tensor:
     """Interleave groups of channels."""
-    halves: Tensor = x.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
+    halves: Tensor = x.unflatten(1, (groups, -1))
     return halves.transpose(1, 2).flatten(1, 2)
 
 
