@@ -140,6 +140,10 @@ class EquivalenceCheck:
         op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         if op.kind in op_sets.VIEWS or op.kind != parent_op.kind:
             return {op.kind, parent_op.kind} <= op_sets.VIEWS
+        if op.kind == "cat":
+            return op.integer("dim") % len(op.shape) == parent_op.integer("dim") % len(
+                parent_op.shape
+            )
         ignored = set(op_sets.SIZES)
         if "padding" in op.args and "weight" in op.tensors and "weight" in parent_op.tensors:
             if _kernel_offsets(self.child, op) != _kernel_offsets(self.parent, parent_op):
@@ -185,6 +189,53 @@ class EquivalenceCheck:
             for dims, parent_dims in zip(results, parent_results, strict=True)
             for x, y in zip(dims, parent_dims, strict=True)
         )
+
+    def is_equal(self, index: int, origin: int) -> bool:
+        """Whether all units of the results correspond one to one, in the same order."""
+        results, parent_results = self.child.dims.results[index], self.parent.dims.results[origin]
+        return self.has_same_units(index, origin) and all(
+            np.array_equal(self.maps.map_any(x, y), np.arange(y.extent))
+            and self.maps.amplitude(x, y) is None
+            for dims, parent_dims in zip(results, parent_results, strict=True)
+            for x, y in zip(dims, parent_dims, strict=True)
+        )
+
+    def joins_same(
+        self, index: int, origin: int, sources: Sequence[int | None], refs: Sequence[int]
+    ) -> bool:
+        """Whether a concatenation has its operands where the map of its units says.
+
+        Args:
+            index: The child's concatenation.
+            origin: The parent's, or the only value of the parent that the child's holds.
+            sources: By operand of the child's, the parent's operator with that value, if any.
+            refs: Operands of the parent's, or that value.
+        """
+        op, results = self.child.program.ops[index], self.child.dims.results
+        axis = op.integer("dim") % len(op.shape)
+        if not self.has_same_units(index, origin):
+            return False
+        places: dict[int | None, list[tuple[int, Dim]]] = defaultdict(list)
+        start = 0
+        for ref in refs:
+            dim = self.parent.dims.results[ref][0][axis]
+            places[resolve_op(self.parent.program, ref)].append((start, dim))
+            start += dim.extent
+        whole = self.maps.map_any(
+            results[index][0][axis], self.parent.dims.results[origin][0][axis]
+        )
+        for ref, source in zip(op.refs, sources, strict=True):
+            dim = results[ref][0][axis]
+            part, whole = whole[: dim.extent], whole[dim.extent :]
+            is_read = bool((part >= 0).any())
+            if is_read and not any(self._lies_at(part, dim, *place) for place in places[source]):
+                return False
+        return True
+
+    def _lies_at(self, part: Ints, dim: Dim, start: int, parent_dim: Dim) -> bool:
+        """Whether part of a map is that of one operand, whose first unit is `start`."""
+        units = self.maps.map_units(dim, parent_dim)
+        return units is not None and np.array_equal(part, np.where(units < 0, units, units + start))
 
     def _compare_tensor(self, op: Op, role: str, name: str, source: str) -> str:
         if source not in self.parent.dims.tensors:
@@ -266,7 +317,7 @@ class EquivalenceCheck:
         if x is not None and y is not None:
             units, amplitude = self.maps.map_units(x, y), self.maps.amplitude(x, y)
             squares = np.ones(x.extent) if amplitude is None else amplitude**2
-            if units is None or not covers_all(units, y.extent):
+            if units is None or (units < 0).any() or not covers_all(units, y.extent):
                 return f"{op.name(index)} multiplies {x.extent} units, the parent {y.extent}"
             sums = np.bincount(units[units >= 0], squares[units >= 0])
             if not np.allclose(sums, self.maps.scales.get(x.find(), 1.0), rtol=1e-9):

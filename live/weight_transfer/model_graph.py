@@ -48,7 +48,16 @@ def graph_of(module: nn.Module, example_inputs: Inputs, name: str) -> Graph:
 def trace(module: nn.Module, example_inputs: Inputs, name: str) -> TracedModule:
     """Trace a module, and make its graph; see `graph_of`."""
     program = trace_program(module, example_inputs, name)
-    dims = analyse(program)
+    return _build(module, program, analyse(program))
+
+
+def free_outputs(traced: TracedModule) -> TracedModule:
+    """The same module as the body of a larger one: its outputs are units as those of any layer."""
+    program = traced.program
+    return _build(traced.module, program, analyse(program, fixes_outputs=False))
+
+
+def _build(module: nn.Module, program: Program, dims: ProgramDims) -> TracedModule:
     node_of_op: dict[int, int] = {}
     nodes: list[Node] = []
     for index, op in enumerate(program.ops):
@@ -63,7 +72,8 @@ def trace(module: nn.Module, example_inputs: Inputs, name: str) -> TracedModule:
         node_of_op[index] = len(nodes)
         kind = "embedding" if op.kind in TABLES else op.kind
         nodes.append(Node(kind, inputs, tensors, attributes))
-    return TracedModule(module, program, dims, Graph(program.name, tuple(nodes)), tuple(node_of_op))
+    graph = Graph(program.name, tuple(nodes))
+    return TracedModule(module, program, dims, graph, tuple(node_of_op))
 
 
 def _find_input_nodes(program: Program, index: int, node_of_op: dict[int, int]) -> list[int]:

@@ -7,7 +7,8 @@ NSDI '23, section 4.3).
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -16,10 +17,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from wattkeeper.live.weight_transfer import fill, norm_expansion
+from wattkeeper.live.weight_transfer.claim_check import check_claims
 from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, find_users, product_scale
+from wattkeeper.live.weight_transfer.following import follow_layers
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
-from wattkeeper.live.weight_transfer.model_graph import TracedModule, trace
+from wattkeeper.live.weight_transfer.model_graph import TracedModule, free_outputs, trace
 from wattkeeper.live.weight_transfer.program.ir import Program
 from wattkeeper.live.weight_transfer.program.op_sets import NORMS
 from wattkeeper.live.weight_transfer.program.tracing import Inputs
@@ -27,7 +30,6 @@ from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote, Tr
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
 from wattkeeper.live.weight_transfer.value_matching import ValueMatching
 from wattkeeper.live.weight_transfer.zero_init_blocks import find_inserted_blocks, zero_tensors
-from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.alignment import align
 
@@ -43,8 +45,8 @@ def transfer(
     Args:
         parent: A trained module; it is not changed.
         child: An initialised module; weights that nothing fits keep their values.
-        example_inputs: Positional arguments that the forward of both takes. Only shapes and types
-            matter. Without them, inputs are derived from the first layer, where that is possible.
+        example_inputs: Positional arguments that the forward of both takes. Without them, inputs
+            are derived from the first layer, where that is possible.
 
     Returns:
         How each tensor was filled, and whether the child's function is the parent's.
@@ -58,7 +60,7 @@ def transfer(
     _check_values("parent", parent)
     _check_values("child", child)
     inputs = derive_inputs(parent, child) if example_inputs is None else example_inputs
-    return grow(trace(parent, inputs, "parent"), trace(child, inputs, "child"))
+    return grow_checked(trace(parent, inputs, "parent"), trace(child, inputs, "child"), inputs)
 
 
 def _check_values(role: str, module: nn.Module) -> None:
@@ -74,28 +76,62 @@ def _check_values(role: str, module: nn.Module) -> None:
         raise InputError(f"the {role}'s {name!r} {problem}")
 
 
-def grow(
-    parent: TracedModule, child: TracedModule, alignment: Ints | None = None
-) -> TransferReport:
-    """Fill a traced child from a traced parent; see `transfer`.
+def grow_checked(parent: TracedModule, child: TracedModule, inputs: Inputs) -> TransferReport:
+    """Fill a traced child from a traced parent, and run both before a claim is made.
 
-    Args:
-        parent: The parent.
-        child: The child; its module is filled.
-        alignment: By node of the child, the parent's node that it takes its weights from, or -1,
-            shape (child nodes,); by default that of `align`.
+    `inputs` are those that both were traced with; see `transfer`.
     """
-    parent_nodes = align(parent.graph, child.graph) if alignment is None else alignment
-    origins = {
+    return check_claims(grow(parent, child), parent, child, inputs)
+
+
+def grow(parent: TracedModule, child: TracedModule) -> TransferReport:
+    """Fill a traced child from a traced parent; neither is run. See `transfer`."""
+    origins = _align(parent, child)
+    shapes = [
+        [traced.program.ops[index].shapes for index in traced.program.outputs]
+        for traced in (parent, child)
+    ]
+    if shapes[0] != shapes[1]:  # one may be the other without its head
+        bodies = free_outputs(parent), free_outputs(child)
+        others = _align(*bodies)
+        if _count_shared(parent, child, others) > _count_shared(parent, child, origins):
+            (parent, child), origins = bodies, others
+    attempt = _Transfer(parent, child, origins)
+    report = attempt.run()
+    if report.lost_in_eval:
+        moved = follow_layers(parent, child, origins)
+        if moved != origins:
+            other = _Transfer(parent, child, moved)
+            other_report = other.run()
+            if not other_report.lost_in_eval:
+                attempt, report = other, other_report
+    attempt.write()
+    return report
+
+
+def _align(parent: TracedModule, child: TracedModule) -> dict[int, int]:
+    """By operator of the child with weights, the parent's operator that it takes them from."""
+    return {
         child.op_of_node[node]: parent.op_of_node[int(parent_node)]
-        for node, parent_node in enumerate(parent_nodes)
+        for node, parent_node in enumerate(align(parent.graph, child.graph))
         if parent_node >= 0 and child.graph.nodes[node].tensors
     }
-    return _Transfer(parent, child, origins).run()
+
+
+def _count_shared(parent: TracedModule, child: TracedModule, origins: Mapping[int, int]) -> int:
+    """Elements of the child's parameters that the parent has, too."""
+    shared: dict[str, int] = {}
+    for index, origin in origins.items():
+        sources = parent.program.ops[origin].tensors
+        for role, name in child.program.ops[index].tensors.items():
+            if role in sources and name in child.program.trained:
+                shapes = child.program.shapes[name], parent.program.shapes[sources[role]]
+                shared[name] = prod(map(min, *shapes)) if shapes[0] else 1
+    return sum(shared.values())
 
 
 class _Transfer:
-    """One transfer; new values are collected first, and written at the end."""
+    """One transfer along an alignment; new values are collected first, and written on demand."""
 
     def __init__(self, parent: TracedModule, child: TracedModule, origins: dict[int, int]) -> None:
         self.parent, self.child, self.origins = parent, child, origins
@@ -122,10 +158,13 @@ class _Transfer:
         insertion = LayerInsertion(check, self.origins, self.blocks, self.users, self.parent_users)
         ValueMatching(insertion, self.holders, self.report, self.values).run()
         self._fill_inserted_blocks()
+        return self.report.build(self.parent.program, self.child.program)
+
+    def write(self) -> None:
+        """Write the new values to the child."""
         with torch.no_grad():
             for name, value in self.values.items():
                 self.own[name].copy_(value)
-        return self.report.build(self.parent.program, self.child.program)
 
     def _relate_units(self) -> None:
         """Units come from the parent's operator that writes them, else from one that reads them."""

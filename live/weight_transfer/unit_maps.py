@@ -51,8 +51,16 @@ class UnitMaps:
     def map_units(self, child: Dim, parent: Dim) -> Ints | None:
         """The parent's unit of each unit of the child, shape (child's extent,), or `NO_UNIT`.
 
-        None if the dimensions have different structures, or a fixed extent differs.
+        None if the dimensions have different structures, a fixed extent differs, or units would
+        move that have a place.
         """
+        units = self._map_parts(child, parent)
+        is_ordered = child.find().ordered or parent.find().ordered
+        if units is not None and is_ordered and not np.array_equal(units, np.arange(parent.extent)):
+            return None
+        return units
+
+    def _map_parts(self, child: Dim, parent: Dim) -> Ints | None:
         child_parts, parent_parts = factors(child), factors(parent)
         if len(child_parts) > 1 or len(parent_parts) > 1:
             return self._map_product(child_parts, parent_parts)
@@ -101,8 +109,15 @@ class UnitMaps:
         leading = [outer_leaf(piece) for piece in parent]
         sources: list[int | None] = []
         for piece in child:
-            origin = self.origins.get(outer_leaf(piece))
-            unused = (i for i, leaf in enumerate(leading) if leaf is origin and i not in sources)
+            leaf = outer_leaf(piece)
+            origin = self.origins.get(leaf)
+            unused = (
+                index
+                for index, other in enumerate(leading)
+                if index not in sources
+                and (other is origin or leaf.kind == other.kind == "fixed")
+                and (other is origin or piece.extent == parent[index].extent)
+            )
             sources.append(next(unused, None))
         if len(child) == len(parent):
             for index, source in enumerate(sources):

@@ -10,7 +10,6 @@ from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.program.ir import Op
 from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, COMMUTING, TRANSPARENT
 from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote
-from wattkeeper.live.weight_transfer.unit_maps import outer_leaf
 
 
 class ValueMatching:
@@ -32,11 +31,17 @@ class ValueMatching:
         """Match the values of all operators, and compare the outputs."""
         for index, op in enumerate(self.child.program.ops):
             self.sources.append(self._find_source(index, op))
-        program = self.parent.program
-        expected = [resolve_op(program, index) for index in program.outputs]
-        outputs = [self.sources[index] for index in self.child.program.outputs]
-        if outputs != expected and not self.report.lost_in_eval:
-            self.report.lose_function("the child's outputs are other values of the parent")
+        if not self.report.lost_in_eval and not self._has_same_outputs():
+            self.report.lose_function("the child's outputs are other values than the parent's")
+
+    def _has_same_outputs(self) -> bool:
+        """Whether each output is the parent's, unit by unit."""
+        mine, yours = self.child.program, self.parent.program
+        sources = [self.sources[index] for index in mine.outputs]
+        return sources == [resolve_op(yours, index) for index in yours.outputs] and all(
+            self.check.is_equal(index, origin)
+            for index, origin in zip(mine.outputs, yours.outputs, strict=True)
+        )
 
     def _find_source(self, index: int, op: Op) -> int | None:
         """The parent's operator with the same result, apart from units; None if there is none."""
@@ -50,8 +55,7 @@ class ValueMatching:
             return inputs[0]
         origin = self.insertion.origins.get(index)
         if origin is not None:
-            if None not in inputs:
-                self._check_filled(index, origin, inputs)
+            self._check_filled(index, origin, inputs)
             return origin
         if None in inputs and op.kind != "cat":
             return None
@@ -62,7 +66,10 @@ class ValueMatching:
     def _check_filled(self, index: int, origin: int, inputs: Sequence[int | None]) -> None:
         """Report if an operator with the parent's weights computes something else."""
         program, name = self.parent.program, self.child.program.ops[index].name(index)
-        if inputs != self._inputs_of(origin):
+        if None in inputs:
+            if not self.report.lost_in_eval:
+                self.report.lose_function(f"{name} reads a value that the parent does not have")
+        elif inputs != self._inputs_of(origin):
             self.report.lose_function(
                 f"{name} takes the weights of {program.ops[origin].name(origin)}, which reads "
                 "another value in the parent"
@@ -97,11 +104,10 @@ class ValueMatching:
         """The parent's operator without weights that computes the same from the same values."""
         known = [source for source in inputs if source is not None]
         if op.kind == "cat":
-            source = self._match_cat(index, known)
-            if source is not None:
-                return source
-            if not known or None in inputs:
-                return None
+            source = self._match_cat(index, inputs)
+            if source is None and None not in inputs:
+                self.report.lose_function(f"{op.name(index)} has no counterpart in the parent")
+            return source
         difference = ""
         for candidate in self._list_candidates(index, op, known):
             difference = self.check.find_difference(index, candidate)
@@ -129,31 +135,23 @@ class ValueMatching:
                 candidates.append(candidate)
         return candidates
 
-    def _match_cat(self, index: int, inputs: Sequence[int]) -> int | None:
-        """The parent's concatenation of which the child's holds all inputs, and maybe more."""
-        ops = self.parent.program.ops
-        for source in inputs:
-            for user in self.insertion.parent_users[source]:
-                is_match = ops[user].kind == "cat" and self._holds_inputs_of(user, inputs)
-                if is_match and not self.check.find_difference(index, user):
-                    return user
-        if len(inputs) == 1 and self.check.has_same_units(index, inputs[0]):
-            return inputs[0]
+    def _match_cat(self, index: int, inputs: Sequence[int | None]) -> int | None:
+        """The parent's concatenation of which the child's holds the inputs, and maybe more."""
+        known = {source for source in inputs if source is not None}
+        users = {user for source in known for user in self.insertion.parent_users[source]}
+        cats = [user for user in sorted(users) if self.parent.program.ops[user].kind == "cat"]
+        for user in sorted(cats, key=lambda user: -len(self.parent.program.ops[user].refs)):
+            refs = self.parent.program.ops[user].refs
+            if (
+                known >= {*self._inputs_of(user)}
+                and self.check.joins_same(index, user, inputs, refs)
+                and not self.check.find_difference(index, user)
+            ):
+                return user
+        for source in sorted(known):
+            if self.check.joins_same(index, source, inputs, [source]):
+                return source
         return None
-
-    def _holds_inputs_of(self, origin: int, inputs: Sequence[int]) -> bool:
-        """Whether all inputs of the parent's concatenation are there.
-
-        Their order matters unless each can be identified by its units.
-        """
-        op, expected = self.parent.program.ops[origin], self._inputs_of(origin)
-        present = [source for source in inputs if source in expected]
-        if present == expected:
-            return True
-        axis = op.integer("dim")
-        leaves = [outer_leaf(self.parent.dims.results[ref][0][axis]) for ref in op.refs]
-        is_unique = len({*leaves}) == len(leaves) and all(leaf.kind == "free" for leaf in leaves)
-        return is_unique and sorted(present) == sorted(expected)
 
     def _insert(self, index: int, op: Op) -> int | None:
         """Make a layer that only the child has the identity, if the layers after it allow it."""

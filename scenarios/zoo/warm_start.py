@@ -75,7 +75,7 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
     from safetensors.torch import save
 
     from wattkeeper.live.weight_transfer.model_graph import graph_of, trace
-    from wattkeeper.live.weight_transfer.transfer import grow
+    from wattkeeper.live.weight_transfer.transfer import grow_checked
 
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: there is no folder {out.parent}")
@@ -90,7 +90,9 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
     )
     parent = _load_trained(match.model, state)
     inputs = example_inputs(request.shape, child, parent)
-    report = grow(trace(parent, inputs, match.model.name), trace(child, inputs, request.child))
+    report = grow_checked(
+        trace(parent, inputs, match.model.name), trace(child, inputs, request.child), inputs
+    )
     weights = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
     with replace_file(out) as fresh:
         fresh.write_bytes(save(weights))

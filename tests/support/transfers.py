@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +16,17 @@ LIMIT = 1e-5
 IMAGES = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(3))
 WORDS = torch.randint(0, 50, (8, 12), generator=torch.Generator().manual_seed(3))
 STREAM = torch.randn(8, 12, 7, generator=torch.Generator().manual_seed(3))
+
+
+def randomise(model: nn.Module, rng: np.random.Generator) -> nn.Module:
+    """Draw all values at random in double precision, so that no weight is neutral."""
+    model.double()
+    with torch.no_grad():
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_floating_point():
+                draw = torch.from_numpy(rng.normal(size=tensor.shape))
+                tensor.copy_(draw.abs() + 0.5 if name.endswith("running_var") else 0.4 * draw)
+    return model
 
 
 def error(parent: nn.Module, child: nn.Module, inputs: Tensor, train: bool) -> float:

@@ -10,14 +10,17 @@ RULES: Final[dict[str, Rule]] = layer_rules.RULES | shape_rules.RULES
 """By kind of operator."""
 
 
-def analyse(program: Program) -> ProgramDims:
-    """The dimensions of all tensors of a program, unified operator by operator."""
+def analyse(program: Program, *, fixes_outputs: bool = True) -> ProgramDims:
+    """The dimensions of all tensors of a program, unified operator by operator.
+
+    With `fixes_outputs`, the units of its outputs must not change.
+    """
     dims = ProgramDims(program)
     for op in program.ops:
         rule = RULES.get(op.kind, shape_rules.broadcast if op.pointwise else _pin_operands)
         results = rule(dims, op)
         dims.results.append(results if isinstance(results, list) else [results])
-    for index in program.outputs:
+    for index in program.outputs if fixes_outputs else ():
         dims.pin_results(index)
     for name, shape in program.shapes.items():
         dims.tensors.setdefault(name, fix_shape(shape))

@@ -19,14 +19,16 @@ class Dim:
         extent: Its number of elements.
         kind: `free`, `fixed`, `product` (outermost factor first) or `concat`.
         parts: The parts of a product or a concatenation.
+        ordered: Whether an operator treats its units by their places, so that none may move.
     """
 
-    __slots__ = ("_bound", "extent", "kind", "parts")
+    __slots__ = ("_bound", "extent", "kind", "ordered", "parts")
 
     def __init__(self, extent: int, kind: str = "free", parts: tuple[Dim, ...] = ()) -> None:
         self.extent = extent
         self.kind = kind
         self.parts = parts
+        self.ordered = False
         self._bound: Dim | None = None
 
     def find(self) -> Dim:
@@ -83,8 +85,9 @@ def _flatten(dim: Dim, kind: str) -> list[Dim]:
 
 
 def pin(dim: Dim) -> None:
-    """Make a dimension and all its parts fixed."""
+    """Make a dimension and all its parts fixed, each unit at its place."""
     dim = dim.find()
+    dim.ordered = True
     if dim.kind == "free":
         dim.kind = "fixed"
     for part in dim.parts:
@@ -96,6 +99,14 @@ def unify(first: Dim, second: Dim) -> None:
     a, b = first.find(), second.find()
     if a is b:
         return
+    _bind(a, b)
+    if a.ordered or b.ordered:
+        pin(a)
+        pin(b)
+
+
+def _bind(a: Dim, b: Dim) -> None:
+    """Unify two representatives."""
     if a.extent != b.extent:
         pin(a)
         pin(b)

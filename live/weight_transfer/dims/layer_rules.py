@@ -39,6 +39,7 @@ def _convolution(dims: ProgramDims, op: Op) -> Dims:
     units = (inputs, group_outputs) if op.kind in TRANSPOSED else (outputs, group_inputs)
     dims.assign(op.args["weight"], (*units, *fix_shape(_weight_shape(dims, op)[2:])))
     dims.assign(op.args["bias"], (outputs,))
+    pin_all(data[channel_axis + 1 :])
     return (*data[:channel_axis], outputs, *fix_shape(op.shape[channel_axis + 1 :]))
 
 
@@ -68,6 +69,7 @@ def _batch_norm(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["input"])
     for role in ("weight", "bias", "running_mean", "running_var"):
         dims.assign(op.args[role], (data[1],))
+    pin_all((data[0], *data[2:]))
     dims.assign(op.tensors.get("num_batches_tracked"), ())
     return data
 
@@ -84,6 +86,7 @@ def _group_norm(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["input"])
     groups = op.integer("num_groups")
     split_product(data[1], (groups, data[1].extent // groups))
+    pin_all(data[2:])
     dims.assign(op.args["weight"], (data[1],))
     dims.assign(op.args["bias"], (data[1],))
     return data
@@ -99,6 +102,7 @@ def _prelu(dims: ProgramDims, op: Op) -> Dims:
 def _recurrent(dims: ProgramDims, op: Op) -> list[Dims]:
     """The rows of a gate are the units of the state that is passed from step to step."""
     data = dims.of(op.args["input"])
+    pin_all(data[:-1])
     inputs, gates = data[-1], GATES[op.kind]
     outputs: list[Dim] = []
     for layer in range(op.integer("num_layers")):
@@ -126,6 +130,8 @@ def _recurrent(dims: ProgramDims, op: Op) -> list[Dims]:
 
 
 def _attention(dims: ProgramDims, op: Op) -> list[Dims]:
+    for name in ("key", "value"):
+        pin_all(dims.of(op.args[name])[:-1])
     query, key, value = (dims.of(op.args[name])[-1] for name in ("query", "key", "value"))
     heads = op.integer("heads")
     head_extent = query.extent // heads
@@ -151,6 +157,7 @@ def _attention(dims: ProgramDims, op: Op) -> list[Dims]:
 def _scaled_dot_product(dims: ProgramDims, op: Op) -> Dims:
     query, key, value = (dims.of(op.args[name]) for name in ("query", "key", "value"))
     unify(query[-1], key[-1])
+    pin_all((key[-2], value[-2]))
     for q, k, v in zip(query[:-2], key[:-2], value[:-2], strict=True):
         unify(q, k)
         unify(k, v)

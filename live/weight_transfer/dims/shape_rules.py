@@ -96,6 +96,9 @@ def _permute(dims: ProgramDims, op: Op) -> Dims:
 def _expand(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["self"])
     new_axes = len(op.shape) - len(data)
+    pin_all(
+        dim for dim, extent in zip(data, op.shape[new_axes:], strict=True) if dim.extent != extent
+    )
     return (*fix_shape(op.shape[:new_axes]), *_resize(data, op.shape[new_axes:]))
 
 
@@ -170,7 +173,9 @@ def _reduce(dims: ProgramDims, op: Op) -> list[Dims]:
 
 
 def _pool(dims: ProgramDims, op: Op) -> list[Dims]:
-    channels = dims.of(Ref(op.refs[0]))[:2]
+    data = dims.of(Ref(op.refs[0]))
+    channels = data[:2]
+    pin_all(data[2:])
     return [(*channels, *fix_shape(shape[2:])) for shape in op.shapes]
 
 

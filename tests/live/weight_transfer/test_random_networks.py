@@ -14,7 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 
-from wattkeeper.live import transfer  # noqa: E402
+from tests.support.transfers import randomise  # noqa: E402
+from wattkeeper.live.weight_transfer.model_graph import trace  # noqa: E402
+from wattkeeper.live.weight_transfer.transfer import grow  # noqa: E402
 
 POSITIONS, INPUT_UNITS, OUTPUT_UNITS = 6, 5, 3
 INPUTS = torch.randn(4, POSITIONS, INPUT_UNITS, generator=torch.Generator().manual_seed(1)).double()
@@ -133,17 +135,6 @@ def change_plan(plan: list[Part], rng: np.random.Generator) -> list[Part]:
     return new
 
 
-def randomise(model: nn.Module, rng: np.random.Generator) -> nn.Module:
-    """Draw all values at random, so that no weight is neutral."""
-    model.double()
-    with torch.no_grad():
-        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            if tensor.is_floating_point():
-                draw = torch.from_numpy(rng.normal(size=tensor.shape))
-                tensor.copy_(draw.abs() + 0.5 if name.endswith("running_var") else 0.4 * draw)
-    return model
-
-
 @pytest.mark.parametrize(
     "seeds", [range(0, 10), pytest.param(range(10, 1500), marks=pytest.mark.slow)]
 )
@@ -156,7 +147,7 @@ def test_reported_preservation_holds(seeds: range) -> None:
         parent = randomise(Network(min(widths), plan), rng)
         child_plan = plan if rng.random() < 0.6 else change_plan(plan, rng)
         child = randomise(Network(max(widths), child_plan), rng)
-        report = transfer(parent, child, INPUTS)
+        report = grow(trace(parent, INPUTS, "parent"), trace(child, INPUTS, "child"))
         for train, claimed in (
             (False, report.preserved_in_eval),
             (True, report.preserved_in_train),
