@@ -118,8 +118,8 @@ def _laws_of(spec: RunSpec, inputs: RunInputs, measured: bool) -> RunLaws:
     elif cluster.power_cap_w is not None:
         cap_w = cluster.power_cap_w
         cap = lambda times_s: np.full(len(times_s), cap_w)  # noqa: E731
-    count = sum(inputs.recurrences.values()) if jobs is None else len(jobs)
-    return RunLaws(cluster, cap, spec.occupancy == "recorded", measured, count or None)
+    count = None if jobs is None else len(jobs)
+    return RunLaws(cluster, cap, spec.occupancy == "recorded", measured, count)
 
 
 def _scope(inputs: RunInputs) -> ElasticScope | None:

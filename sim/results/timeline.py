@@ -95,7 +95,7 @@ def timeline(
         begin_s, end_s = submit_s.min(), recorder.column("ended_s").max()
     steps = [*_list_steps(recorder, submit_s, thousandths)]
     del submit_s
-    idle = whole_units(cluster.idle_power_w)
+    idle = _idle_units(cluster)
     changes = sum(float(np.abs(each.power).sum(dtype=float)) for each in steps)
     may_exceed = idle + changes > MOST_UNITS
     sums, power = np.zeros(3, np.int64), 0.0
@@ -114,6 +114,14 @@ def timeline(
         rows = is_last & (times >= begin_s) & (times <= end_s)
         power_w = (power_of[rows] + idle) / UNITS_PER_WATT * cluster.pue
         yield Timeline(times[rows], power_w, busy[rows] / WHOLE, waiting[rows])
+
+
+def _idle_units(cluster: ClusterSpec) -> int:
+    """Power of all idle GPUs: in whole units of each node, as that of nodes that sleep."""
+    return sum(
+        group.nodes * whole_units(cluster.power[group.gpu_type].idle_w * group.gpus_per_node)
+        for group in cluster.groups
+    )
 
 
 def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iterator[ChangePoints]:
