@@ -262,16 +262,17 @@ def _resize(
     most = max(part.gpus for part in slices)
     if any(part.gpus != most for part in slices):
         doubts.append(RESIZED)
-    if duration is None:
+    if duration is None or any(part.start_s is None for part in slices):
         return None
     return sum(part.gpus * (_end(part) - _start(part)) for part in slices) / most
 
 
 def _most_at_once(parts: Sequence[KubeObject]) -> int:
     """GPUs that were held at the same time; ends come before starts, if they coincide."""
-    changes = [(_start(part), 1, part.gpus) for part in parts]
-    changes += [(_end(part), 0 if _end(part) > _start(part) else 2, -part.gpus) for part in parts]
-    held = most = 0
+    timed = [part for part in parts if part.start_s is not None]
+    changes = [(_start(part), 1, part.gpus) for part in timed]
+    changes += [(_end(part), 0 if _end(part) > _start(part) else 2, -part.gpus) for part in timed]
+    held, most = 0, 0 if timed else max(part.gpus for part in parts)
     for _, _, change in sorted(changes):
         held += change
         most = max(most, held)

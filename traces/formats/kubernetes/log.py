@@ -23,6 +23,9 @@ CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")
 GROUP: Final = "kueue.x-k8s.io/"
 AGAIN: Final = "is another state of an object that stands in the log already"
 PART: Final = "is a further pod of a job, counted in its first"
+RESCALED: Final = (
+    "changed its GPUs from one state in the log to the next, and has those of the last"
+)
 CLAIM: Final = "is a claim of devices, counted in the jobs that name it"
 
 
@@ -74,6 +77,10 @@ class ObjectLog:
         if isinstance(part, str):
             return part
         key = _key(part)
+        before = self._objects.get(key, part)
+        if before.start_s is not None and before.start_s == part.start_s:
+            changed = (before.gpus, before.gpu_milli) != (part.gpus, part.gpu_milli)
+            part = part._replace(doubt=RESCALED if changed else part.doubt or before.doubt)
         self._objects[key] = part
         if key in self._places:
             return AGAIN

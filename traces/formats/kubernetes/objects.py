@@ -42,7 +42,9 @@ VARIANT: Final = "is a variant of another workload, which counts"
 GPU: Final = re.compile(r"(nvidia\.com/gpu|amd\.com/gpu|gpu\.intel\.com/(i915|xe))(\.shared)?")
 MIG: Final = re.compile(r"nvidia\.com/mig-([1-7])g\.([0-9]+)gb(\.me)?")
 QUOTA: Final = re.compile(r"(.*[^a-z])?gpus?([^a-z].*)?")
-"""Name of a quota of GPUs that claims are counted by."""
+"""Name of a quota of GPUs that claims are counted by; not where it is one of `PARTS`."""
+PARTS: Final = re.compile(r"mig|shar|vgpu|slice|mem|core")
+FRACTION: Final = re.compile(r"0?\.[0-9]{1,9}|1(\.0{1,9})?")
 TYPES: Final = (
     "nvidia.com/gpu.product",
     "amd.com/gpu.product-name",
@@ -135,6 +137,8 @@ def read_pod(record: Json) -> KubeObject | str:
     claims = read_claims(spec, read_object(record, "status"), namespace, 1)
     wanted = _pod_demand(spec)
     demand = (0, 0) if claims else read_demand(wanted)
+    if demand == NO_GPU:
+        demand = _read_fraction(metadata[ANNOTATIONS])
     if isinstance(demand, str):
         return demand
     if is_placeholder(metadata):
@@ -246,10 +250,12 @@ def _read_quota(given: list[Json], demand: Counter[str]) -> Counter[str]:
     quota = Counter[str]()
     for each in given:
         for key, value in read_object(each, "resourceUsage").items():
-            if key not in demand and (_is_gpu(key) or QUOTA.fullmatch(key)):
-                parts = re.search(r"mig|share|vgpu|slice", key)
-                resource = PART_RESOURCE if parts else GPU_RESOURCE
-                resource = key if _is_gpu(key) else resource
+            if key in demand or not (_is_gpu(key) or QUOTA.fullmatch(key)):
+                continue
+            if PARTS.search(key) and not _is_gpu(key):
+                quota[PART_RESOURCE] += 1
+            else:
+                resource = key if _is_gpu(key) else GPU_RESOURCE
                 quota[resource] += check_whole(value, f"resourceUsage.{key}")
     return quota
 
@@ -323,6 +329,20 @@ def read_demand(demand: Counter[str]) -> tuple[int, int] | str:
     if gpus >= 1 << 31:
         raise ValueError(f"asks for {gpus} GPUs, must be fewer than {1 << 31}")
     return gpus, milli
+
+
+def _read_fraction(annotations: Json) -> tuple[int, int] | str:
+    """GPUs and thousandths of each that KAI shares out, or why the pod is left out."""
+    names = ("gpu-fraction", "gpu-fraction-num-devices", "gpu-memory")
+    fraction, devices, memory = (read_key(annotations, ANNOTATIONS, name) for name in names)
+    if fraction is None:
+        return SHARED if memory else NO_GPU
+    milli = round(1000 * float(fraction)) if FRACTION.fullmatch(fraction) else 0
+    if not milli:
+        text = f"{ANNOTATIONS}.{names[0]} is {quote(fraction)}, must be a number from 0.001 to 1"
+        raise ValueError(text)
+    count = 1 if devices is None else check_whole(devices, f"{ANNOTATIONS}.{names[1]}")
+    return (count, milli) if count else NO_GPU
 
 
 def _read_type(spec: Json) -> str | None:
