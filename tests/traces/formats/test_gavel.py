@@ -37,7 +37,10 @@ def write(path: Path, values: int, jobs: tuple[dict[str, str], ...] = JOBS) -> P
 
 def columns(*paths: Path) -> dict[str, list[Any]]:
     names = ["job_id", "workload", "submit_time_s", "gpus", "duration_s"]
-    return import_trace("auto", paths).tables["jobs"].select(names).to_pydict()
+    found: dict[str, list[Any]] = (
+        import_trace("auto", paths).tables["jobs"].select(names).to_pydict()
+    )
+    return found
 
 
 @pytest.mark.parametrize("values", [7, 9, 10])

@@ -117,13 +117,15 @@ def test_slices_of_one_size_are_no_doubt(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 64), st.integers(1, 9)), min_size=2, max_size=6))
-def test_gpu_hours_of_slices_add_up(tmp_path_factory: pytest.TempPathFactory, steps) -> None:  # type: ignore[no-untyped-def]
+def test_gpu_hours_of_slices_add_up(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]]
+) -> None:
     slices, hour = [], 0
     for number, (gpus, length) in enumerate(steps):
         start, hour = hour, hour + length
         ends = REPLACED if number + 1 < len(steps) else "Succeeded"
-        times = [f"{10 + each // 24}T{each % 24:02}:00" for each in (start, hour)]
-        slices.append(workload(f"s{number}", admitted(*times, ends), gpus=gpus, owner=EL,
+        begin, end = (f"{10 + each // 24}T{each % 24:02}:00" for each in (start, hour))
+        slices.append(workload(f"s{number}", admitted(begin, end, ends), gpus=gpus, owner=EL,
                                created="00:00"))  # fmt: skip
     (row,) = jobs(import_objects(tmp_path_factory.mktemp("x") / "x", slices)).values()
     assert gpu_hours(row) == pytest.approx(sum(gpus * length for gpus, length in steps))
