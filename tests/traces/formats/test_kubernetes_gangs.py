@@ -217,6 +217,20 @@ def test_an_evicted_gang_that_is_queued_again_is_one_job(
     assert jobs(trace)["ml/g"]["tries"] == 2
 
 
+def test_a_name_that_is_used_again_after_a_job_that_survived_an_eviction_is_another_job(
+    tmp_path: Path,
+) -> None:
+    pods = gang(
+        pod("a", "09:00", "10:00", uid="1", phase="Failed", status={"reason": "Evicted"}),
+        pod("a", "10:10", "12:00", created="10:05", uid="2"),
+        pod("b", "09:00", "12:00", uid="3"),
+        pod("a", "12T09:00", "12T10:00", created="12T08:00", uid="4"),
+    )
+    assert hours(import_objects(tmp_path / "x", pods)) == {
+        "ml/g/1": (2, 0.0, 1.0, 4.0), "ml/g/4": (1, 48.0, 49.0, 50.0),
+    }  # fmt: skip
+
+
 def test_a_pod_of_its_own_that_is_evicted_is_a_job_and_its_name_may_be_another(
     tmp_path: Path,
 ) -> None:

@@ -30,7 +30,7 @@ JOBS: Final = (
 )
 LEADER_WORKER_SET: Final = "leaderworkerset.sigs.k8s.io/"
 RAY_ORIGIN: Final = "ray.io/originated-from-"
-CLUSTERS: Final = ("skypilot-cluster-name", "skypilot-cluster")
+CLUSTERS: Final = ("skypilot-cluster-name", "skypilot-cluster", "ray-cluster-name")
 SCHEDULED: Final = (
     (ANNOTATIONS, "scheduling.k8s.io/group-name"),
     (ANNOTATIONS, "scheduling.volcano.sh/group-name"),

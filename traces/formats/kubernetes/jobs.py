@@ -57,7 +57,7 @@ def split_lives(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
     """The objects of each of the jobs that bore one name, one after the other.
 
     An object goes on with a job if it was created before all others had ended, by the same
-    controller, or after an eviction. Where the uid of the job is known, it tells.
+    controller, or after an eviction that ended the job. Where the uid of the job is known, it tells.
     """
     if not parts[0].named:
         return [list(parts)]
@@ -72,11 +72,11 @@ def split_lives(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
 
 
 def _goes_on(life: list[KubeObject], part: KubeObject) -> bool:
-    return (
-        part.submit_s < max(_end(each) for each in life)
-        or any(each.disrupted for each in life)
-        or any(each.owner == part.owner != "" for each in life)
-    )
+    if part.submit_s < max(_end(each) for each in life):
+        return True
+    is_cut_off = any(each.disrupted for each in life)
+    is_cut_off &= not any(each.status == "Succeeded" for each in life)
+    return is_cut_off or any(each.owner == part.owner != "" for each in life)
 
 
 def count_names(lives: Iterable[Sequence[KubeObject]]) -> Counter[str]:
