@@ -57,7 +57,7 @@ def split_lives(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
     """The objects of each of the jobs that bore one name, one after the other.
 
     An object goes on with a job if it was created before all others had ended, by the same
-    controller, or after an eviction that ended the job. Where the uid of the job is known, it tells.
+    controller, or after an eviction that ended the job. Where the job's uid is known, it tells.
     """
     if not parts[0].named:
         return [list(parts)]
