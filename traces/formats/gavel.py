@@ -1,9 +1,12 @@
 """Traces of Gavel (OSDI 2020): tab-separated lines without header, one a job.
 
-``job_type``, ``command``, ``working_directory`` (not in older traces), ``num_steps_arg``,
+Ten values: ``job_type``, ``command``, ``working_directory``, ``num_steps_arg``,
 ``needs_data_dir``, ``total_steps``, ``scale_factor`` (GPUs), ``priority_weight``, ``SLO``,
-``arrival_time`` (s). They count steps, not seconds: a second file, Gavel's throughputs in steps/s
-as JSON, gives the duration of a job alone on V100s, if it has its type at its scale.
+``arrival_time`` (s); nine, without ``working_directory``; or the seven of most published traces:
+``job_type``, ``command``, ``num_steps_arg``, ``needs_data_dir``, ``total_steps``,
+``arrival_time``, ``scale_factor``. They count steps, not seconds: a second file, Gavel's
+throughputs in steps/s as JSON, gives the duration of a job alone on V100s, if it has its type at
+its scale.
 """
 
 import json
@@ -25,9 +28,15 @@ from wattkeeper.traces.readers.columns import (
     parse_texts,
 )
 from wattkeeper.traces.readers.csvfile import read_whole
-from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
+from wattkeeper.traces.readers.textfile import (
+    SNIFFED_BYTES,
+    Layout,
+    first_line,
+    head_lines,
+    text_batches,
+)
 
-COLUMNS: Final = (
+LATEST: Final = (
     "job_type",
     "command",
     "working_directory",
@@ -39,7 +48,19 @@ COLUMNS: Final = (
     "SLO",
     "arrival_time",
 )
-OLDER: Final = tuple(name for name in COLUMNS if name != "working_directory")
+WITHOUT_DIRECTORY: Final = tuple(name for name in LATEST if name != "working_directory")
+SEVEN: Final = (
+    "job_type",
+    "command",
+    "num_steps_arg",
+    "needs_data_dir",
+    "total_steps",
+    "arrival_time",
+    "scale_factor",
+)
+FORMS: Final = {len(names): names for names in (SEVEN, WITHOUT_DIRECTORY, LATEST)}
+"""Columns by their number."""
+TEXTS: Final = ("job_type", "command", "working_directory", "num_steps_arg")
 GPU: Final = "v100"
 ALONE: Final = "null"
 
@@ -56,19 +77,31 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
         text = f"one trace and at most one .json are needed, not {len(traces)} and {len(tables)}"
         raise TraceError(text, ", ".join(map(str, paths)))
     speeds = _speeds(tables[0]) if tables else {}
-    older = len(first_line(traces[0]).split("\t")) == len(OLDER)
-    layout = Layout(delimiter="\t", columns=OLDER if older else COLUMNS, quotes=False)
+    layout = Layout(delimiter="\t", columns=_columns(traces[0]), quotes=False)
     for batch in text_batches(traces[0], layout):
         yield batch._replace(context=speeds)
+
+
+def _columns(path: Path) -> tuple[str, ...]:
+    """The columns of a trace: those of the first line with an allowed number of values."""
+    lines = list(head_lines(path))
+    counts = [len(line.split("\t")) for _, line in lines]
+    for count in counts:
+        if count in FORMS:
+            return FORMS[count]
+    if len(lines) > 1 or (lines and len(lines[0][1]) < SNIFFED_BYTES // 2):  # not cut
+        must = "must have 7, 9 or 10 with tabs between, as a trace of Gavel"
+        raise TraceError(f"has {counts[0]} values, {must}", f"{path}, line {lines[0][0]}")
+    return LATEST
 
 
 def sniff(path: Path) -> bool:
     """Whether its first line has the values of a job."""
     values = first_line(path).split("\t")
-    if len(values) not in (len(COLUMNS), len(OLDER)):
-        return False
+    names = FORMS.get(len(values), ())
+    numbers = [value for name, value in zip(names, values, strict=False) if name not in TEXTS]
     try:
-        return len([float(value) for value in values[-6:]]) == 6
+        return len([float(value) for value in numbers]) > 0
     except ValueError:
         return False
 

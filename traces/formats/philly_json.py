@@ -6,8 +6,6 @@ object by object, never whole. The GPUs of a job are those of its first attempt;
 the sum over the attempts that have both times, and absent if none has; it starts with the first.
 """
 
-import codecs
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,16 +19,14 @@ import pyarrow as pa
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
 from wattkeeper.traces.readers.csvfile import open_plain
+from wattkeeper.traces.readers.json_window import JsonWindow
 from wattkeeper.traces.readers.textfile import one_path
 from wattkeeper.traces.schema import JOBS
 
-CHUNK_BYTES: Final = 1 << 20
-LONGEST_OBJECT: Final = 1 << 22
 BATCH_JOBS: Final = 10_000
 BATCH_CHARACTERS: Final = 1 << 24
 SNIFFED_BYTES: Final = 4096
 SHOWN: Final = 40
-SPACE: Final = re.compile(r"[ \t\r\n]*")
 TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
 NO_TIME: Final = (None, "", "None")
 NO_SUBMISSION: Final = "no submission time recorded"
@@ -78,90 +74,10 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
 
 def _objects(path: Path) -> Iterator[tuple[int, object, int]]:
     """The elements of a JSON array, each with its first line and its number of characters."""
-    text = _Window(path)
-    text.expect("[", "is no JSON array of jobs")
-    if text.peek() == "]":
-        text.expect("]", "")
-    else:
-        while True:
-            text.peek()  # the line is that of the job, not of the comma before it
-            line = text.line
-            yield line, *text.element()
-            if text.peek() != ",":
-                break
-            text.expect(",", "")
-        text.expect("]", "the array goes on wrongly, or ends too early")
+    text = JsonWindow(path, "job")
+    yield from text.elements()
     if rest := text.peek():
         text.fail(f"text after the end of the array: {rest!r}")
-
-
-class _Window:
-    """A moving window on a file, and the line of its start."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.line = path, 1
-        self._chunks = _chunks(path)
-        self._text, self._at, self._ended = "", 0, False
-        self._decoder = json.JSONDecoder()
-
-    def fail(self, message: str) -> None:
-        raise TraceError(message, f"{self.path}, line {self.line}")
-
-    def peek(self) -> str:
-        """The next character that is not white space; empty at the end."""
-        while True:
-            match = SPACE.match(self._text, self._at)
-            self._move(match.end() if match else self._at)
-            if self._at < len(self._text) or not self._more():
-                return self._text[self._at : self._at + 1]
-
-    def expect(self, character: str, message: str) -> None:
-        """Consume a character."""
-        if (present := self.peek()) != character:
-            text = repr(present) if present else "the end of the file"
-            self.fail(f"{message}: found {text}, expected {character!r}")
-        self._at += 1
-
-    def element(self) -> tuple[object, int]:
-        """Decode the object that starts here; its number of characters."""
-        self.expect("{", "no job starts here")
-        self._at -= 1
-        while True:
-            try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError) as error:
-                if len(self._text) - self._at < LONGEST_OBJECT and self._more():
-                    continue
-                self.fail(f"the job that starts here is broken: {getattr(error, 'msg', error)}")
-            else:
-                length = end - self._at
-                self._move(end)
-                return value, length
-
-    def _move(self, end: int) -> None:
-        self.line += self._text.count("\n", self._at, end)
-        self._at = end
-
-    def _more(self) -> bool:
-        if not self._ended:
-            if chunk := next(self._chunks, ""):
-                self._text, self._at = self._text[self._at :] + chunk, 0
-            else:
-                self._ended = True
-        return not self._ended
-
-
-def _chunks(path: Path) -> Iterator[str]:
-    """The text of a file in pieces, none of them empty."""
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    try:
-        with open_plain(path) as file:
-            while data := file.read(CHUNK_BYTES):
-                if text := decoder.decode(data):
-                    yield text
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        raise TraceError(f"is not UTF-8 ({error.reason}); convert it", path) from error
 
 
 def convert(batch: Batch) -> Rows:

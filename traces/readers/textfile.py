@@ -89,18 +89,25 @@ def text_batches(
         raise TraceError("is empty; a header and rows are needed", path)
 
 
-def first_line(path: Path, comment: str = "") -> str:
-    """The first row or header line, for sniffing; empty if there is none."""
+def head_lines(path: Path, comment: str = "") -> Iterator[tuple[int, str]]:
+    """The rows or header lines at the beginning of a file, with their numbers, for sniffing.
+
+    A line that is no text is empty; the last one may be cut.
+    """
     try:
         with open_plain(path) as file:
             data = file.read(SNIFFED_BYTES).removeprefix(BOM)
     except TraceError:
-        return ""
-    for line in data.split(b"\n"):
+        return
+    for number, line in enumerate(data.split(b"\n"), start=1):
         if _is_row(line, comment):
             line = line.removesuffix(b"\r")
-            return "" if _find_fault(line, quotes=False) else line.decode()
-    return ""
+            yield number, "" if _find_fault(line, quotes=False) else line.decode()
+
+
+def first_line(path: Path, comment: str = "") -> str:
+    """The first row or header line, for sniffing; empty if there is none."""
+    return next((line for _, line in head_lines(path, comment)), "")
 
 
 def check_text(path: Path) -> None:

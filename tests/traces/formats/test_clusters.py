@@ -18,6 +18,7 @@ from wattkeeper.policies.errors import TraceError, WattkeeperError
 from wattkeeper.traces.formats import find_format, philly_json, registry
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.importer import write_jobs
+from wattkeeper.traces.readers import json_window
 from wattkeeper.traces.readers.base import ImportOptions, JobsFormat
 from wattkeeper.traces.trace import Trace
 
@@ -88,7 +89,7 @@ def test_philly_sums_attempts_and_counts_the_gpus_of_the_first() -> None:
 def test_philly_chunks_may_end_anywhere(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = SAMPLES["philly-json"]
     whole = import_trace("philly-json", [path])
-    monkeypatch.setattr(philly_json, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(json_window, "CHUNK_BYTES", chunk)
     monkeypatch.setattr(philly_json, "BATCH_JOBS", 2)
     assert import_trace("philly-json", [path]).tables["jobs"] == whole.tables["jobs"]
     lines = [

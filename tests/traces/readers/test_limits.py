@@ -98,7 +98,14 @@ def test_a_file_that_unpacks_to_gigabytes_is_refused(
     path = bomb(tmp_path / "log.gz", LOGS[form], repeated)
     text = refuse("traces", "import", form, path, "--skip-bad")
     limits = (f"{MOST_RATIO} times", f"{LONGEST_LINE_BYTES:,} bytes", f"{MOST_BYTES:,} bytes")
-    expected = ("found ';'", "found 'a'", "has no rows to skip", "starts here", *limits)
+    expected = (
+        "found ';'",
+        "found 'a'",
+        "has no rows to skip",
+        "starts here",
+        "7, 9 or 10",
+        *limits,
+    )
     assert any(part in text for part in expected), text
 
 

@@ -73,6 +73,11 @@ def check_text(value: object, name: str) -> str | None:
     raise ValueError(f"{name} is {quote(value)}, must be a text")
 
 
+def read_key(values: Json, path: str, key: str) -> str | None:
+    """The text of a label or an annotation, whose key may hold dots, in the object at `path`."""
+    return check_text(values.get(key), f"{path}.{key}")
+
+
 def read_needed_text(record: Json, path: str) -> str:
     """The text at a path, which must be there."""
     text = read_text(record, path)
