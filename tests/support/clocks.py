@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 
-
 AHEAD_S: Final = 1e6
 
 
