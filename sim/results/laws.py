@@ -160,7 +160,7 @@ def _column(table: AnyTable, name: str) -> npt.NDArray[Any]:
     return np.concatenate([*_parts(table, name), np.zeros(0)])
 
 
-def _texts(table: AnyTable, name: str) -> list[str]:
+def _texts(table: AnyTable, name: str) -> list[Any]:
     return list(table[name].to_pylist())
 
 
@@ -304,8 +304,10 @@ def _find_wrong_decisions(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
     """Decisions about an attempt that has no row, or while another attempt of its job runs."""
     jobs, decisions = tables["jobs"], tables["decisions"]
     keys = zip(_texts(jobs, "job_id"), _column(jobs, "attempt").tolist(), strict=True)
-    spans = zip(_column(jobs, "start_time_s").tolist(), _column(jobs, "finish_time_s").tolist(),
-                strict=True)  # fmt: skip
+    # One that was preempted and never ended waits after its last GPUs were taken.
+    waits = (_column(jobs, "preemptions") > 0) & ~np.array(_texts(jobs, "reached_target"), bool)
+    ends_s = np.where(waits, math.inf, _column(jobs, "finish_time_s"))
+    spans = zip(_column(jobs, "start_time_s").tolist(), ends_s.tolist(), strict=True)
     span_of = dict(zip(keys, spans, strict=True))
     points, chose = _texts(decisions, "point"), _texts(decisions, "chose")
     rows = zip(_column(decisions, "time_s").tolist(), points, _texts(decisions, "job_id"),
@@ -316,14 +318,14 @@ def _find_wrong_decisions(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
         if span is None:
             if point in ("select", "place") and (job, attempt - 1) not in span_of:
                 yield Problem(
-                    f"attempt {attempt} of job {job} began, and has no row in jobs", where
+                    f"attempt {attempt:g} of job {job} began, and has no row in jobs", where
                 )
                 return
             continue
-        eps_s = ROUNDING * max(1.0, abs(span[1]))
+        eps_s = ROUNDING * max(1.0, abs(time_s))
         if not span[0] - eps_s <= time_s <= span[1] + eps_s:
             yield Problem(
-                f"{point} chose {choice!r} at {time_s:.9g} s for attempt {attempt} of job {job}, "
+                f"{point} chose {choice!r} at {time_s:.9g} s for attempt {attempt:g} of job {job}, "
                 f"which runs from {span[0]:.9g} to {span[1]:.9g} s",
                 where,
             )
