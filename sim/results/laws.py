@@ -304,11 +304,11 @@ def _find_wrong_decisions(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
     """Decisions about an attempt that has no row, or while another attempt of its job runs."""
     jobs, decisions = tables["jobs"], tables["decisions"]
     keys = zip(_texts(jobs, "job_id"), _column(jobs, "attempt").tolist(), strict=True)
-    # One that was preempted and never ended waits after its last GPUs were taken.
-    waits = (_column(jobs, "preemptions") > 0) & ~np.array(_texts(jobs, "reached_target"), bool)
-    ends_s = np.where(waits, math.inf, _column(jobs, "finish_time_s"))
-    spans = zip(_column(jobs, "start_time_s").tolist(), ends_s.tolist(), strict=True)
+    spans = zip(_column(jobs, "start_time_s").tolist(), _column(jobs, "finish_time_s").tolist(),
+                strict=True)  # fmt: skip
     span_of = dict(zip(keys, spans, strict=True))
+    for key in _unfinished(jobs):
+        span_of[key] = span_of[key][0], math.inf
     points, chose = _texts(decisions, "point"), _texts(decisions, "chose")
     rows = zip(_column(decisions, "time_s").tolist(), points, _texts(decisions, "job_id"),
                _column(decisions, "attempt").tolist(), chose, strict=True)  # fmt: skip
@@ -330,6 +330,18 @@ def _find_wrong_decisions(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
                 where,
             )
             return
+
+
+def _unfinished(jobs: AnyTable) -> list[tuple[str, float]]:
+    """Job and number of attempts that lost their GPUs, but no node, and wait for ever."""
+    keys = list(zip(_texts(jobs, "job_id"), _column(jobs, "attempt").tolist(), strict=True))
+    known, reached = set(keys), _texts(jobs, "reached_target")
+    lost = _texts(jobs, "lost_node") if "lost_node" in jobs.column_names else [None] * len(keys)
+    return [
+        (job, attempt)
+        for (job, attempt), ended, node in zip(keys, reached, lost, strict=True)
+        if not ended and node is None and (job, attempt + 1) not in known
+    ]
 
 
 def _find_lost_jobs(
