@@ -30,7 +30,7 @@ import sqlalchemy as sa
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
 from wattkeeper.policies.protocols import Measurement, Slice
 from wattkeeper.sim.attempts.attempt import NO_SLICES, SliceTotals
-from wattkeeper.traces.files.private import make_private_file, make_private_folder
+from wattkeeper.traces.files.private import make_private_file, make_private_parents
 from wattkeeper.traces.files.user_dirs import state_folder
 
 T = TypeVar("T")
@@ -231,7 +231,7 @@ class SessionStore:
 
     def _file(self, path: Path) -> sa.Engine:
         try:
-            make_private_folder(path.parent)
+            make_private_parents(path)
             make_private_file(path)
         except OSError as error:
             self._refuse(error)

@@ -23,7 +23,8 @@ from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import FinishedSweep, write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
 from wattkeeper.sim.results.folder import work_folder, write_results
-from wattkeeper.traces.files.shared import read_shared
+from wattkeeper.traces.files.private import open_private
+from wattkeeper.traces.files.shared import SharedFile, SharedValue, read_shared
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of unexpected errors when the sweep ran last."""
@@ -63,9 +64,9 @@ def run_sweep(
     """
     folder = work_folder(results, "sweep")
     errors = folder / ERRORS
-    with lock_folder(folder):
+    with lock_folder(folder) as descriptor, SharedFile(folder) as shared:
         errors.unlink(missing_ok=True)
-        works = prepare(points, folder, tell)
+        works = prepare(points, folder, shared, tell)
         _load_inputs.cache_clear()
         end_start()
         for place in note_policy_files(points[0].loaded.document.policy_files or (), folder):
@@ -88,7 +89,7 @@ def run_sweep(
         works.sort(key=lambda work: work.point.id)
         finished = write_sweep(results, works)
         if not any(work.failures for work in works):
-            remove_folder(folder)
+            remove_folder(folder, descriptor)
     failed = [
         _describe_failure(work, failure) for work in works for failure in work.failures.values()
     ]
@@ -114,7 +115,9 @@ def _record_outcome(
     work.failures[unit.result] = failure
     traceback = "".join(getattr(outcome, "__notes__", ()))
     if traceback:
-        with errors.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        with open(
+            errors, "a", encoding="utf-8", errors="backslashreplace", opener=open_private
+        ) as file:
             file.write(f"{_describe_failure(work, failure)}\n{traceback}\n")
 
 
@@ -137,7 +140,8 @@ def _run_locally(works: Sequence[PointWork], workers: int) -> Outcomes:
     """Run in processes of this machine."""
     tasks = _missing_tasks(works, workers)
     workers = min(workers, max(1, len(tasks)))
-    with closing(run_tasks(tasks, _run_task, workers, _split)) as results:
+    inherited = {work.inputs.descriptor for work in works}
+    with closing(run_tasks(tasks, _run_task, workers, _split, inherited)) as results:
         for (work, units), result in results:
             if isinstance(result, EnvironmentLacks):
                 if not units:
@@ -165,7 +169,7 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
         ray_pool.run_tasks(
             tasks,
             lambda task: (task[1].spec, task[0].inputs),
-            lambda path: _load_inputs(path).runs,
+            lambda place: _load_inputs(place).runs,
             address,
         )
     ) as outcomes:
@@ -179,12 +183,9 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
 
 
 @lru_cache(maxsize=1)
-def _load_inputs(path: Path) -> ScenarioInputs:
+def _load_inputs(place: SharedValue) -> ScenarioInputs:
     """The inputs of a point; all processes of this host share the memory of their tables."""
-    try:
-        inputs: ScenarioInputs = read_shared(path)
-    except FileNotFoundError:
-        raise EnvironmentLacks(f"{path} is gone; start the same command again") from None
+    inputs: ScenarioInputs = read_shared(place)
     return inputs
 
 

@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.locks import lock
-from wattkeeper.traces.files.private import make_private_file
 
 LEFTOVER: Final = re.compile(r"\.(.+)\.([0-9a-f]{12})\.(lock|new|old)")
 AT_FDCWD: Final = -100
@@ -95,8 +94,7 @@ def replace_file(
         EnvironmentLacks: If the file system refuses.
     """
     with _beside(path, make_parents=make_parents, shared=durable) as names:
-        if private:
-            make_private_file(names.new)
+        _make_file(names.new, 0o600 if private else 0o666)
         yield names.new
         if durable:
             move_file(names.new, path)
@@ -179,6 +177,12 @@ def settle(folder: Path, name: str | None = None) -> None:
                 _finish(names, folder / base)
             finally:
                 release()
+
+
+def _make_file(path: Path, mode: int) -> None:
+    """Make an empty file where nothing is: no link that somebody put there is followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    os.close(os.open(path, flags, mode))
 
 
 def _make_folder(folder: Path, durable: bool) -> None:
