@@ -13,6 +13,8 @@ from typing import Final
 
 from wattkeeper.policies.errors import StoreError
 
+MOST_LINKS: Final = 40
+"""Links that are followed one after the other, as kernels do."""
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 NO_FOLDER: Final = {errno.ELOOP, errno.ENOTDIR}
 NO_FILE: Final = {errno.ELOOP, errno.ENXIO}
@@ -53,6 +55,24 @@ def list_names(descriptor: int) -> list[str]:
 def check_own_folder(folder: Path, option: str = "") -> None:
     """Check a folder as `open_own_folder` does."""
     os.close(open_own_folder(folder, option))
+
+
+def follow_own_link(path: Path) -> Path:
+    """The absolute path, without links; those at its end belong to this user, or to root.
+
+    Raises:
+        StoreError: If one belongs to somebody else.
+    """
+    path = path.parent.resolve() / path.name
+    for _ in range(MOST_LINKS):
+        if not path.is_symlink():
+            return path
+        owner = path.lstat().st_uid
+        if owner not in (0, os.geteuid()):
+            raise _foreign(owner, path, _name_another(""))
+        target = path.parent / path.readlink()
+        path = target.parent.resolve() / target.name
+    raise StoreError("is a loop of symbolic links", path)
 
 
 def check_own_tree(folder: Path, option: str = "") -> None:
