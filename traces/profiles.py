@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import ProfileMissing, TraceError
 from wattkeeper.policies.profile import UNLIMITED_W, ClockSetting, Curve, Profile
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.schema import PROFILES, add_optional
 from wattkeeper.traces.trace import Trace
 
@@ -62,8 +63,8 @@ class ProfileSet:
             why = self.absent.get(workload, "the trace does not know it")
             there = ", ".join(self.profiles) or "none"
             raise ProfileMissing(
-                f"no profile of workload {workload!r} on {self.gpus} x {self.gpu_type}: {why}. "
-                f"There are: {there}"
+                f"no profile of workload {workload!r} on {self.gpus} x {self.gpu_type}: {why}"
+                f"{did_you_mean(workload, self.profiles)}. There are: {there}"
             )
         return profile
 
@@ -147,7 +148,8 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
             points.setdefault(workload, {}).setdefault(batch_size, []).append(point)
     if not points:
         known = ", ".join(f"{number} x {kind}" for kind, number in recorded)
-        raise ProfileMissing(f"no profile on {gpus} x {gpu_type}. There are: {known}")
+        meant = did_you_mean(gpu_type, [kind for kind, _ in recorded if kind != gpu_type])
+        raise ProfileMissing(f"no profile on {gpus} x {gpu_type}{meant}. There are: {known}")
     return points
 
 

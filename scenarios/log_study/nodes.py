@@ -14,7 +14,7 @@ from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Watts
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, read
-from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model
+from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model, suggest_gpu_type
 
 ASSUMED_SLEEP: Final = Sleep(after_s=600.0, power_w=0.0, wake_s=300.0)
 """Sleep of nodes where the file states none: they are switched off, and boot again."""
@@ -105,7 +105,7 @@ def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePo
     name = group.model or group.gpu
     model = find_gpu_model(name)
     if model is None and group.model is not None:
-        what = f"model: there is no power model of GPU type {name!r}"
+        what = f"model: there is no power model of GPU type {name!r}{suggest_gpu_type(name)}"
         return Problem(what, document.where(("nodes", index, "model")))
     values = {
         "idle_w": (group.idle_w, model and model.idle_w),
@@ -115,7 +115,7 @@ def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePo
     if absent:
         why = f"no {' and '.join(absent)} of GPU type {name!r} is known"
         if model is None:
-            why = f"there is no power model of GPU type {name!r}"
+            why = f"there is no power model of GPU type {name!r}{suggest_gpu_type(name)}"
         return Problem(f"{', '.join(absent)} missing: {why}; state what one GPU draws, W", place)
     idle_w, busy_w = (modelled if own is None else own for own, modelled in values.values())
     assert idle_w is not None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.estimates import OutlivedEstimates
 from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
@@ -108,8 +109,8 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     known = ", ".join(names()) or "nothing yet"
     nowhere = "" if beside == Path() else f", and {beside} holds no folder of that name"
     raise InputError(
-        f"no trace named {text!r}: in the library ({library_folder()}) there is {known}{nowhere}. "
-        f"{advise_source(text)}, or give the path of a trace's folder"
+        f"no trace named {text!r}{did_you_mean(text, names())}: in the library "
+        f"({library_folder()}) there is {known}{nowhere}. {advise_source(text)}, or give the path of a trace's folder"
     )
 
 
