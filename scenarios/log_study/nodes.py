@@ -120,6 +120,13 @@ def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePo
     idle_w, busy_w = (modelled if own is None else own for own, modelled in values.values())
     assert idle_w is not None
     assert busy_w is not None
+    highest_w = busy_w if model is None else model.max_limit_w
+    if busy_w > highest_w:
+        what = (
+            f"busy_w: {busy_w:g} W is above the highest power limit of {name}, {highest_w:g} W: "
+            "state what one GPU draws, not its node, or the GPU type that it is (gpu, model)"
+        )
+        return Problem(what, document.where(("nodes", index, "busy_w")))
     if idle_w > busy_w:
         what = f"busy_w: a busy {group.gpu} draws {busy_w:g} W, less than an idle one, {idle_w:g} W"
         return Problem(what, place)

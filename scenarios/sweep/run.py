@@ -10,7 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.errors import (
+    EnvironmentLacks,
+    InputError,
+    PolicyError,
+    Problem,
+    group_alike,
+    merge_alike,
+)
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
@@ -56,7 +63,7 @@ def run_sweep(
     `wattkeeper.scenarios.run.run.run`.
 
     Returns:
-        The sweep; a line for each run that failed, and one that says where tracebacks are, if there
+        The sweep; a line for each run that failed, or for all that failed alike, and one that says where tracebacks are, if there
         are any. If there is none, the folder of unfinished work is gone.
 
     Raises:
@@ -90,15 +97,14 @@ def run_sweep(
         finished = write_sweep(results, works)
         if not any(work.failures for work in works):
             remove_folder(folder, descriptor)
-    failed = [
-        _describe_failure(work, failure) for work in works for failure in work.failures.values()
-    ]
+    failures = [_failure_of(work, failure) for work in works for failure in work.failures.values()]
+    failed = [merge_alike(alike) for alike in group_alike(failures)]
     return finished, failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
-def _describe_failure(work: PointWork, failure: Json) -> str:
+def _failure_of(work: PointWork, failure: Json) -> Problem:
     run = f"{failure['variant']}, seed {failure['seed']}"
-    return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
+    return Problem(failure["message"], f"{work.point.id} ({work.point}), {run}")
 
 
 def _record_outcome(
@@ -118,7 +124,7 @@ def _record_outcome(
         with open(
             errors, "a", encoding="utf-8", errors="backslashreplace", opener=open_private
         ) as file:
-            file.write(f"{_describe_failure(work, failure)}\n{traceback}\n")
+            file.write(f"{_failure_of(work, failure)}\n{traceback}\n")
 
 
 def _missing_tasks(works: Sequence[PointWork], workers: int) -> deque[Task]:
