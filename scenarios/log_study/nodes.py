@@ -94,6 +94,12 @@ def read_nodes(path: Path) -> DescribedCluster:
         elif power.setdefault(group.gpu, own) != own:
             what = f"nodes: groups with {group.gpu} differ in idle_w, busy_w or model"
             problems.append(Problem(what, document.where(("nodes", index))))
+        elif stated.sleep is not None and stated.sleep.power_w > own.idle_w:
+            what = (
+                f"sleep.power_w: a GPU asleep draws {stated.sleep.power_w:g} W, more than an idle "
+                f"{group.gpu}, {own.idle_w:g} W"
+            )
+            problems.append(Problem(what, document.where(("sleep", "power_w"))))
     if problems:
         raise ScenarioError(problems)
     return DescribedCluster(stated, power, document)

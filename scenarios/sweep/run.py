@@ -63,8 +63,9 @@ def run_sweep(
     `wattkeeper.scenarios.run.run.run`.
 
     Returns:
-        The sweep; a line for each run that failed, or for all that failed alike, and one that says where tracebacks are, if there
-        are any. If there is none, the folder of unfinished work is gone.
+        The sweep; a line for each run that failed, or for all that failed alike, and one that says
+        where tracebacks are, if there are any. If there is no line, the folder of unfinished work
+        is gone.
 
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.

@@ -166,7 +166,8 @@ def find_gpu_model(name: str) -> GpuModel | None:
 
 def suggest_gpu_type(name: str) -> str:
     """A question with the type whose name is most alike; empty if none is; see `did_you_mean`."""
-    return did_you_mean(name, (model.gpu_type for model in gpu_models()))
+    types = (model.gpu_type for model in gpu_models())
+    return did_you_mean(name, (*_models(), *types))
 
 
 def build_gpu_model(facts: GpuFacts, pooled: PooledFit | None = None) -> GpuModel:
