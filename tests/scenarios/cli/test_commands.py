@@ -115,7 +115,7 @@ def test_an_absent_trace_tells_how_to_get_it(inside: Command, tmp_path: Path) ->
         (("run", "quickstart", "--set", "policies.tune=zeus-jti"), "zeus-jit"),
         (("run", "quickstart", "--set", "cluster.gpu=SYN-250"), "SYN-250W"),
         (("run", "quickstart", "--set", "workload.workloads=[imgae]"), "image"),
-        (("run", "quickstart", "--set", "cluster.gpuz=2"), "gpus"),
+        (("run", "quickstart", "--set", "cluster.sleeep=2"), "sleep"),
         (("run", "quickstart", "--set", "baseline=defualt"), "default"),
         (("traces", "import", "slrum", "log"), "slurm"),
         (("traces", "import", "csv", "log", "--map", "submit_times_s=x"), "submit_time_s"),

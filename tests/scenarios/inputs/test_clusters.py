@@ -214,7 +214,7 @@ def test_two_forms_of_a_cluster(ask: Ask, setting: str) -> None:
          "power.a.busy_w: |310 W|highest power limit of A40"),
         ("cluster.sleep={after_s: 1, power_w: 51, wake_s: 1}",
          "sleep.power_w: |51 W|power.a.idle_w, 50 W"),
-        ("cluster={gpu: GPU, gpus: 8, idle_power_w: 50, sleep: {after_s: 1, power_w: 51, wake_s: 1}}",
+        ("cluster={gpu: x, gpus: 8, idle_power_w: 50, sleep: {after_s: 1, power_w: 51, wake_s: 1}}",
          "sleep.power_w: |51 W|idle_power_w, 50 W"),
     ],
 )  # fmt: skip
