@@ -181,8 +181,8 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
         )
     ) as outcomes:
         for (work, unit), outcome in outcomes:
-            error = outcome if isinstance(outcome, Exception) else _error_of(outcome)
-            if error is None:
+            error = outcome if isinstance(outcome, EnvironmentLacks) else _error_of(outcome)
+            if isinstance(outcome, UnitResult) and error is None:
                 store(unit.result, outcome)
             yield work, unit, error
             if not work.missing and not work.failures:

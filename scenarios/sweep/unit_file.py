@@ -40,7 +40,8 @@ def encode_unit(unit: UnitResult) -> bytes:
     for table in result.tables.values():
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def decode_unit(data: memoryview) -> UnitResult:
