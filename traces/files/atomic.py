@@ -64,7 +64,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     parent = next(folder for folder in path.parents if folder.exists())
     inside: OSError | None = None
     with _beside(parent / path.name) as names:
-        names.new.mkdir()
+        names.new.mkdir(mode=0o700)
         try:
             yield names.new
         except OSError as error:  # of what is done inside, not of the folder
@@ -156,7 +156,8 @@ def is_leftover(name: str) -> bool:
 def settle(folder: Path, name: str | None = None) -> None:
     """Finish replacements in a folder that were killed half-way, and remove what others left.
 
-    Replacements in progress are left alone, and what may not be changed.
+    Replacements in progress are left alone, what may not be changed, and what belongs to another
+    user: it could be anything.
 
     Args:
         folder: The folder; it need not be there.
@@ -164,7 +165,7 @@ def settle(folder: Path, name: str | None = None) -> None:
     """
     try:
         with os.scandir(folder) as entries:
-            hidden = [entry.name for entry in entries if entry.name[0] == "."]
+            hidden = [entry.name for entry in entries if entry.name[0] == "." and _is_own(entry)]
     except OSError:
         return
     matches = map(LEFTOVER.fullmatch, hidden)
@@ -177,6 +178,13 @@ def settle(folder: Path, name: str | None = None) -> None:
                 _finish(names, folder / base)
             finally:
                 release()
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def _make_file(path: Path, mode: int) -> None:

@@ -158,6 +158,24 @@ def make_private_file(path: Path) -> None:
     os.close(open_private(path, os.O_RDWR | os.O_CREAT))
 
 
+def check_own_entry(path: Path) -> None:
+    """Check that a file, if it is there, belongs to this user, without opening it.
+
+    To open and close a file of SQLite would release the locks that this process has on it.
+
+    Raises:
+        StoreError: If it is another one, or a link or a pipe.
+        OSError: If the file system refuses.
+    """
+    try:
+        state = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(state.st_mode):
+        raise StoreError("is a link or a pipe, not a file: remove it", path)
+    _check_owner(state, path, "name another file")
+
+
 def read_own_file(path: Path) -> bytes:
     """The content of a file of this user.
 

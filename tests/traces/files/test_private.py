@@ -110,6 +110,16 @@ def test_a_file_of_another_user_is_neither_read_nor_written(own: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@as_root
+def test_what_another_user_left_beside_results_is_not_put_there(tmp_path: Path) -> None:
+    """It looks as a replacement that was killed between its two steps."""
+    for state in ("new", "old"):
+        (tmp_path / f".out.0123456789ab.{state}").mkdir()
+        give_away(tmp_path / f".out.0123456789ab.{state}")
+    atomic.settle(tmp_path, "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_private_files_and_locks_are_for_their_owner_whatever_the_umask_is(
     tmp_path: Path, umask: int
