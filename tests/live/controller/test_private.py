@@ -15,6 +15,8 @@ import pytest
 from tests.support.live_runs import REHEARSED, command, environment, scenario
 from tests.support.messages import assert_states
 from tests.support.strangers import NOBODY, as_root, give_away, modes
+from wattkeeper.live.devices import limit_journal
+from wattkeeper.policies.errors import StoreError
 
 SESSION = """
 from wattkeeper.live import Session
@@ -139,3 +141,16 @@ def test_a_limit_that_another_user_recorded_is_not_restored(tmp_path: Path) -> N
     os.chown(tmp_path / "state", NOBODY, NOBODY)
     said = run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=2)
     assert_states(said, str(tmp_path / "state"), f"user {NOBODY}", "(WATTKEEPER_STATE)")
+
+
+@as_root
+def test_a_record_of_another_user_in_the_state_is_not_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATTKEEPER_STATE", str(tmp_path / "state"))
+    limit_journal.save(limit_journal.LimitRecord("synthetic:/dev/x", 100.0, 1, 0))
+    (record,) = (tmp_path / "state").rglob("*.json")
+    give_away(record)
+    with pytest.raises(StoreError, match=f"user {NOBODY}"):
+        limit_journal.recover()
+    assert record.exists()
