@@ -142,7 +142,7 @@ class PipelineSession:
             self.leader = arguments.make_leader(
                 facts, self._meter.now_s, self.replica, self._emulated
             )
-        self.order = exchange.share(self.leader and self.leader.order, Order)
+        self.order = exchange.share(_order_of(self.leader), Order)
 
     def iterations(self) -> Iterator[int]:
         """Yield the numbers of the iterations, from 1; the body does the whole program.
@@ -216,7 +216,7 @@ class PipelineSession:
         )
         if leader is not None:
             leader.finish(reports, totals, others)
-        self.order = exchange.share(leader and leader.order, Order)
+        self.order = exchange.share(_order_of(leader), Order)
 
     def __exit__(
         self,
@@ -235,3 +235,7 @@ class PipelineSession:
             self._stack.close()
         if isinstance(error, Stopped):
             self._terminations.resend()
+
+
+def _order_of(leader: PipelineLeader | None) -> Order | None:
+    return None if leader is None else leader.order

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,7 +186,7 @@ def test_the_front_of_a_sweep_has_its_values(tmp_path: Path) -> None:
 
 def test_names_are_no_tex_and_stay_in_the_legend() -> None:
     names = ["$\\frac{", "_hidden", "a$b$c", "50% of \\$"]
-    variants = {"default": {}} | {name: {} for name in names}
+    variants: dict[str, Any] = {"default": {}} | {name: {} for name in names}
     done = scenarios.load("quickstart", [*FEW, f"variants={json.dumps(variants)}"], seeds=1).run()
     for name in NAMES:
         axes = getattr(done.plot, name)() if name != "gantt" else done.plot.gantt(names[0])
