@@ -30,6 +30,8 @@ Point = Literal["configure", "select", "place", "tune", "replan", "retain"]
 
 SHOWN = 20
 """Largest number of problems in a message."""
+MOST_ALIKE = 3
+"""Largest number of problems with one message that each have a line."""
 LONGEST_MESSAGE = 800
 """Characters of a problem's message, and of its place; a longer one is cut in its middle."""
 
@@ -65,6 +67,28 @@ class Problem:
         return printable(f"{self.where}: {self.message}" if self.where else self.message)
 
 
+def group_alike(problems: Sequence[Problem]) -> list[list[Problem]]:
+    """The problems of each message, if they are more than `MOST_ALIKE`; each other one alone."""
+    by_message: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_message.setdefault(problem.message, []).append(problem)
+    groups: dict[int, list[Problem]] = {}
+    for number, problem in enumerate(problems):
+        alike = by_message[problem.message]
+        merged = len(alike) > MOST_ALIKE
+        groups.setdefault(id(alike) if merged else -number - 1, []).append(problem)
+    return list(groups.values())
+
+
+def merge_alike(problems: Sequence[Problem]) -> str:
+    """One line for problems with one message: the first one, how many more, and the last place."""
+    first, last, left = str(problems[0]), problems[-1].where, len(problems) - 1
+    if not left:
+        return first
+    there = "" if last in ("", problems[0].where) else f", the last one at {printable(last)}"
+    return f"{first} (and {left:,} more alike{there})"
+
+
 class WattkeeperError(Exception):
     """Base of all exceptions; its text is a complete message for the user.
 
@@ -84,9 +108,10 @@ class WattkeeperError(Exception):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        lines = [str(problem) for problem in self.problems[:SHOWN]]
-        if len(self.problems) > SHOWN:
-            lines.append(f"... and {len(self.problems) - SHOWN} more")
+        alike = group_alike(self.problems)
+        lines = [merge_alike(group) for group in alike[:SHOWN]]
+        if left := sum(map(len, alike[SHOWN:])):
+            lines.append(f"... and {left} more")
         return "\n".join(lines)
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 UNLIMITED_W: Final = 1.0
 """Stands for the power limit of a device without power limits; its cost then counts seconds."""
 
+MOST_LIMITS: Final = 10_000
+"""Largest number of power limits of a workload at one batch size; GPUs take whole watts."""
+
 KnobChoice = Literal["both", "batch-size", "power-limit"]
 """Which knobs may be chosen."""
 

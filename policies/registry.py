@@ -16,6 +16,7 @@ from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.parts import Part, find_part, parts, register
 from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
 from wattkeeper.policies.retaining import Retain
+from wattkeeper.policies.suggestions import did_you_mean
 
 POINTS: tuple[Point, ...] = get_args(Point)
 
@@ -194,7 +195,8 @@ def find_config(
     if isinstance(chosen, str):
         kind: type[PolicyConfig] | None = find_part(point, chosen)
         if kind is None:
-            raise InputError(f"no {point} policy {chosen!r}; there is {', '.join(policies(point))}")
+            known, meant = ", ".join(policies(point)), did_you_mean(chosen, policies(point))
+            raise InputError(f"no {point} policy {chosen!r}{meant}; there is {known}")
         try:
             chosen = kind.model_validate(settings or {})
         except ValidationError as error:

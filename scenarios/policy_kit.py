@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.contract.check import check_policy_file
 from wattkeeper.scenarios.contract.rehearsal import Rehearsal
 from wattkeeper.scenarios.contract.scripted import GPU, ScriptedContext, job, profile
@@ -32,7 +33,8 @@ def load_policy(path: str | Path, kind: str | None = None) -> type[Any]:
     if kind is None and len(found) == 1:
         return next(iter(found.values()))
     if kind not in found:
-        raise InputError(f"found no policy {kind!r}; there is {', '.join(found)}", path)
+        meant = did_you_mean(kind or "", found)
+        raise InputError(f"found no policy {kind!r}{meant}; there is {', '.join(found)}", path)
     return found[kind]
 
 

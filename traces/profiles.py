@@ -9,7 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from wattkeeper.policies.errors import ProfileMissing, TraceError
-from wattkeeper.policies.profile import UNLIMITED_W, ClockSetting, Curve, Profile
+from wattkeeper.policies.profile import MOST_LIMITS, UNLIMITED_W, ClockSetting, Curve, Profile
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.schema import PROFILES, add_optional
 from wattkeeper.traces.trace import Trace
 
@@ -62,8 +63,8 @@ class ProfileSet:
             why = self.absent.get(workload, "the trace does not know it")
             there = ", ".join(self.profiles) or "none"
             raise ProfileMissing(
-                f"no profile of workload {workload!r} on {self.gpus} x {self.gpu_type}: {why}. "
-                f"There are: {there}"
+                f"no profile of workload {workload!r} on {self.gpus} x {self.gpu_type}: {why}"
+                f"{did_you_mean(workload, self.profiles)}. There are: {there}"
             )
         return profile
 
@@ -135,6 +136,7 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
 
     Raises:
         ProfileMissing: If there are none; the message says what there is.
+        TraceError: If there are more than `MOST_LIMITS` at a batch size.
     """
     points: dict[str, Points] = {}
     recorded: dict[tuple[str, int], None] = {}
@@ -145,9 +147,17 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
             point = (UNLIMITED_W if limit is None else limit, time_s,
                      math.nan if watts is None else watts)  # fmt: skip
             points.setdefault(workload, {}).setdefault(batch_size, []).append(point)
+    for workload, by_batch in points.items():
+        for batch_size, curve in by_batch.items():
+            if len(curve) > MOST_LIMITS:
+                raise TraceError(
+                    f"{workload!r} on {gpus} x {gpu_type}, batch size {batch_size}: {len(curve):,} "
+                    f"power limits; at most {MOST_LIMITS:,}"
+                )
     if not points:
         known = ", ".join(f"{number} x {kind}" for kind, number in recorded)
-        raise ProfileMissing(f"no profile on {gpus} x {gpu_type}. There are: {known}")
+        meant = did_you_mean(gpu_type, [kind for kind, _ in recorded if kind != gpu_type])
+        raise ProfileMissing(f"no profile on {gpus} x {gpu_type}{meant}. There are: {known}")
     return points
 
 

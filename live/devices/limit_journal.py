@@ -23,7 +23,7 @@ from wattkeeper.live.host import process_identity
 from wattkeeper.policies.errors import NoPermission, WattkeeperError
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.locks import lock
-from wattkeeper.traces.files.private import make_private_folder
+from wattkeeper.traces.files.private import make_private_folder, read_own_file
 from wattkeeper.traces.files.user_dirs import state_folder
 
 
@@ -74,9 +74,13 @@ def path(uuid: str) -> Path:
 
 
 def load(file: Path) -> LimitRecord | None:
-    """Read a record; None if there is none."""
+    """Read a record; None if there is none.
+
+    Raises:
+        StoreError: If it belongs to another user.
+    """
     try:
-        return LimitRecord(**json.loads(file.read_bytes()))
+        return LimitRecord(**json.loads(read_own_file(file)))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):  # only a damaged disk: records appear whole

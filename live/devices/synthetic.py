@@ -20,6 +20,7 @@ from wattkeeper.live.devices.device import PowerRange, check_clock
 from wattkeeper.live.host.wall_clock import STILL, WallClock
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import DeviceLost, InputError, NotSupported
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import state_folder
@@ -242,8 +243,8 @@ def open_by_type(gpu_type: str, wall: WallClock) -> SyntheticDevice:
     types = {spec.name: spec for spec in DEFAULT_GPUS}
     if gpu_type not in types:
         raise InputError(
-            f"no synthetic GPU type {gpu_type!r}; there is {', '.join(sorted(types))}, or name the "
-            "file of a synthetic device, with a / in it"
+            f"no synthetic GPU type {gpu_type!r}{did_you_mean(gpu_type, types)}; there is "
+            f"{', '.join(sorted(types))}, or name the file of a synthetic device, with a / in it"
         )
     spec = types[gpu_type]
     path = state_folder() / "synthetic" / gpu_type

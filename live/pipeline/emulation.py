@@ -164,7 +164,7 @@ class EmulatedMeter:
         """Begin an instruction, by its number in the graph, at the clock that is in force."""
         for other in self._graph.before[index]:
             if other not in self._own:
-                self.meet(self._exchange.read(f"ended/{self._round}/{other}"))
+                self.meet(self._exchange.read(f"ended/{self._round}/{other}", float))
         operation = self._graph.operations[index]
         self._point = self._find_point(operation)
         power_w = self._point.energy_j / self._point.time_s / len(self._devices)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from wattkeeper.live.host import process_identity
+from wattkeeper.live.host.plain_values import decode, encode
 from wattkeeper.policies.errors import EnvironmentLacks
+
+T = TypeVar("T")
 
 FIRST_PAUSE_S: Final = 0.0005
 LONGEST_PAUSE_S: Final = 0.05
@@ -70,12 +72,12 @@ class StageExchange:
             EnvironmentLacks: If the process that holds the store is gone.
         """
         try:
-            self._store.set(self._key(key), pickle.dumps(value))
+            self._store.set(self._key(key), encode(value))
         except RuntimeError as error:
             raise _gone(error) from None
 
-    def read(self, key: str) -> Any:
-        """Wait for a value.
+    def read(self, key: str, kind: type[T]) -> T:
+        """Wait for a value of a type.
 
         Raises:
             EnvironmentLacks: If another process failed or ended, or no value came in time.
@@ -95,7 +97,8 @@ class StageExchange:
                     self._check_others()
                 time.sleep(pause_s)
                 pause_s = min(1.2 * pause_s, LONGEST_PAUSE_S)
-            return pickle.loads(self._store.get(self._key(key)))
+            value: T = decode(self._store.get(self._key(key)), kind)
+            return value
         except RuntimeError as error:
             raise _gone(error) from None
 
@@ -104,33 +107,34 @@ class StageExchange:
         with suppress(RuntimeError):
             self._store.delete_key(self._key(key))
 
-    def gather(self, value: object) -> list[Any]:
+    def gather(self, value: T) -> list[T]:
         """Give the leader a value of each rank, in order; the others get an empty list."""
         self._round += 1
         key = f"round/{self._round}"
         if not self.is_leader:
             self.publish(f"{key}/{self.rank}", value)
             return []
-        values = [value, *(self.read(f"{key}/{rank}") for rank in range(1, self.size))]
+        kind = type(value)
+        values = [value, *(self.read(f"{key}/{rank}", kind) for rank in range(1, self.size))]
         for rank in range(1, self.size):
             self.delete(f"{key}/{rank}")
         self.delete(f"round/{self._round - 1}")  # all have read it
         return values
 
-    def share(self, value: Any) -> Any:
-        """Give all ranks the leader's value; once after each `gather`."""
+    def share(self, value: T | None, kind: type[T]) -> T:
+        """Give all ranks the leader's value, of a type; once after each `gather`."""
         key = f"round/{self._round}"
-        if self.is_leader:
+        if value is not None and self.is_leader:
             self.publish(key, value)
             return value
-        return self.read(key)
+        return self.read(key, kind)
 
-    def gather_others(self, value: object) -> list[Any]:
+    def gather_others(self, value: T) -> list[T]:
         """Give all ranks a value; return those of the others, in order."""
         self._round += 1
         self.publish(f"all/{self._round}/{self.rank}", value)
         others = [rank for rank in range(self.size) if rank != self.rank]
-        values = [self.read(f"all/{self._round}/{rank}") for rank in others]
+        values = [self.read(f"all/{self._round}/{rank}", type(value)) for rank in others]
         self.delete(f"all/{self._round - 1}/{self.rank}")  # all have read it
         return values
 
@@ -147,7 +151,8 @@ class StageExchange:
         """
         for rank in range(self.size):
             if rank != self.rank and self._store.check([self._key(f"left/{rank}")]):
-                raise EnvironmentLacks(f"rank {rank} of the pipeline {self.read(f'left/{rank}')}")
+                why = self.read(f"left/{rank}", str)
+                raise EnvironmentLacks(f"rank {rank} of the pipeline {why}")
 
     def _check_others(self) -> None:
         self.check_left()
@@ -155,7 +160,7 @@ class StageExchange:
             key = self._key(f"who/{rank}")
             if rank == self.rank or not self._store.check([key]):
                 continue
-            if process_identity.is_dead(pickle.loads(self._store.get(key))):
+            if process_identity.is_dead(decode(self._store.get(key), str)):
                 self.check_left()
                 raise EnvironmentLacks(f"the process of rank {rank} of the pipeline ended")
 

@@ -142,7 +142,7 @@ class PipelineSession:
             self.leader = arguments.make_leader(
                 facts, self._meter.now_s, self.replica, self._emulated
             )
-        self.order = exchange.share(self.leader and self.leader.order)
+        self.order = exchange.share(_order_of(self.leader), Order)
 
     def iterations(self) -> Iterator[int]:
         """Yield the numbers of the iterations, from 1; the body does the whole program.
@@ -210,13 +210,13 @@ class PipelineSession:
             last_s = max(each.ended_s for each in reports)
             others = self._leaders.gather_others(ReplicaPace(last_s, leader.fastest_s()))
             last_s = max(last_s, *(pace.ended_s for pace in others), 0.0)
-        self._meter.meet(exchange.share(last_s))
+        self._meter.meet(exchange.share(last_s, float))
         totals = exchange.gather(
             RankTotals(self._meter.now_s() - self._begun_s, self._meter.energy_j() - self._begun_j)
         )
         if leader is not None:
             leader.finish(reports, totals, others)
-        self.order = exchange.share(leader and leader.order)
+        self.order = exchange.share(_order_of(leader), Order)
 
     def __exit__(
         self,
@@ -235,3 +235,7 @@ class PipelineSession:
             self._stack.close()
         if isinstance(error, Stopped):
             self._terminations.resend()
+
+
+def _order_of(leader: PipelineLeader | None) -> Order | None:
+    return None if leader is None else leader.order

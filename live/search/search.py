@@ -31,6 +31,7 @@ from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.traces.files.names import file_name
+from wattkeeper.traces.files.private import make_private_folder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -90,7 +91,8 @@ class SearchRun:
         self.settings += f"; rules {RULES}"
         candidates = draw_candidates(plan.models, self._rng("networks"))
         self.candidates = {candidate.name: candidate for candidate in candidates}
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         self._log = log_path(folder, variant, seed)
         self._zoo_folder = folder / f"{file_name(variant)}-{seed}.zoo"
         self._finished = {record.model: record for record in read_records(self._log)}

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from wattkeeper.live.wire.messages import EnergySource
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import read_own_file
 from wattkeeper.traces.files.seals import seal_json, unseal_json
 
 
@@ -85,7 +86,7 @@ def read_records(path: Path) -> list[TrainingRecord]:
         StoreError: If a line is damaged.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_own_file(path).splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.profile import MOST_LIMITS
 from wattkeeper.traces.files.names import explain_label
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class SessionArguments(NamedTuple):
                 f"found power_limits_w={self.power_limits_w}; all must be above 0",
             ),
             (
+                len(self.power_limits_w or ()) > MOST_LIMITS,
+                f"found {len(self.power_limits_w or ()):,} power limits (power_limits_w); at most "
+                f"{MOST_LIMITS:,}",
+            ),
+            (
                 self.samples_per_epoch is not None and self.samples_per_epoch < 1,
                 f"found samples_per_epoch={self.samples_per_epoch}; must be at least 1",
             ),
@@ -71,6 +77,15 @@ class SessionArguments(NamedTuple):
 
 
 def power_limit_steps(lowest_w: float, highest_w: float) -> tuple[float, ...]:
-    """The power limits that are tried, W, ascending: the highest, and what is whole steps below."""
+    """The power limits that are tried, W, ascending: the highest, and what is whole steps below.
+
+    Raises:
+        InputError: If they are more than `MOST_LIMITS`.
+    """
     count = int((highest_w - lowest_w) // STEP_W)
+    if count >= MOST_LIMITS:
+        raise InputError(
+            f"{count + 1:,} power limits from {lowest_w:g} to {highest_w:g} W in steps of "
+            f"{STEP_W:g} W would be measured; at most {MOST_LIMITS:,}: name those that shall be"
+        )
     return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))

@@ -3,12 +3,13 @@
 import json
 import sys
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.atomic import replace_file
-from wattkeeper.traces.files.private import make_private_folder
+from wattkeeper.traces.files.private import make_private_folder, read_own_file
 
 PARENT: Final = "wattkeeper.parent"
 """Key of the parent in a zoo; no keyword argument can have this name."""
@@ -59,16 +60,16 @@ def restore(path: Path, objects: Mapping[str, Checkpointable]) -> int | None:
         The parent that was saved with them.
 
     Raises:
-        InputError: If the file is damaged, or of other objects.
+        InputError: If the file is damaged, of other objects, or not of this user.
     """
-    content = path.read_bytes()
+    content = read_own_file(path)
     try:
         if content.startswith(b"{"):
             states = json.loads(content)
         else:
             import torch
 
-            states = torch.load(path, map_location="cpu", weights_only=True)
+            states = torch.load(BytesIO(content), map_location="cpu", weights_only=True)
         for name, each in objects.items():
             each.load_state_dict(states[name])
     except Exception as error:

@@ -2,13 +2,13 @@
 
 import itertools
 import os
-import pickle
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from wattkeeper.live.host.plain_values import decode, encode
 from wattkeeper.live.session.termination import Stopped
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperError
@@ -50,8 +50,10 @@ class Ranks:
     def __init__(self) -> None:
         self._session, self._calls = next(_sessions), 0
 
-    def call_together(self, call: Callable[[], T]) -> T:
+    def call_together(self, call: Callable[[], T], kind: Any) -> T:
         """Call a function in all processes at the same point; the result of rank 0.
+
+        `kind` is the type of the result, which the others get as JSON.
 
         Raises:
             InputError: If there are several, and torch has not connected them.
@@ -64,14 +66,14 @@ class Ranks:
         key = self._key(self._calls)
         if not is_leader():
             call()
-            value: T = self._await_value(store, key)
+            value: T = self._await_value(store, key, kind)
             return value
         try:
             value = call()
         except BaseException as error:
             self.leave(error)
             raise
-        store.set(key, pickle.dumps(value))
+        store.set(key, encode(value))
         return value
 
     def leave(self, error: BaseException | None) -> None:
@@ -94,7 +96,7 @@ class Ranks:
     def _key(self, what: int | str) -> str:
         return f"wattkeeper/{self._session}/{what}"
 
-    def _await_value(self, store: Any, key: str) -> Any:
+    def _await_value(self, store: Any, key: str, kind: Any) -> Any:
         began_s = time.monotonic()
         left = self._key("left")
         try:
@@ -103,7 +105,7 @@ class Ranks:
                 if store.check([key]):
                     value = store.get(key)
                     store.add(f"{key} read", 1)
-                    return pickle.loads(value)
+                    return decode(value, kind)
                 if over:
                     break
                 _pause(began_s)

@@ -4,6 +4,7 @@ import math
 from typing import Literal
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.suggestions import did_you_mean
 
 Rule = Literal["linear", "square-root", "none"]
 """`linear`: k times the batch size, k times the rate (Goyal et al. 2017, section 2.1; for SGD).
@@ -26,5 +27,8 @@ def scale_learning_rate(rate: float, batch_size: int, default_batch_size: int, r
     ratio = batch_size / default_batch_size
     factors = {"linear": ratio, "square-root": math.sqrt(ratio), "none": 1.0}
     if rule not in factors:
-        raise InputError(f"no rule {rule!r} for learning rates; there is {', '.join(factors)}")
+        meant = did_you_mean(rule, factors)
+        raise InputError(
+            f"no rule {rule!r} for learning rates{meant}; there is {', '.join(factors)}"
+        )
     return rate * factors[rule]

@@ -183,7 +183,9 @@ class Session:
         self._pid = os.getpid()
         self._ranks = distributed.Ranks()
         with ExitStack() as stack:
-            self.assignment = begin() if is_linked() else self._ranks.call_together(begin)
+            self.assignment = (
+                begin() if is_linked() else self._ranks.call_together(begin, Assignment)
+            )
             self._heartbeat = Heartbeat(self._coordinator, self.assignment.lease_s)
             self._signals = Terminations()
             self._resources = stack.pop_all()
@@ -278,6 +280,7 @@ class Session:
                 "with higher_is_better=True"
             )
         from wattkeeper.live.session import warm_start
+        from wattkeeper.live.weight_transfer.report import TransferReport
         from wattkeeper.policies.protocols import Job
 
         def begin() -> TransferReport | None:
@@ -297,7 +300,7 @@ class Session:
                 self._parent = self._warm.parent
             return self._warm.report
 
-        report = self._ranks.call_together(begin)
+        report = self._ranks.call_together(begin, TransferReport | None)
         if distributed.is_distributed():
             warm_start.share(model)
         return report
@@ -390,7 +393,7 @@ class Session:
                 )
             return self._end_cause()
 
-        self._cause = self._ranks.call_together(begin)
+        self._cause = self._ranks.call_together(begin, Cause | None)
         while self._cause is None:
             yield self._begin_epoch(loader)
             self._end_epoch()
@@ -486,7 +489,7 @@ class Session:
         return Steps(self, loader, self._epochs + 1)
 
     def _end_epoch(self) -> None:
-        self._cause, stops = self._ranks.call_together(self._epoch_done)
+        self._cause, stops = self._ranks.call_together(self._epoch_done, tuple[Cause | None, bool])
         if stops and self._cause is None:
             raise Stopped(whole=True)
 

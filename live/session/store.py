@@ -30,7 +30,11 @@ import sqlalchemy as sa
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
 from wattkeeper.policies.protocols import Measurement, Slice
 from wattkeeper.sim.attempts.attempt import NO_SLICES, SliceTotals
-from wattkeeper.traces.files.private import make_private_file, make_private_folder
+from wattkeeper.traces.files.private import (
+    check_own_entry,
+    make_private_file,
+    make_private_parents,
+)
 from wattkeeper.traces.files.user_dirs import state_folder
 
 T = TypeVar("T")
@@ -41,6 +45,8 @@ FIRST_S: Final = 5.0
 BUSY_S: Final = 30.0
 """How long a session waits for another one that has locked a job, s. PostgreSQL ends a transaction
 that is idle for so long."""
+BESIDE: Final = ("-journal", "-wal", "-shm")
+"""Files that SQLite keeps beside a database, and reads."""
 LOCK: Final = 8_430_017
 """Advisory lock of PostgreSQL while tables are made."""
 
@@ -231,8 +237,10 @@ class SessionStore:
 
     def _file(self, path: Path) -> sa.Engine:
         try:
-            make_private_folder(path.parent)
+            make_private_parents(path)
             make_private_file(path)
+            for suffix in BESIDE:
+                check_own_entry(path.with_name(path.name + suffix))
         except OSError as error:
             self._refuse(error)
         until_s = time.monotonic() + BUSY_S

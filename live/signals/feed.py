@@ -13,9 +13,9 @@ from typing import Final
 
 from wattkeeper.live.signals.http import NoAnswer
 from wattkeeper.live.signals.providers import HISTORY_S, Provider, SlotValue
-from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.policies.errors import EnvironmentLacks, StoreError
 from wattkeeper.traces.files.atomic import replace_file
-from wattkeeper.traces.files.private import make_private_folder
+from wattkeeper.traces.files.private import make_private_folder, read_own_file
 from wattkeeper.traces.files.user_dirs import state_folder
 
 START_S: Final = 30.0
@@ -183,9 +183,9 @@ class SignalFeed:
         if not self.provider.is_cached:
             return []
         try:
-            rows = json.loads(self._cache().read_bytes())["readings"]
+            rows = json.loads(read_own_file(self._cache()))["readings"]
             readings = [SlotValue(float(begin_s), float(value)) for begin_s, value in rows]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, StoreError):
             return []
         return [reading for reading in readings if reading.begin_s <= time.time()]
 
@@ -198,5 +198,5 @@ class SignalFeed:
             make_private_folder(self._cache().parent)
             with replace_file(self._cache(), private=True) as fresh:
                 fresh.write_text(json.dumps({"readings": recent}), encoding="ascii")
-        except OSError:
+        except (OSError, StoreError):
             return  # without the cache, it is asked more often

@@ -23,6 +23,8 @@ from wattkeeper.traces.files.locks import lock
 
 SUFFIX: Final = ".safetensors"
 LOCK: Final = "lock"
+OWN: Final = 0o755
+"""Mode of the folders of a zoo, less what the umask takes: others may read, its owner write."""
 
 
 class BlobStore:
@@ -36,8 +38,8 @@ class BlobStore:
 
     def make(self) -> None:
         """Make the folders if they are not there."""
-        self.tensors.mkdir(parents=True, exist_ok=True)
-        self.incoming.mkdir(exist_ok=True)
+        for folder in (self.tensors, self.incoming):
+            folder.mkdir(mode=OWN, exist_ok=True)
 
     def path(self, digest: str) -> Path:
         """Where the tensor with that content is."""
@@ -104,7 +106,7 @@ class BlobStore:
         """Begin an operation: its token, and the release of the lock that it holds."""
         token = uuid.uuid4().hex
         folder = self.incoming / token
-        folder.mkdir()
+        folder.mkdir(mode=OWN)
         return token, lock(folder / LOCK)
 
     def end(self, token: str) -> None:

@@ -13,10 +13,11 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from wattkeeper.live.zoo.blobs import BlobStore
+from wattkeeper.live.zoo.blobs import OWN, BlobStore
 from wattkeeper.policies.errors import EnvironmentLacks, StoreError
 from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.locks import hold_lock
+from wattkeeper.traces.files.private import check_own_folder, follow_own_link
 from wattkeeper.traces.files.seals import seal
 
 NAME: Final = "index.sqlite"
@@ -97,7 +98,8 @@ class Index:
         root: The zoo's folder; it becomes a zoo if it is empty or not there.
 
     Raises:
-        StoreError: If there is something else, or a zoo of another format.
+        StoreError: If there is something else, a zoo of another format, or one that belongs to
+            another user or that others may write.
         EnvironmentLacks: If the file system refuses.
     """
 
@@ -109,7 +111,9 @@ class Index:
             broken = f"a link to {root.readlink()}, which is not there; name the folder of a zoo"
             raise StoreError(broken, root)
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir(mode=OWN, exist_ok=True)
+            check_own_folder(follow_own_link(root))
             self._check_empty(root)
             with hold_lock(root / "lock", wait=True):
                 if not self.path.exists():

@@ -16,6 +16,7 @@ from wattkeeper.policies.matching.sketches import (
     sketch_asbuilt,
     sketch_coverage,
 )
+from wattkeeper.policies.suggestions import did_you_mean
 
 A = TypeVar("A", bound=tuple[Ints, ...])
 S = TypeVar("S", bound=tuple[Ints, ...])
@@ -97,5 +98,6 @@ def find_matcher(name: str) -> Matcher[Any, Any]:
         PolicyError: If there is none.
     """
     if name not in MATCHERS:
-        raise PolicyError(f"no matcher is called {name!r}; there are {', '.join(MATCHERS)}")
+        meant = did_you_mean(name, MATCHERS)
+        raise PolicyError(f"no matcher is called {name!r}{meant}; there are {', '.join(MATCHERS)}")
     return MATCHERS[name]

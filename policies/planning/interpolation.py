@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.profile import MOST_LIMITS, Curve
 
 
 def interpolate_limits(curve: Curve, step_w: float) -> Curve:
@@ -16,12 +17,18 @@ def interpolate_limits(curve: Curve, step_w: float) -> Curve:
     returned as it is.
 
     Raises:
+        InputError: If there would be more than `MOST_LIMITS`.
         ValueError: If `step_w` is not positive.
     """
     if not step_w > 0:
         raise ValueError(f"a step of {step_w:g} W; it must be positive")
     recorded = np.array(curve.limits_w)
     count = int((recorded[-1] - recorded[0]) / step_w + 1e-9) + 1
+    if count > MOST_LIMITS:
+        raise InputError(
+            f"{count:,} power limits from {recorded[0]:g} to {recorded[-1]:g} W in steps of "
+            f"{step_w:g} W; at most {MOST_LIMITS:,}: take larger steps, unless the limits are wrong"
+        )
     wanted = recorded[0] + step_w * np.arange(count)
     distance = np.abs(wanted[:, None] - recorded[None]).min(axis=1)
     added = wanted[distance > 1e-6 * step_w]

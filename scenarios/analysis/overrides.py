@@ -7,6 +7,7 @@ from wattkeeper.policies.tune.power_fraction import count_up_to
 from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
 from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.gpus.model import find_gpu_model
 
 WHOLE = ("gpu", "gpus", "nodes", "sleep", "losses")
@@ -21,7 +22,7 @@ def clusters_by_variant(scenario: Json) -> dict[str, Json]:
 
 def describe_overrides(scenario: Json) -> Iterator[str]:
     """A line for each variant that overrides keys of the cluster or of the workload."""
-    yield from (f"{name}: {text}." for name, text in variant_overrides(scenario).items())
+    yield from merge_names((name, f"{text}.") for name, text in variant_overrides(scenario).items())
 
 
 def variant_overrides(scenario: Json) -> dict[str, str]:

@@ -14,11 +14,10 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     describe_profiles,
     format_value,
 )
+from wattkeeper.scenarios.spec.wording import MOST_NAMED
 
 SAME_SPAN: Final = 0.01
 """Windows that differ by so much of the shorter one are the same."""
-MOST_NAMED: Final = 3
-"""Points that a line names one by one."""
 
 
 class PointCautions(NamedTuple):

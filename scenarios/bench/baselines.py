@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.spec.schema import MAX_SEEDS
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.traces.files.atomic import replace_file
@@ -168,7 +169,8 @@ def select_entries(baselines: Baselines, names: Sequence[str], path: Path) -> li
     for name in names:
         if name not in known:
             there = ", ".join(entry.name for entry in baselines.entries) or "nothing yet"
-            text = f"has no entry {name!r}; there is {there}. `--update` adds a scenario"
+            meant = did_you_mean(name, known)
+            text = f"has no entry {name!r}{meant}; there is {there}. `--update` adds a scenario"
             raise InputError(text, path)
     return [
         entry

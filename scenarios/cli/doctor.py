@@ -13,7 +13,7 @@ from wattkeeper.live.devices import limit_journal
 from wattkeeper.live.devices.device import Device, describe_clocks
 from wattkeeper.live.devices.nvml import VISIBLE, NvmlGpu, visible_gpus
 from wattkeeper.live.devices.power_limiter import PowerLimiter
-from wattkeeper.policies.errors import EnvironmentLacks, NotSupported, WattkeeperError
+from wattkeeper.policies.errors import NotSupported, WattkeeperError
 from wattkeeper.traces.files.private import make_private_folder
 from wattkeeper.traces.files.user_dirs import STATE, state_folder
 
@@ -149,7 +149,7 @@ def _check_state() -> Finding:
         make_private_folder(folder)
         with tempfile.TemporaryFile(dir=folder):
             return Finding("state", "good", str(folder))
-    except EnvironmentLacks as error:
+    except WattkeeperError as error:
         return Finding("state", "fault", str(error))
     except OSError as error:
         do = f"set {STATE} to a folder that this user may write to"

@@ -20,7 +20,9 @@ _SHAPE = number_type("a number from 0.2 to 1", lambda n: 0.2 <= n <= 1)
 _AWAY = number_type("a time in s > 0, at most 1e9", lambda n: 0 < n <= 1e9)
 _SEED = number_type("a whole number >= 0", lambda n: n >= 0, whole=True)
 _RATE = number_type(f"{_FACTOR} the fit's arrival rate", lambda n: n > 0)
-_LOAD = number_type(f"{_FACTOR} the cluster's GPU time (0.8 is 80 %)", lambda n: n > 0)
+_LOAD = number_type(
+    "a number > 0, at most 10, times the cluster's GPU time (90 % is 0.9)", lambda n: 0 < n <= 10
+)
 
 
 @click.group("generate")

@@ -17,6 +17,7 @@ import click
 
 from wattkeeper.policies.errors import EnvironmentLacks, WattkeeperError, cut_message
 from wattkeeper.policies.printable import printable
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.completion.names import complete_scenarios
 from wattkeeper.scenarios.cli.completion.shells import SHELLS, script
@@ -82,6 +83,16 @@ class Group(click.Group):
             self._reserved.append(command)
             _reserve_output(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command and its arguments; an error names the command that is most alike."""
+        known = self.get_command(ctx, args[0]) or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing:
+            meant = did_you_mean(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"No such command {args[0]!r}{meant}.", ctx)
+        return super().resolve_command(ctx, args)
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """Parse the arguments."""

@@ -66,6 +66,7 @@ def record(
     from wattkeeper.live.record import sweep as recorder
     from wattkeeper.live.record.to_trace import build_trace, check_new, find_recorded
     from wattkeeper.traces.files.names import check_name
+    from wattkeeper.traces.files.private import make_private_folder
     from wattkeeper.traces.library import store
 
     before = find_recorded(check_name(name))
@@ -73,6 +74,8 @@ def record(
         script, arguments, batch_sizes, power_limits, repeats, epochs, torchrun, lease
     )
     folder = library_folder() / ".recording" / name
+    for own in (folder.parent, folder):
+        make_private_folder(own)
     with terminal.progress(script) as progress:
         recording = recorder.record(
             plan, folder, lambda begun: check_new(before, begun, replace), progress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import inspect
 import random
@@ -18,6 +17,7 @@ import numpy as np
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.failures import describe_error
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
 from wattkeeper.scenarios.contract.watch import CHANGED, Watch, show
@@ -164,8 +164,7 @@ def find_uncalled(
         code = getattr(function, "__code__", None)
         if name.startswith("_") or code is None or code.co_filename != path or code in called:
             continue
-        close = difflib.get_close_matches(name, known, 1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
+        meant = did_you_mean(name, known)
         yield code.co_firstlineno, f"nothing called its method {name!r}{meant}"
 
 

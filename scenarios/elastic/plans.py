@@ -22,6 +22,7 @@ from wattkeeper.policies.elastic.templates import (
     plan_templates,
 )
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.notebook.flat_rows import escape_formula
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.layer_costs import LAYERS, read_layers, read_template_times
 from wattkeeper.traces.node_rates import RATES, read_node_rates
@@ -105,8 +106,11 @@ def add_rates(path: Path, system: str, model: str, rates: Rates) -> None:
     """Write rates to a file, beside those that it has.
 
     Raises:
-        InputError: If it has rates of this system and model, or names no systems.
+        InputError: If it has rates of this system and model, or names no systems, or the model is a
+            formula to spreadsheets.
     """
+    if escape_formula(model) != model:
+        raise InputError(f"model {model!r}: a spreadsheet would take it for a formula")
     rows: list[dict[str, Any]] = []
     if path.exists():
         known = read_node_rates(path)

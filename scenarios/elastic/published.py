@@ -7,6 +7,7 @@ from statistics import mean
 from typing import Any, Final
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.sim.published_replays.bamboo import replay_bamboo
 from wattkeeper.sim.published_replays.bamboo_alone import (
     BAMBOO_PROFILES,
@@ -45,7 +46,8 @@ def choose(what: str, chosen: Sequence[str], known: Sequence[str]) -> Sequence[s
     """
     for name in chosen:
         if name not in known:
-            raise InputError(f"no {what} {name!r}; there is {', '.join(known)}")
+            meant = did_you_mean(name, known)
+            raise InputError(f"no {what} {name!r}{meant}; there is {', '.join(known)}")
     return tuple(dict.fromkeys(chosen)) or tuple(known)
 
 

@@ -15,7 +15,14 @@ from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower, limit_options
-from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, find_gpu_model, gpu_models
+from wattkeeper.traces.gpus.model import (
+    Boundness,
+    GpuModel,
+    curve,
+    find_gpu_model,
+    gpu_models,
+    suggest_gpu_type,
+)
 
 
 class ModelledLimits(LimitModel):
@@ -60,7 +67,8 @@ def limited_types(
             key = "gpu_model" if isinstance(used.stated, UniformCluster) else f"power.{name}.model"
             raise PolicyError(
                 f"tune: {tune.kind} limits jobs without a profile, and there is no power model of "
-                f"GPU type {model_name!r}; name one (cluster.{key}): {known}",
+                f"GPU type {model_name!r}{suggest_gpu_type(model_name)}; name one "
+                f"(cluster.{key}): {known}",
                 "tune",
             )
         with explain_failures(tune, tune.check):

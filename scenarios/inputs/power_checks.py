@@ -91,6 +91,28 @@ def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) 
         raise InputError(problems)
 
 
+def check_idle_power(used: UsedCluster, profiles: Profiles, document: YamlDocument) -> None:
+    """Refuse GPUs that draw more while they idle than in any recorded training.
+
+    Raises:
+        InputError: It names the workload that draws most.
+    """
+    most: dict[str, tuple[float, str]] = {}
+    for (workload, gpus, name), profile in profiles.items():
+        busy_w = profile.most_power_w / gpus
+        most[name] = max(most.get(name, (0.0, "")), (busy_w, workload))
+    for name, (busy_w, workload) in most.items():
+        idle_w = used.spec.power[name].idle_w if name in used.spec.power else 0.0
+        if 0 < busy_w < idle_w:  # 0: nothing measured it
+            mixed = isinstance(used.stated, MixedCluster)
+            keys = ("power", name, "idle_w") if mixed else ("idle_power_w",)
+            what = (
+                f"{used.label}{'.'.join(keys)}: an idle {name} draws {idle_w:g} W, more than any "
+                f"recorded training on it: at most {busy_w:g} W, of {workload!r}"
+            )
+            raise InputError(what, used.where(document, *keys))
+
+
 class PowerCapCheck:
     """Finds jobs that a power cap never lets start, even on an idle cluster."""
 

@@ -9,7 +9,7 @@ from wattkeeper.scenarios.inputs.clusters import (
 )
 from wattkeeper.scenarios.inputs.electricity import read_tariffs
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
-from wattkeeper.scenarios.inputs.power_checks import check_cap
+from wattkeeper.scenarios.inputs.power_checks import check_cap, check_idle_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.signals import read_signals
 from wattkeeper.scenarios.inputs.workloads.recurring import read_live, read_recurring
@@ -130,6 +130,8 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
         )
     else:
         inputs = read_recurring(loaded, workload, profiles, clusters)
+    for used in clusters:
+        check_idle_power(used, inputs.runs[used.variants[0]].profiles, document)
     if scenario.latencies is None or live:
         return inputs
     assert profiles is not None  # checked by the schema

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Watts
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, read
-from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model
+from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model, suggest_gpu_type
 
 ASSUMED_SLEEP: Final = Sleep(after_s=600.0, power_w=0.0, wake_s=300.0)
 """Sleep of nodes where the file states none: they are switched off, and boot again."""
@@ -94,6 +94,12 @@ def read_nodes(path: Path) -> DescribedCluster:
         elif power.setdefault(group.gpu, own) != own:
             what = f"nodes: groups with {group.gpu} differ in idle_w, busy_w or model"
             problems.append(Problem(what, document.where(("nodes", index))))
+        elif stated.sleep is not None and stated.sleep.power_w > own.idle_w:
+            what = (
+                f"sleep.power_w: a GPU asleep draws {stated.sleep.power_w:g} W, more than an idle "
+                f"{group.gpu}, {own.idle_w:g} W"
+            )
+            problems.append(Problem(what, document.where(("sleep", "power_w"))))
     if problems:
         raise ScenarioError(problems)
     return DescribedCluster(stated, power, document)
@@ -105,7 +111,7 @@ def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePo
     name = group.model or group.gpu
     model = find_gpu_model(name)
     if model is None and group.model is not None:
-        what = f"model: there is no power model of GPU type {name!r}"
+        what = f"model: there is no power model of GPU type {name!r}{suggest_gpu_type(name)}"
         return Problem(what, document.where(("nodes", index, "model")))
     values = {
         "idle_w": (group.idle_w, model and model.idle_w),
@@ -115,11 +121,18 @@ def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePo
     if absent:
         why = f"no {' and '.join(absent)} of GPU type {name!r} is known"
         if model is None:
-            why = f"there is no power model of GPU type {name!r}"
+            why = f"there is no power model of GPU type {name!r}{suggest_gpu_type(name)}"
         return Problem(f"{', '.join(absent)} missing: {why}; state what one GPU draws, W", place)
     idle_w, busy_w = (modelled if own is None else own for own, modelled in values.values())
     assert idle_w is not None
     assert busy_w is not None
+    highest_w = busy_w if model is None else model.max_limit_w
+    if busy_w > highest_w:
+        what = (
+            f"busy_w: {busy_w:g} W is above the highest power limit of {name}, {highest_w:g} W: "
+            "state what one GPU draws, not its node, or the GPU type that it is (gpu, model)"
+        )
+        return Problem(what, document.where(("nodes", index, "busy_w")))
     if idle_w > busy_w:
         what = f"busy_w: a busy {group.gpu} draws {busy_w:g} W, less than an idle one, {idle_w:g} W"
         return Problem(what, place)

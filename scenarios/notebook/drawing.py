@@ -44,6 +44,12 @@ def choose_axes(ax: Axes | None) -> Axes:
     return ax
 
 
+def literal(text: str) -> str:
+    """A text that matplotlib shows as it is: no TeX, and no name that legends leave out."""
+    escaped = text.replace("$", r"\$")
+    return f" {escaped}" if escaped.startswith("_") else escaped
+
+
 def draw_chart(chart: Chart, variants: Sequence[str], title: str, ax: Axes | None) -> Axes:
     """Draw the only panel of a chart in the colours of the page; its names are those of variants.
 
@@ -62,7 +68,7 @@ def draw_chart(chart: Chart, variants: Sequence[str], title: str, ax: Axes | Non
                                       for x in line.get("x") or xs))  # fmt: skip
     _set_axis(axes, "y", panel["y"], (y for line in panel.get("lines", ()) for y in line["y"]))
     axes.grid(alpha=0.3)
-    axes.set_title(title)
+    axes.set_title(literal(title))
     if len(axes.get_legend_handles_labels()[0]) > 1:
         axes.legend(framealpha=0.7)
     return axes
@@ -75,7 +81,7 @@ def _draw_line(
     where = STEPS.get(line.get("step") or step or "")
     style: dict[str, Any] = {"color": colour_of(index)}
     axes.plot(
-        _floats(x), _floats(line["y"]), label=variants[index], linewidth=1.6,
+        _floats(x), _floats(line["y"]), label=literal(variants[index]), linewidth=1.6,
         linestyle=LINE_STYLES[index // len(variant_colours()) % 3],
         drawstyle=f"steps-{where}" if where else "default", **style,
     )  # fmt: skip
@@ -97,7 +103,7 @@ def _draw_dots(axes: Axes, panel: Panel, variants: Sequence[str]) -> None:
         colour = colour_of(index)
         if panel.get("path") and len(own) > 1:
             axes.plot(*zip(*map(_position, own), strict=True), color=colour, linewidth=1, alpha=0.7)
-        label: str | None = variants[index] + " (a bound)" * own[0].get("bound", False)
+        label: str | None = literal(variants[index]) + " (a bound)" * own[0].get("bound", False)
         for dot in own:
             x, y = _position(dot)
             axes.errorbar(
@@ -117,7 +123,7 @@ def _label_dots(axes: Axes, dots: Sequence[Dot]) -> None:
             values.setdefault(_position(dot), []).append(dot["value"])
     for position, own in values.items():
         text = own[0] if len(own) == 1 else f"{own[0]}–{own[-1]}"
-        axes.annotate(text, position, (6, 5), textcoords="offset points", fontsize="small")
+        axes.annotate(literal(text), position, (6, 5), textcoords="offset points", fontsize="small")
 
 
 def _reach(dot: Dot, value: float, interval: str) -> list[list[float]] | None:
@@ -137,7 +143,7 @@ def _position(dot: Dot) -> tuple[float, float]:
 def _set_axis(axes: Axes, which: str, axis: Axis, values: Iterable[float | None]) -> None:
     """Name and scale an axis."""
     set_ = {name: getattr(axes, f"set_{which}{name}") for name in ("label", "lim", "scale")}
-    set_["label"](axis["name"])
+    set_["label"](literal(axis["name"]))
     if axis.get("log"):
         set_["scale"]("log", base=axis.get("base", 10))
     if axis.get("percent"):

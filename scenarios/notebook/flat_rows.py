@@ -9,6 +9,9 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.sim.results.metrics import METRICS
 
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""How texts begin that spreadsheets take for formulas."""
+
 INTERVALS: Final = ("ci95", "difference_ci95")
 """Entries with both bounds of an interval, or None."""
 
@@ -62,12 +65,20 @@ def summary_rows(summary: Json) -> Iterator[dict[str, Any]]:
                 yield place | flatten(statistics) | baseline | versus
 
 
+def escape_formula(value: Any) -> Any:
+    """The value; of a text that a spreadsheet would take for a formula, `'` and the text."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
 def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows as CSV with a line of names; absent values are empty, numbers have all digits.
 
-    Columns are those of all rows, in the order in which they first occur.
+    Columns are those of all rows, in the order in which they first occur. No text is a formula.
     """
-    listed = list(rows)
+    listed = [
+        {escape_formula(column): escape_formula(value) for column, value in row.items()}
+        for row in rows
+    ]
     columns = list(dict.fromkeys(column for row in listed for column in row))
     text = StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.notebook.colours import variant_colours
-from wattkeeper.scenarios.notebook.drawing import choose_axes
+from wattkeeper.scenarios.notebook.drawing import choose_axes, literal
 from wattkeeper.scenarios.report.charts.chart import choose_time_unit
 from wattkeeper.scenarios.timeline.lanes import Hold, Lane, assign_lanes
 from wattkeeper.scenarios.timeline.run_tables import read_holds, read_run, select_run
@@ -63,7 +63,7 @@ def draw_gantt(study: Study, variant: str | None, seed: int | None, ax: Axes | N
         )
     workloads = dict(zip(jobs["job_id"].to_pylist(), jobs["workload"].to_pylist(), strict=True))
     _draw_bars(axes, holds, lanes, workloads)
-    axes.set_title(f"Jobs on GPUs: {name}, seed {number}")
+    axes.set_title(literal(f"Jobs on GPUs: {name}, seed {number}"))
     return axes
 
 
@@ -87,7 +87,7 @@ def _draw_bars(
         )
     widest = max(hold.end for hold in holds) / 1e9 / size
     for (workload, index), own_boxes in boxes.items():
-        bars = PolyCollection(own_boxes, label=workload or "", facecolors=colours[index])
+        bars = PolyCollection(own_boxes, label=literal(workload or ""), facecolors=colours[index])
         bars.set_edgecolor("white")
         bars.set_linewidth([EDGE * (box[1][0] - box[0][0] > EDGED * widest) for box in own_boxes])
         axes.add_collection(bars)

@@ -9,7 +9,6 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.sweep_cautions import (
-    MOST_NAMED,
     PointCautions,
     read_cautions,
 )
@@ -21,7 +20,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
     shown_metrics,
 )
-from wattkeeper.scenarios.spec.wording import axis_text
+from wattkeeper.scenarios.spec.wording import MOST_NAMED, axis_text
 
 METRICS = tuple(PROFILED_METRICS | QUEUE_METRICS | ZOO_METRICS | ELASTIC_METRICS)
 """All metrics that the page of any sweep shows."""

@@ -19,6 +19,7 @@ from wattkeeper.policies.errors import (
 )
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import WHOLE, Options
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
 from wattkeeper.scenarios.run import live_folder
@@ -169,7 +170,8 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
     unknown = sorted(set(section.workloads) - set(inputs.recurrences))
     if unknown and inputs.jobs is None:
         raise ScenarioError(
-            f"no workload {unknown[0]!r} recurs; there is {', '.join(inputs.recurrences)}",
+            f"no workload {unknown[0]!r} recurs{did_you_mean(unknown[0], inputs.recurrences)}; "
+            f"there is {', '.join(inputs.recurrences)}",
             document.where(("live", "workloads", unknown[0])))  # fmt: skip
     if section.speed is not None and inputs.jobs is None and not inputs.profiles:
         raise ScenarioError("speed: nothing is rehearsed", document.where(("live",)))

@@ -1,7 +1,10 @@
 """The folder of a scenario's live runs, and its mark: which scenario, and whether it is done."""
 
 import json
+import os
 import shutil
+import stat
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NotRequired, TypedDict, cast
@@ -9,12 +12,19 @@ from typing import Final, NotRequired, TypedDict, cast
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.policy_files import list_changes
+from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
 from wattkeeper.traces.files.atomic import replace_file
-from wattkeeper.traces.files.private import make_private_folder
+from wattkeeper.traces.files.private import (
+    check_own_tree,
+    list_names,
+    make_private_folder,
+    open_own_folder,
+    read_own_file,
+)
 
 MARK: Final = "wattkeeper-live.json"
 """Name of the file that marks a folder of live runs."""
+OPTION: Final = "--out"
 
 
 class Mark(TypedDict):
@@ -37,7 +47,12 @@ def read_devices(folder: Path) -> Json | None:
     """The devices with which unfinished runs in a folder were begun; None if there are none.
 
     A training that outlived its controller still controls them: they cannot be examined again.
+
+    Raises:
+        StoreError: If anything in the folder belongs to another user, or others may write it.
     """
+    if os.path.lexists(folder):
+        check_own_tree(folder, OPTION)
     try:
         mark = _read(folder)
     except (OSError, ValueError, RecursionError):
@@ -55,43 +70,60 @@ def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = Non
         Whether it goes on.
 
     Raises:
-        StoreError: If it holds something else, or unfinished runs of another scenario, or a file
-            of policies changed.
+        StoreError: If it holds something else, or unfinished runs of another scenario, a file of
+            policies changed, anything in it belongs to another user, or others may write it.
     """
     files = loaded.document.policy_files or ()
     resolved = loaded.scenario.model_dump_json(exclude={"live": {"lease_s"}})
     digest = sha256(resolved.encode()).hexdigest()
-    if folder.exists() and any(folder.iterdir()):
-        try:
-            mark = _read(folder)
-        except (OSError, ValueError, RecursionError):
-            raise StoreError(
-                f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
-            ) from None
-        if mark["digest"] == digest and not mark["done"]:
-            for place in list_changes(files, mark.get("policies", {})):
-                raise StoreError(
-                    f"this line is not what it was when the unfinished run in {folder} began: "
-                    "restore the file, remove the folder, or name another one (--out)", place
-                )  # fmt: skip
-            folder.chmod(0o700)
-            return True
-        if not mark["done"]:
-            raise StoreError(
-                f"{folder} holds an unfinished run of another scenario, or with other settings: "
-                "finish it as it was begun, remove the folder, or name another one (--out)"
-            )
-        for path in folder.iterdir():  # the mark goes last, so that it may be interrupted
-            if path.is_dir():
-                shutil.rmtree(path)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    make_private_folder(folder)
-    folder.chmod(0o700)  # made by the user, or by an older wattkeeper
+    if os.path.lexists(folder):
+        check_own_tree(folder, OPTION)
+    else:
+        make_private_folder(folder)
+    descriptor = open_own_folder(folder, OPTION)
+    try:
+        os.fchmod(descriptor, 0o700)  # made by the user, or by an older wattkeeper
+        if list_names(descriptor):
+            if _goes_on(folder, digest, files):
+                return True
+            for name in list_names(descriptor):  # the mark goes last: it may be interrupted
+                if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                    shutil.rmtree(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
     mark = Mark(digest=digest, done=False, policies={file.name: file.source for file in files})
     if devices is not None:
         mark["devices"] = devices
     _write(folder, mark)
     return False
+
+
+def _goes_on(folder: Path, digest: str, files: Sequence[PolicyFile]) -> bool:
+    """Whether unfinished runs of a scenario of that digest are in a folder; False: they are done.
+
+    Raises:
+        StoreError: See `open_folder`.
+    """
+    try:
+        mark = _read(folder)
+    except (OSError, ValueError, RecursionError):
+        raise StoreError(
+            f"{folder} holds no live runs of wattkeeper: name another folder (--out)"
+        ) from None
+    if mark["done"]:
+        return False
+    if mark["digest"] != digest:
+        raise StoreError(
+            f"{folder} holds an unfinished run of another scenario, or with other settings: "
+            "finish it as it was begun, remove the folder, or name another one (--out)"
+        )
+    for place in list_changes(files, mark.get("policies", {})):
+        raise StoreError(
+            f"this line is not what it was when the unfinished run in {folder} began: "
+            "restore the file, remove the folder, or name another one (--out)", place
+        )  # fmt: skip
+    return True
 
 
 def mark_done(folder: Path) -> None:
@@ -100,7 +132,7 @@ def mark_done(folder: Path) -> None:
 
 
 def _read(folder: Path) -> Mark:
-    mark = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    mark = json.loads(read_own_file(folder / MARK))
     known = isinstance(mark, dict) and isinstance(mark.get("digest"), str)
     if not known or not isinstance(mark.get("done"), bool):
         raise ValueError("found no digest of a scenario, or not whether it is done")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
@@ -30,6 +30,7 @@ def run_tasks(
     call: Callable[[T], R],
     workers: int,
     split: Callable[[T], Sequence[T]] = lambda task: (task,),
+    inherited: Collection[int] = (),
 ) -> Generator[tuple[T, R | EnvironmentLacks], None, None]:
     """Call a function with each task; yield what it returns as soon as it does.
 
@@ -41,6 +42,7 @@ def run_tasks(
         call: The function; it, the tasks and the results can be pickled.
         workers: Processes; with 1, this one does it all.
         split: Gives the parts of a task that are tried again, each for itself.
+        inherited: Descriptors of files that the processes inherit.
 
     Yields:
         A task and its result, or an error where its process was killed `TRIES` times.
@@ -50,7 +52,7 @@ def run_tasks(
             task = tasks.popleft()
             yield task, call(task)
         return
-    pool = _Pool(tasks, call, workers, split)
+    pool = _Pool(tasks, call, workers, split, inherited)
     try:
         while pool.assign():
             for worker in pool.wait():
@@ -70,11 +72,13 @@ class _Pool(Generic[T, R]):
         call: Callable[[T], R],
         size: int,
         split: Callable[[T], Sequence[T]],
+        inherited: Collection[int],
     ) -> None:
         self._tasks = tasks
         self._call = call
         self._size = size
         self._split = split
+        self._inherited = inherited
         self._again: deque[tuple[T, int]] = deque()
         self._workers: list[_Worker[T]] = []
         self._failed_starts = 0
@@ -89,7 +93,7 @@ class _Pool(Generic[T, R]):
             return False
         starting = sum(worker.starting for worker in self._workers)
         for _ in range(min(self._size - len(self._workers), left - starting)):
-            worker = _Worker[T]()
+            worker = _Worker[T](self._inherited)
             self._workers.append(worker)
             worker.begin(self._call)
         return True
@@ -148,12 +152,12 @@ class _Worker(Generic[T]):
         has: The task that it works on, and how many times that was started.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, inherited: Collection[int]) -> None:
         from wattkeeper.scenarios.run.worker import start_worker
 
         self.starting = True
         self.has: tuple[T, int] | None = None
-        self._process, self.pipe, self._parent = start_worker()
+        self._process, self.pipe, self._parent = start_worker(inherited)
 
     @property
     def idle(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -24,6 +25,7 @@ from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.files.private import check_own_tree
 
 if TYPE_CHECKING:
     from wattkeeper.live.search.training_log import TrainingRecord
@@ -34,10 +36,17 @@ OF_ENERGY: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j")
 
 
 def finished_trainings(folder: Path, specs: Sequence[RunSpec]) -> list[TrainingRecord]:
-    """The finished trainings of all runs."""
+    """The finished trainings of all runs.
+
+    Raises:
+        StoreError: If one is damaged, anything in the folder belongs to another user, or others may
+            write it.
+    """
     from wattkeeper.live.search.search import log_path
     from wattkeeper.live.search.training_log import read_records
 
+    if os.path.lexists(folder):
+        check_own_tree(folder, "--out")
     return [
         record
         for spec in specs

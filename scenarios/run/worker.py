@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing import Pipe, spawn
 from multiprocessing.connection import Connection
@@ -33,8 +33,12 @@ _has_function = True
 """Whether this process is no worker, or one that has got its function."""
 
 
-def start_worker() -> tuple[subprocess.Popen[bytes], Connection, dict[str, Any]]:
+def start_worker(
+    inherited: Collection[int] = (),
+) -> tuple[subprocess.Popen[bytes], Connection, dict[str, Any]]:
     """Start a process; it is sent the third value, a function, and then one task after the other.
+
+    `inherited`: descriptors of files that it inherits.
 
     It reports `(True, None)` once it has the function, and then for each task whether the call
     succeeded, and what it returned or raised.
@@ -47,7 +51,10 @@ def start_worker() -> tuple[subprocess.Popen[bytes], Connection, dict[str, Any]]
     program = _PROGRAM.format(path=parent["sys_path"])
     ours, theirs = Pipe()
     with theirs, _uninterrupted():
-        return subprocess.Popen([*python, program], stdin=theirs.fileno()), ours, parent
+        process = subprocess.Popen(
+            [*python, program], stdin=theirs.fileno(), pass_fds=inherited
+        )  # fmt: skip
+        return process, ours, parent
 
 
 def serve() -> None:

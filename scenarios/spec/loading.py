@@ -1,6 +1,5 @@
 """Loads a scenario by name or path, and checks it."""
 
-import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from pydantic_core import ErrorDetails
 from wattkeeper.policies.errors import InputError, Problem, ScenarioError
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.registry import POINTS
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters, overriding_variants
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, register_policy_files
@@ -72,7 +72,7 @@ def find_scenario(name_or_path: str) -> Path:
         exists = False
     if not exists:
         raise InputError(
-            f"no scenario {name_or_path!r}{_did_you_mean(name_or_path, list(known))}: neither a "
+            f"no scenario {name_or_path!r}{did_you_mean(name_or_path, known)}: neither a "
             f"file nor one of the shipped ones, {', '.join(known)}"
         )
     return path
@@ -325,12 +325,12 @@ def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseMode
     name = _key_of(detail, document)
     if kind == "extra_forbidden":
         allowed = _allowed_keys(schema, loc[:-1])
-        hint = _did_you_mean(key, allowed)
+        hint = did_you_mean(key, allowed)
         return f"unknown key {key!r}{hint}; allowed here: {', '.join(allowed)}"
     if kind == "missing":
         return f"the key {key!r} is missing"
     if kind == "union_tag_invalid":
-        close = _did_you_mean(ctx["tag"], re.findall("'([^']+)'", ctx["expected_tags"]))
+        close = did_you_mean(ctx["tag"], re.findall("'([^']+)'", ctx["expected_tags"]))
         hint = OWN_POLICY if any(step in POINTS for step in loc) else ""
         return f"{name}: found {ctx['tag']!r}{close}; allowed: {ctx['expected_tags']}{hint}"
     if kind == "union_tag_not_found":
@@ -343,11 +343,6 @@ def _explain(detail: ErrorDetails, document: YamlDocument, schema: type[BaseMode
     for json_term, yaml_term in WORDS.items():
         message = message.replace(json_term, yaml_term)
     return f"{name}: found {describe(detail['input'])}; {message}"
-
-
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _allowed_keys(schema: type[BaseModel], loc: Sequence[int | str]) -> list[str]:

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.spec.case_names import split_case
 from wattkeeper.scenarios.spec.sections.cluster import AnyCluster, MixedCluster
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
@@ -274,4 +275,4 @@ class Scenario(Section):
 
 def no_variant(name: str, variants: Mapping[str, Variant]) -> str:
     """The message on a variant that does not exist."""
-    return f"no variant {name!r}; there is {', '.join(variants)}"
+    return f"no variant {name!r}{did_you_mean(name, variants)}; there is {', '.join(variants)}"

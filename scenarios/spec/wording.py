@@ -1,6 +1,11 @@
 """Text of counts, changes in per cent and values of a sweep's axes."""
 
 import json
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+MOST_NAMED: Final = 3
+"""Largest number of names that each have a line, or stand in one, with the same text."""
 
 
 def count(number: float, noun: str) -> str:
@@ -12,6 +17,21 @@ def count(number: float, noun: str) -> str:
 def plural(number: float, noun: str) -> str:
     """A regular noun, singular or plural."""
     return noun if number == 1 else f"{noun}s"
+
+
+def merge_names(texts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each name and its text; one for all names of a text, if they are many."""
+    named: dict[str, list[str]] = {}
+    listed = list(texts)
+    for name, text in listed:
+        named.setdefault(text, []).append(name)
+    for name, text in listed:
+        names = named[text]
+        if len(names) <= MOST_NAMED:
+            yield f"{name}: {text}"
+        elif name == names[0]:
+            left = len(names) - MOST_NAMED
+            yield f"{', '.join(names[:MOST_NAMED])} and {left:,} more: {text}"
 
 
 def count_verb(number: int, verb: str) -> str:

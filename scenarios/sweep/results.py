@@ -139,5 +139,6 @@ def _metrics_of(work: PointWork) -> pa.Table | None:
     """The metrics of all runs of a point that are done; None if no run is."""
     if work.done.exists():
         return study.read_table(work.done, "metrics")
-    units = [load(unit.result) for unit in work.units if is_stored(unit.result)]
-    return metric_values([unit.result for unit in units]) if units else None
+    stored = (load(unit.result).result for unit in work.units if is_stored(unit.result))
+    results = [result for result in stored if not isinstance(result, Exception)]
+    return metric_values(results) if results else None

@@ -10,7 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
+from wattkeeper.policies.errors import (
+    EnvironmentLacks,
+    InputError,
+    PolicyError,
+    Problem,
+    group_alike,
+    merge_alike,
+)
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
@@ -23,7 +30,8 @@ from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import FinishedSweep, write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
 from wattkeeper.sim.results.folder import work_folder, write_results
-from wattkeeper.traces.files.shared import read_shared
+from wattkeeper.traces.files.private import open_private
+from wattkeeper.traces.files.shared import SharedFile, SharedValue, read_shared
 
 ERRORS: Final = "errors.txt"
 """Beside unfinished work: tracebacks of unexpected errors when the sweep ran last."""
@@ -55,17 +63,18 @@ def run_sweep(
     `wattkeeper.scenarios.run.run.run`.
 
     Returns:
-        The sweep; a line for each run that failed, and one that says where tracebacks are, if there
-        are any. If there is none, the folder of unfinished work is gone.
+        The sweep; a line for each run that failed, or for all that failed alike, and one that says
+        where tracebacks are, if there are any. If there is no line, the folder of unfinished work
+        is gone.
 
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.
     """
     folder = work_folder(results, "sweep")
     errors = folder / ERRORS
-    with lock_folder(folder):
+    with lock_folder(folder) as descriptor, SharedFile(folder) as shared:
         errors.unlink(missing_ok=True)
-        works = prepare(points, folder, tell)
+        works = prepare(points, folder, shared, tell)
         _load_inputs.cache_clear()
         end_start()
         for place in note_policy_files(points[0].loaded.document.policy_files or (), folder):
@@ -88,16 +97,15 @@ def run_sweep(
         works.sort(key=lambda work: work.point.id)
         finished = write_sweep(results, works)
         if not any(work.failures for work in works):
-            remove_folder(folder)
-    failed = [
-        _describe_failure(work, failure) for work in works for failure in work.failures.values()
-    ]
+            remove_folder(folder, descriptor)
+    failures = [_failure_of(work, failure) for work in works for failure in work.failures.values()]
+    failed = [merge_alike(alike) for alike in group_alike(failures)]
     return finished, failed + [f"Where unexpected errors come from: {errors}"] * errors.exists()
 
 
-def _describe_failure(work: PointWork, failure: Json) -> str:
+def _failure_of(work: PointWork, failure: Json) -> Problem:
     run = f"{failure['variant']}, seed {failure['seed']}"
-    return f"{work.point.id} ({work.point}), {run}: {failure['message']}"
+    return Problem(failure["message"], f"{work.point.id} ({work.point}), {run}")
 
 
 def _record_outcome(
@@ -114,8 +122,10 @@ def _record_outcome(
     work.failures[unit.result] = failure
     traceback = "".join(getattr(outcome, "__notes__", ()))
     if traceback:
-        with errors.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{_describe_failure(work, failure)}\n{traceback}\n")
+        with open(
+            errors, "a", encoding="utf-8", errors="backslashreplace", opener=open_private
+        ) as file:
+            file.write(f"{_failure_of(work, failure)}\n{traceback}\n")
 
 
 def _missing_tasks(works: Sequence[PointWork], workers: int) -> deque[Task]:
@@ -137,7 +147,8 @@ def _run_locally(works: Sequence[PointWork], workers: int) -> Outcomes:
     """Run in processes of this machine."""
     tasks = _missing_tasks(works, workers)
     workers = min(workers, max(1, len(tasks)))
-    with closing(run_tasks(tasks, _run_task, workers, _split)) as results:
+    inherited = {work.inputs.descriptor for work in works}
+    with closing(run_tasks(tasks, _run_task, workers, _split, inherited)) as results:
         for (work, units), result in results:
             if isinstance(result, EnvironmentLacks):
                 if not units:
@@ -165,13 +176,13 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
         ray_pool.run_tasks(
             tasks,
             lambda task: (task[1].spec, task[0].inputs),
-            lambda path: _load_inputs(path).runs,
+            lambda place: _load_inputs(place).runs,
             address,
         )
     ) as outcomes:
         for (work, unit), outcome in outcomes:
-            error = outcome if isinstance(outcome, Exception) else _error_of(outcome)
-            if error is None:
+            error = outcome if isinstance(outcome, EnvironmentLacks) else _error_of(outcome)
+            if isinstance(outcome, UnitResult) and error is None:
                 store(unit.result, outcome)
             yield work, unit, error
             if not work.missing and not work.failures:
@@ -179,12 +190,9 @@ def _run_on_ray(works: Sequence[PointWork], address: str) -> Outcomes:
 
 
 @lru_cache(maxsize=1)
-def _load_inputs(path: Path) -> ScenarioInputs:
+def _load_inputs(place: SharedValue) -> ScenarioInputs:
     """The inputs of a point; all processes of this host share the memory of their tables."""
-    try:
-        inputs: ScenarioInputs = read_shared(path)
-    except FileNotFoundError:
-        raise EnvironmentLacks(f"{path} is gone; start the same command again") from None
+    inputs: ScenarioInputs = read_shared(place)
     return inputs
 
 

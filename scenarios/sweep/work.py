@@ -16,11 +16,14 @@ from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.scenarios.sweep.cache import is_stored, load, store
+from wattkeeper.scenarios.sweep.cache import is_stored
 from wattkeeper.scenarios.sweep.points import SweepPoint, read_point_inputs
-from wattkeeper.traces.files.shared import write_shared
+from wattkeeper.traces.files.atomic import replace_file
+from wattkeeper.traces.files.private import read_own_file
+from wattkeeper.traces.files.seals import seal_json, unseal_json
+from wattkeeper.traces.files.shared import SharedFile, SharedValue
 
-POLICIES: Final = "policies"
+POLICIES: Final = "policies.json"
 """In the folder of a sweep: texts of the files of policies."""
 
 
@@ -38,7 +41,7 @@ class PointWork:
     Attributes:
         point: The point.
         sources: Provenance of its inputs.
-        inputs: File of its inputs.
+        inputs: Place of its inputs.
         folder: Folder of the results of its units, and in the end of the point.
         units: All units, in the scenario's order.
         missing: Results of units that are not there yet.
@@ -47,7 +50,7 @@ class PointWork:
 
     point: SweepPoint
     sources: list[TraceProvenance]
-    inputs: Path
+    inputs: SharedValue
     folder: Path
     units: list[SweepUnit]
     missing: set[Path] = field(default_factory=set)
@@ -60,36 +63,34 @@ class PointWork:
 
 
 def prepare(
-    points: Sequence[SweepPoint], folder: Path, tell: Callable[[str], None]
+    points: Sequence[SweepPoint], folder: Path, shared: SharedFile, tell: Callable[[str], None]
 ) -> list[PointWork]:
-    """Read and store the inputs of all points; points with the same inputs follow each other.
+    """Read the inputs of all points; points with the same inputs follow each other.
 
-    `tell`: called with a line that the user should know.
+    `shared`: where they are kept. `tell`: called with a line that the user should know.
     """
-    shutil.rmtree(folder / "inputs", ignore_errors=True)
     works: list[PointWork] = []
-    try:
-        for number, (same, inputs) in enumerate(read_point_inputs(points, tell)):
-            path = folder / "inputs" / f"{number}"
-            sources = list_sources(inputs)
-            write_shared(path, inputs._replace(traces=()))
-            works += [_work(point, sources, path, folder) for point in same]
-    except BaseException:
-        shutil.rmtree(folder / "inputs", ignore_errors=True)
-        raise
+    for same, inputs in read_point_inputs(points, tell):
+        sources = list_sources(inputs)
+        place = shared.write(inputs._replace(traces=()))
+        works += [_work(point, sources, place, folder) for point in same]
     return works
 
 
 def note_policy_files(files: Sequence[PolicyFile], folder: Path) -> list[str]:
     """Keep the texts of files of policies; file and line of those that were others before."""
     path = folder / POLICIES
-    before = load(path) if is_stored(path) else {}
-    store(path, {file.name: file.source for file in files})
+    try:
+        before = unseal_json(read_own_file(path))
+    except (FileNotFoundError, ValueError):
+        before = {}
+    with replace_file(path, durable=False, private=True) as fresh:
+        fresh.write_text(seal_json({file.name: file.source for file in files}), encoding="ascii")
     return list_changes(files, before)
 
 
 def _work(
-    point: SweepPoint, sources: list[TraceProvenance], inputs: Path, folder: Path
+    point: SweepPoint, sources: list[TraceProvenance], inputs: SharedValue, folder: Path
 ) -> PointWork:
     scenario = point.loaded.scenario
     content = (scenario.model_dump_json(), json.dumps(sources), code_digest())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.scenarios.notebook.flat_rows import escape_formula
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.models.graph_arrays import read_arrays
@@ -49,5 +50,6 @@ def write_scores(
             own = scorer.own(arrays[child])
             for parent, parent_arrays in arrays.items():
                 score = scorer.score(parent_arrays, arrays[child])
-                writer.writerow((parent, child, score, score / own if own else ""))
+                names = map(escape_formula, (parent, child))
+                writer.writerow((*names, score, score / own if own else ""))
     return len(selected) * len(arrays)

@@ -8,6 +8,7 @@ import math
 from typing import Any, cast
 
 from wattkeeper.policies.errors import PolicyError, cut_message
+from wattkeeper.policies.profile import MOST_LIMITS
 from wattkeeper.policies.protocols import (
     NO_KNOBS,
     Configuration,
@@ -267,6 +268,12 @@ def check_types_of_knobs(answer: Any) -> None:
     if answer.power_limit_w is not None:
         _check_type(answer.power_limit_w, (int, float), "float", "power_limit_w")
     _check_type(answer.profile_w, tuple, "tuple", "profile_w")
+    if len(answer.profile_w) > MOST_LIMITS:
+        raise PolicyError(
+            f"Tune asks for a profile of {len(answer.profile_w):,} power limits; at most "
+            f"{MOST_LIMITS:,}",
+            "tune",
+        )
     for limit_w in answer.profile_w:
         _check_type(limit_w, (int, float), "float", "profile_w")
     _check_type(answer.profile_mhz, tuple, "tuple", "profile_mhz")

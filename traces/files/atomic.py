@@ -23,7 +23,6 @@ from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.locks import lock
-from wattkeeper.traces.files.private import make_private_file
 
 LEFTOVER: Final = re.compile(r"\.(.+)\.([0-9a-f]{12})\.(lock|new|old)")
 AT_FDCWD: Final = -100
@@ -65,7 +64,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     parent = next(folder for folder in path.parents if folder.exists())
     inside: OSError | None = None
     with _beside(parent / path.name) as names:
-        names.new.mkdir()
+        names.new.mkdir(mode=0o700)
         try:
             yield names.new
         except OSError as error:  # of what is done inside, not of the folder
@@ -95,8 +94,7 @@ def replace_file(
         EnvironmentLacks: If the file system refuses.
     """
     with _beside(path, make_parents=make_parents, shared=durable) as names:
-        if private:
-            make_private_file(names.new)
+        _make_file(names.new, 0o600 if private else 0o666)
         yield names.new
         if durable:
             move_file(names.new, path)
@@ -158,7 +156,8 @@ def is_leftover(name: str) -> bool:
 def settle(folder: Path, name: str | None = None) -> None:
     """Finish replacements in a folder that were killed half-way, and remove what others left.
 
-    Replacements in progress are left alone, and what may not be changed.
+    Replacements in progress are left alone, what may not be changed, and what belongs to another
+    user: it could be anything.
 
     Args:
         folder: The folder; it need not be there.
@@ -166,7 +165,7 @@ def settle(folder: Path, name: str | None = None) -> None:
     """
     try:
         with os.scandir(folder) as entries:
-            hidden = [entry.name for entry in entries if entry.name[0] == "."]
+            hidden = [entry.name for entry in entries if entry.name[0] == "." and _is_own(entry)]
     except OSError:
         return
     matches = map(LEFTOVER.fullmatch, hidden)
@@ -179,6 +178,19 @@ def settle(folder: Path, name: str | None = None) -> None:
                 _finish(names, folder / base)
             finally:
                 release()
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
+
+
+def _make_file(path: Path, mode: int) -> None:
+    """Make an empty file where nothing is: no link that somebody put there is followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    os.close(os.open(path, flags, mode))
 
 
 def _make_folder(folder: Path, durable: bool) -> None:

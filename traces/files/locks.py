@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 def lock(path: Path, *, wait: bool = False) -> Callable[[], None]:
-    """Lock a file, made if it is missing, for one holder in one process.
+    """Lock a file, made for its owner alone if it is missing, for one holder in one process.
 
-    The content of the file is lost. `wait`: whether to wait until it is free.
+    `wait`: whether to wait until it is free.
 
     Returns:
         The function that releases it; any thread may call it.
@@ -20,7 +20,7 @@ def lock(path: Path, *, wait: bool = False) -> Callable[[], None]:
     from filelock import FileLock, Timeout
 
     # No soft lock in its place where the file system has none: a killed process would leave it.
-    file_lock = FileLock(path, thread_local=False, fallback_to_soft=False)
+    file_lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
     try:
         file_lock.acquire(blocking=wait)
     except Timeout as error:

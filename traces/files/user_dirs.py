@@ -8,6 +8,7 @@ from typing import Final
 import platformdirs
 
 from wattkeeper.policies.errors import EnvironmentLacks
+from wattkeeper.traces.files.private import check_own_folder
 
 STATE: Final = "WATTKEEPER_STATE"
 TRACES: Final = "WATTKEEPER_TRACES"
@@ -20,8 +21,12 @@ def state_folder() -> Path:
 
     Raises:
         EnvironmentLacks: If no home directory is known and nothing else is set.
+        StoreError: If it belongs to another user, or others may write it.
     """
-    return _folder(STATE, platformdirs.user_state_path)
+    folder = _folder(STATE, platformdirs.user_state_path)
+    if os.path.lexists(folder):
+        check_own_folder(folder, STATE)
+    return folder
 
 
 def library_folder() -> Path:

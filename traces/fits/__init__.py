@@ -20,6 +20,7 @@ from wattkeeper.policies.described import Described
 from wattkeeper.policies.errors import InputError, Problem, TraceError
 from wattkeeper.policies.numerics import portable
 from wattkeeper.policies.numerics.portable import each
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.files.regular import open_file
 from wattkeeper.traces.limits import MOST_DETAILS_BYTES
 
@@ -228,8 +229,8 @@ def load_fit(name_or_path: str | Path) -> Fit:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(
-            f"no fit {text!r} ({reason}); give a file that `wattkeeper traces fit` wrote, or one "
-            f"of {', '.join(list_shipped())}"
+            f"no fit {text!r} ({reason}){did_you_mean(text, list_shipped())}; give a file that "
+            f"`wattkeeper traces fit` wrote, or one of {', '.join(list_shipped())}"
         ) from error
     if len(data) > MOST_DETAILS_BYTES:
         raise TraceError(f"is larger than {MOST_DETAILS_BYTES:,} bytes: no fit", path)

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from wattkeeper.policies.errors import InputError, TraceError
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.readers.base import Format, JobsFormat
 
 AUTO = "auto"
@@ -45,7 +46,8 @@ def find_format(form: str, paths: Sequence[Path]) -> Format | JobsFormat:
     formats = registry()
     if form not in (AUTO, *formats):
         lines = "".join(f"\n  {f.name}: {f.summary}" for f in formats.values())
-        raise InputError(f"unknown trace format {form!r}; there are{lines}")
+        meant = did_you_mean(form, (AUTO, *formats))
+        raise InputError(f"unknown trace format {form!r}{meant}; there are{lines}")
     if not paths:
         takes = "the files to import" if form == AUTO else formats[form].takes
         raise InputError(f"format {form} needs paths: {takes}")

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
 from wattkeeper.traces.readers.columns import (
     Wrong,
@@ -78,7 +79,8 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
         if name not in JOBS.names:
             allowed = ", ".join(JOBS.names)
             raise InputError(
-                f"--map {name}={mapping[name]}: no canonical name {name!r}; allowed: {allowed}"
+                f"--map {name}={mapping[name]}: no canonical name {name!r}"
+                f"{did_you_mean(name, JOBS.names)}; allowed: {allowed}"
             )
     header = options.columns or tuple(
         name.strip().strip('"') for name in first_line(path).split(",")

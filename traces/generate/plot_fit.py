@@ -62,7 +62,8 @@ def plot_comparison(real: Trace, sampled: Trace, path: Path) -> None:
     if not dated:
         axes[1, 1].set(xlabel="day, from the first of the trace")
     axes[0, 0].legend(fontsize="small")
-    figure.suptitle(f"{real.name}: {real.source}"[:120])
+    title = f"{real.name}: {real.source}"[:120]
+    figure.suptitle(title.replace("$", r"\$"))  # no TeX
     try:
         figure.savefig(path, format="png", metadata={"Software": None})
     except OSError as error:

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.gpus.curve import ClockShape, LimitCurve
 
 Boundness = Literal["low", "middle", "high"]
@@ -161,6 +162,12 @@ def find_gpu_model(name: str) -> GpuModel | None:
     which has other limits, is not known.
     """
     return _models().get(normalise_name(name))
+
+
+def suggest_gpu_type(name: str) -> str:
+    """A question with the type whose name is most alike; empty if none is; see `did_you_mean`."""
+    types = (model.gpu_type for model in gpu_models())
+    return did_you_mean(name, (*_models(), *types))
 
 
 def build_gpu_model(facts: GpuFacts, pooled: PooledFit | None = None) -> GpuModel:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from pydantic import TypeAdapter
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.suggestions import did_you_mean
 
 
 class File(NamedTuple):
@@ -69,8 +70,8 @@ def find_known(name: str) -> WellKnown:
     if name not in WELL_KNOWN:
         known = ", ".join(WELL_KNOWN)
         raise InputError(
-            f"no well-known trace {name!r}; there are {known}. Others: download them and use "
-            "`wattkeeper traces import FORMAT PATH...`"
+            f"no well-known trace {name!r}{did_you_mean(name, WELL_KNOWN)}; there are {known}. "
+            "Others: download them and use `wattkeeper traces import FORMAT PATH...`"
         )
     return WELL_KNOWN[name]
 

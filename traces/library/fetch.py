@@ -33,6 +33,7 @@ from wattkeeper.traces.files.atomic import move_file
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.locks import lock
 from wattkeeper.traces.files.names import check_name
+from wattkeeper.traces.files.private import check_own_folder
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import store
@@ -214,7 +215,9 @@ def _advise_import(known: WellKnown) -> str:
 @contextmanager
 def _claim(place: Path) -> Iterator[Path]:
     """The folder of a download, for this process alone."""
-    place.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o755, exist_ok=True)
+    check_own_folder(place)
     try:
         release = lock(place.with_name(f"{place.name}.lock"))
     except BlockingIOError as error:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
+from wattkeeper.policies.errors import (
+    EnvironmentLacks,
+    InputError,
+    Problem,
+    TraceError,
+    group_alike,
+    merge_alike,
+)
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.estimates import OutlivedEstimates
 from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
@@ -108,8 +116,9 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     known = ", ".join(names()) or "nothing yet"
     nowhere = "" if beside == Path() else f", and {beside} holds no folder of that name"
     raise InputError(
-        f"no trace named {text!r}: in the library ({library_folder()}) there is {known}{nowhere}. "
-        f"{advise_source(text)}, or give the path of a trace's folder"
+        f"no trace named {text!r}{did_you_mean(text, names())}: in the library "
+        f"({library_folder()}) there is {known}{nowhere}. {advise_source(text)}, "
+        "or give the path of a trace's folder"
     )
 
 
@@ -236,7 +245,10 @@ def list_left_out(quality: Mapping[str, Any]) -> list[str]:
     lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
     if wrong := quality.get("wrong", 0):
         examples = quality["wrong_examples"]
-        lines += [f"{wrong:8} malformed, skipped:", *(f"{'':9}{text}" for text in examples)]
+        parts = (text.partition(": ") for text in examples)
+        alike = group_alike([Problem(message, where) for where, _, message in parts])
+        lines.append(f"{wrong:8} malformed, skipped:")
+        lines += [f"{'':9}{merge_alike(group)}" for group in alike]
         if wrong > len(examples):
             lines.append(f"{'':9}... and {wrong - len(examples)} more")
     return lines

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.matchers import Matcher
 from wattkeeper.policies.matching.packing import pack, unpack
+from wattkeeper.traces.files.private import (
+    check_own_folder,
+    make_private_folder,
+    open_private,
+    read_own_file,
+)
 from wattkeeper.traces.models.graphs import check_new, graph_files, parse_graph, read_bytes
 
 A = TypeVar("A", bound=tuple[Ints, ...])
@@ -19,7 +26,7 @@ def read_arrays(path: Path, matcher: Matcher[A, Any], cache: Path) -> dict[str, 
 
     `cache` is a folder, made if it is missing. An entry is looked up by the content of the graph's
     file and verified by its checksum; a damaged one is computed again. A cache that cannot be
-    written is not used.
+    written, or is another user's, is not used.
 
     Raises:
         TraceError: If there is no graph, one cannot be read, or two models have the same name.
@@ -37,8 +44,9 @@ def _read_one(file: Path, matcher: Matcher[A, Any], cache: Path) -> tuple[str, A
     key = blake2b(data, digest_size=16).hexdigest()
     cached = cache / f"{key}.{matcher.layout.__name__}"
     try:
-        arrays = unpack(matcher.layout, cached.read_bytes())
-    except OSError:
+        check_own_folder(cache)
+        arrays = unpack(matcher.layout, read_own_file(cached))
+    except (OSError, StoreError):
         arrays = None
     if arrays is not None:
         # A cached file was a valid graph when it was first read: it need not be validated again.
@@ -46,9 +54,10 @@ def _read_one(file: Path, matcher: Matcher[A, Any], cache: Path) -> tuple[str, A
         return str(document["model"]) if isinstance(document, dict) else file.stem, arrays
     graph = parse_graph(file.stem, data, str(file))
     arrays = matcher.arrays(graph)
-    with suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError, StoreError):
+        make_private_folder(cache)
         # Without `replace_file`: the checksum reveals a file that was cut short, and a kill leaves
         # nothing beside it that a process would have to settle.
-        cached.write_bytes(pack(arrays))
+        with open(cached, "wb", opener=open_private) as entry:
+            entry.write(pack(arrays))
     return graph.name, arrays

@@ -5,6 +5,7 @@ from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits
+from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
 PARTS: Final = {"redundant": "redundant", "lost": "lost", "open": "under way at the end",
@@ -22,23 +23,31 @@ def only_elastic(scenario: Json) -> bool:
 def describe_losses(scenario: Json, summary: Json) -> Iterator[str]:
     """What losses of nodes cost, by variant."""
     yield from count_losses(summary)
+    yield from merge_names(_describe_elastic(scenario, summary))
+
+
+def _describe_elastic(scenario: Json, summary: Json) -> Iterator[tuple[str, str]]:
     money = currency_of_rent(scenario)
     for name, about in summary["variants"].items():
         mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
         if mean.get("ettr") is not None:
-            yield f"{name}: {_describe_time(mean)}{_describe_energy(mean, money)}"
+            yield name, f"{_describe_time(mean)}{_describe_energy(mean, money)}"
         elif mean.get("goodput") is not None:
-            yield f"{name}: no elastic job ever held a node."
+            yield name, "no elastic job ever held a node."
 
 
 def count_losses(summary: Json) -> Iterator[str]:
     """How often nodes were lost, and what had not been saved, by variant."""
+    yield from merge_names(_count_losses(summary))
+
+
+def _count_losses(summary: Json) -> Iterator[tuple[str, str]]:
     for name, about in summary["variants"].items():
         mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
         if "node_losses" not in mean:
             continue
         text = (
-            f"{name}: nodes went down {mean['node_losses']:,.0f} times and were up "
+            f"nodes went down {mean['node_losses']:,.0f} times and were up "
             f"{100 * mean['nodes_up']:.2f} % of the time. That ended "
             f"{mean['lost_attempts']:,.0f} attempts; {mean['lost_gpu_s'] / 3600:,.0f} GPU h of "
             f"training, {mean['lost_energy_j'] / JOULES_PER_KWH:,.0f} kWh, had not been saved."
@@ -47,7 +56,7 @@ def count_losses(summary: Json) -> Iterator[str]:
             text += f" {mean['unable_jobs']:,.0f} jobs never ended, for want of nodes."
         if mean.get("slow_gpu_s"):
             text += f" Slow nodes added {mean['slow_gpu_s'] / 3600:,.0f} GPU h to training."
-        yield text
+        yield name, text
 
 
 def _describe_time(mean: Mapping[str, float]) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import (
     FilteredJobs,
@@ -147,8 +148,8 @@ def _prepare_jobs(
         jobs, named = assign_trained(jobs, models, trained)
         for name in sorted(trained - named):
             raise ScenarioError(
-                f"no job trains {name!r}; jobs name the workloads or tasks "
-                f"{', '.join(sorted(named)) or '(none)'}",
+                f"no job trains {name!r}{did_you_mean(name, named)}; jobs name the workloads or "
+                f"tasks {', '.join(sorted(named)) or '(none)'}",
                 document.where(("live", "workloads", name)),
             )
     return _PreparedJobs(refuse_impossible(jobs, clusters), ignored, mapping, timed)

@@ -35,6 +35,21 @@ def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> N
         )  # fmt: skip
 
 
+def _check_limit(at: tuple[str, ...], gpu_type: str, busy_w: float | None) -> None:
+    """Refuse a GPU that draws more than its highest power limit, if that is known."""
+    from wattkeeper.traces.gpus.model import find_gpu_model
+
+    model = None if busy_w is None else find_gpu_model(gpu_type)
+    if model is not None and busy_w is not None and busy_w > model.max_limit_w:
+        raise PydanticCustomError(
+            "elsewhere",
+            "{key}: {busy_w} W is above the highest power limit of {gpu}, {limit_w} W: state what "
+            "one GPU draws, not its node",
+            {"at": at, "key": ".".join(at), "busy_w": f"{busy_w:g}", "gpu": gpu_type,
+             "limit_w": f"{model.max_limit_w:g}"},
+        )  # fmt: skip
+
+
 class Power(Section):
     """Power of a GPU type where it was not measured; results call it modelled."""
 
@@ -61,6 +76,18 @@ class Sleep(Section):
     """Power of each of its GPUs asleep, W."""
     wake_s: Seconds
     """Time to wake, s: a job that starts there first holds its GPUs idle for it."""
+
+
+def _check_sleep(sleep: Sleep | None, idle: str, idle_w: float) -> None:
+    """Refuse a GPU that draws more power asleep than idle."""
+    if sleep is not None and sleep.power_w > idle_w:
+        raise PydanticCustomError(
+            "elsewhere",
+            "sleep.power_w: a GPU asleep draws {asleep_w} W, more than an idle one ({idle}, "
+            "{idle_w} W)",
+            {"at": ("sleep", "power_w"), "asleep_w": f"{sleep.power_w:g}", "idle": idle,
+             "idle_w": f"{idle_w:g}"},
+        )  # fmt: skip
 
 
 class Preemption(Section):
@@ -199,6 +226,8 @@ class UniformCluster(Facility):
     @model_validator(mode="after")
     def _busy_draws_more(self) -> Self:
         _check_power("idle_power_w", self.idle_power_w, "busy_power_w", self.busy_power_w)
+        _check_sleep(self.sleep, "idle_power_w", self.idle_power_w)
+        _check_limit(("busy_power_w",), self.gpu_model or self.gpu, self.busy_power_w)
         return self
 
     @model_validator(mode="after")
@@ -224,6 +253,13 @@ class MixedCluster(Facility):
             absent = sorted({group.gpu for group in self.nodes} - set(self.power))
             if absent:
                 raise ValueError(f"power: no entry for {', '.join(absent)}")
+        return self
+
+    @model_validator(mode="after")
+    def _power_is_possible(self) -> Self:
+        for name, power in self.power.items():
+            _check_sleep(self.sleep, f"power.{name}.idle_w", power.idle_w)
+            _check_limit(("power", name, "busy_w"), power.model or name, power.busy_w)
         return self
 
 

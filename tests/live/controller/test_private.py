@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import subprocess
@@ -9,7 +10,13 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tests.support.live_runs import REHEARSED, command, environment, scenario
+from tests.support.messages import assert_states
+from tests.support.strangers import NOBODY, as_root, give_away, modes
+from wattkeeper.live.devices import limit_journal
+from wattkeeper.policies.errors import StoreError
 
 SESSION = """
 from wattkeeper.live import Session
@@ -60,8 +67,8 @@ def test_the_folder_of_a_live_run_is_private(tmp_path: Path) -> None:
     assert list(made_before.rglob("output/*"))
     assert list(made_before.rglob("devices/*"))
     assert open_to_others(made_before) == []
-    state = [path for path in open_to_others(tmp_path / "state") if not path.endswith(".lock")]
-    assert state == []
+    assert list((tmp_path / "state").rglob("*.lock"))
+    assert open_to_others(tmp_path / "state") == []
     assert stat.S_IMODE((tmp_path / "live").stat().st_mode) & 0o044, "results are for others, too"
 
 
@@ -83,3 +90,67 @@ def test_the_folder_of_a_recording_is_private(tmp_path: Path) -> None:
     assert "ended with exit code 7" in said
     assert list((tmp_path / "library" / ".recording").rglob("*.log"))
     assert open_to_others(tmp_path / "library" / ".recording") == []
+
+
+REFUSED = {
+    "another user's": lambda folder: give_away(folder),
+    "writable for others": lambda folder: folder.chmod(0o757),
+    "writable for its group": lambda folder: folder.chmod(0o775),
+    "with a file of another user": lambda folder: give_away(folder / "left"),
+}
+
+
+@as_root
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("place", ["live.live", "state"])
+def test_a_folder_that_others_may_have_filled_is_refused(
+    tmp_path: Path, place: str, what: str
+) -> None:
+    path = scenario(tmp_path, REHEARSED, recurrences=1)
+    folder = tmp_path / place
+    folder.mkdir(mode=0o700)
+    if what == "with a file of another user":
+        if place == "state":
+            pytest.skip("of the state, what is read is checked")
+        (folder / "left").touch()
+    REFUSED[what](folder)
+    before = modes(folder)
+    said = run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=2)
+    assert_states(said, str(folder), "remove it")
+    assert modes(folder) == before, "nothing is written there"
+    assert not (tmp_path / "live").exists()
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_link_to_a_live_folder_is_refused(tmp_path: Path, empty: bool) -> None:
+    path = scenario(tmp_path, REHEARSED, recurrences=1)
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    if not empty:
+        (tmp_path / "elsewhere" / "mine").touch()
+    (tmp_path / "live.live").symlink_to("elsewhere")
+    said = run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=2)
+    assert_states(said, "live.live", "is a link", "(--out)")
+    assert len(list((tmp_path / "elsewhere").iterdir())) == (not empty)
+
+
+@as_root
+def test_a_limit_that_another_user_recorded_is_not_restored(tmp_path: Path) -> None:
+    """It would be set by root, on any device."""
+    path = scenario(tmp_path, REHEARSED, recurrences=1)
+    (tmp_path / "state" / "limits").mkdir(parents=True)
+    os.chown(tmp_path / "state", NOBODY, NOBODY)
+    said = run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=2)
+    assert_states(said, str(tmp_path / "state"), f"user {NOBODY}", "(WATTKEEPER_STATE)")
+
+
+@as_root
+def test_a_record_of_another_user_in_the_state_is_not_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATTKEEPER_STATE", str(tmp_path / "state"))
+    limit_journal.save(limit_journal.LimitRecord("synthetic:/dev/x", 100.0, 1, 0))
+    (record,) = (tmp_path / "state").rglob("*.json")
+    give_away(record)
+    with pytest.raises(StoreError, match=f"user {NOBODY}"):
+        limit_journal.recover()
+    assert record.exists()

@@ -128,14 +128,14 @@ def test_ranks_gather_and_share() -> None:
         follower = join(store, 1)
         for number in range(3):
             assert follower.gather(10 + number) == []
-            shared.append(follower.share(None))
+            shared.append(follower.share(None, int))
 
     thread = threading.Thread(target=follow)
     leader = join(store, 0)
     thread.start()
     for number in range(3):
         values = leader.gather(number)
-        assert leader.share(sum(values)) == sum(values)
+        assert leader.share(sum(values), int) == sum(values)
     thread.join()
     assert shared == [10, 12, 14]
 

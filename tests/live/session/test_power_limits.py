@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.support.clocks import ManualTime
+from tests.support.messages import assert_states
 from tests.support.nvml import Driver, on_gpus
 from tests.support.sessions import DRAWN, history, session, train
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.host import wall_clock
+from wattkeeper.live.session.arguments import power_limit_steps
 from wattkeeper.live.session.local_coordinator import LocalCoordinator
 from wattkeeper.live.wire.messages import ProfileReport
 from wattkeeper.policies.configure.fixed import FixedConfig
@@ -157,3 +159,12 @@ def test_limits_out_of_range_are_refused(device: SyntheticDevice) -> None:
         train(power_limits_w=(90.0,))
     with pytest.raises(PolicyError, match=r"power limit 130 W .* there is 100, 125, 150, 175, 200"):
         train(tune=FixedPowerConfig(power_limit_w=130.0))
+
+
+def test_millions_of_limits_are_refused() -> None:
+    with pytest.raises(InputError) as caught:
+        power_limit_steps(100.0, 1e8)
+    assert_states(str(caught.value), "3,999,997 power limits", "at most 10,000")
+    with pytest.raises(InputError) as caught:
+        session(power_limits_w=(100.0,) * 4_000_000)
+    assert_states(str(caught.value), "4,000,000 power limits", "at most 10,000")

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from tests.support.messages import assert_states
 from tests.support.postgres import Server, server
 from tests.support.processes import finish, lines, until
+from tests.support.strangers import NOBODY, as_root, give_away
 from wattkeeper.live import Session
 from wattkeeper.live.session.store import SCHEMA, SessionStore, schema, states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError
@@ -336,3 +337,15 @@ def test_a_missing_driver_is_named(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert_states(done.stderr, "EnvironmentLacks: ", "PostgreSQL", "pip install")
+
+
+@as_root
+@pytest.mark.parametrize("suffix", ["", "-wal", "-journal"])
+def test_a_store_beside_files_of_another_user_is_refused(tmp_path: Path, suffix: str) -> None:
+    """SQLite would take over what stands in them."""
+    path = tmp_path / f"store.sqlite{suffix}"
+    path.touch(mode=0o600)
+    give_away(path)
+    with pytest.raises(StoreError) as caught:
+        SessionStore(tmp_path / "store.sqlite")
+    assert_states(str(caught.value), str(path), f"user {NOBODY}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from tests.support import zoo_kills
 from tests.support.messages import assert_states
+from tests.support.strangers import NOBODY, as_root, give_away
 from wattkeeper.live.zoo.blobs import BlobStore
 from wattkeeper.live.zoo.tensors import read_safetensors
 from wattkeeper.live.zoo.zoo import Zoo
@@ -368,6 +370,40 @@ def test_a_link_and_a_relative_path_stay_what_they_are(
     with pytest.raises(StoreError, match="not there"):
         Zoo(tmp_path / "link")
     assert same(Zoo(tmp_path / "moved").read(1), state())
+
+
+@as_root
+@pytest.mark.parametrize("what", ["the folder", "a link to it"])
+def test_a_zoo_of_another_user_is_refused(zoo: Zoo, tmp_path: Path, what: str) -> None:
+    path = zoo.path
+    if what == "the folder":
+        os.chown(path, NOBODY, NOBODY)
+    else:
+        path = tmp_path / "link"
+        path.symlink_to(zoo.path)
+        give_away(path)
+    with pytest.raises(StoreError) as caught:
+        Zoo(path)
+    assert_states(str(caught.value), str(path), f"user {NOBODY}")
+
+
+def test_a_zoo_that_others_may_write_is_refused(zoo: Zoo) -> None:
+    zoo.path.chmod(0o775)
+    with pytest.raises(StoreError) as caught:
+        Zoo(zoo.path)
+    assert_states(str(caught.value), str(zoo.path), "(mode 0775)", "chmod go-w")
+
+
+def test_only_its_owner_may_write_the_folders_of_a_zoo(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = Zoo(tmp_path / "open")
+        add(made, state())
+    finally:
+        os.umask(before)
+    folders = [path for path in (made.path, *made.path.iterdir()) if path.is_dir()]
+    assert {f"{path.stat().st_mode & 0o777:o}" for path in folders} == {"755"}
+    Zoo(made.path)
 
 
 def test_folders_without_a_zoo_are_refused(tmp_path: Path) -> None:

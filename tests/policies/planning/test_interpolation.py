@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from scipy.interpolate import PchipInterpolator
 
 from tests.support.carbon import read_curve
+from tests.support.messages import assert_states
+from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.planning.interpolation import interpolate_limits, monotone_cubic
 from wattkeeper.policies.profile import Curve
 
@@ -70,3 +72,11 @@ def test_the_grid_of_the_chase_reference(shared: Path) -> None:
     _, energy_j = finer.epoch(245)
     time_s = finer.time_per_epoch_s[finer.limits_w.index(245)]
     assert energy_j / time_s * 1800 == pytest.approx(383227.597, abs=1e-3)
+
+
+def test_millions_of_limits_are_refused() -> None:
+    """Limits in mW, say, which no run could measure."""
+    wide = Curve(8, (100_000.0, 500_000.0), (10.0, 5.0), (90.0, 110.0), (4.0,))
+    with pytest.raises(InputError) as caught:
+        interpolate_limits(wide, 0.1)
+    assert_states(str(caught.value), "4,000,001 power limits", "100000 to 500000 W", "10,000")

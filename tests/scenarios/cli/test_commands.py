@@ -101,3 +101,38 @@ def test_an_absent_trace_tells_how_to_get_it(inside: Command, tmp_path: Path) ->
         done.stderr,
     )
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("runn",), "run"),
+        (("Study",), "study"),
+        (("traces", "lst"), "list"),
+        (("zoo", "ad"), "add"),
+        (("run", "quikstart"), "quickstart"),
+        (("run", "quickstart", "--set", "policies.select=fifoo"), "fifo"),
+        (("run", "quickstart", "--set", "policies.tune=zeus-jti"), "zeus-jit"),
+        (("run", "quickstart", "--set", "cluster.gpu=SYN-250"), "SYN-250W"),
+        (("run", "quickstart", "--set", "workload.workloads=[imgae]"), "image"),
+        (("run", "quickstart", "--set", "cluster.sleeep=2"), "sleep"),
+        (("run", "quickstart", "--set", "baseline=defualt"), "default"),
+        (("traces", "import", "slrum", "log"), "slurm"),
+        (("traces", "import", "csv", "log", "--map", "submit_times_s=x"), "submit_time_s"),
+        (("traces", "fetch", "phily"), "philly"),
+        (("traces", "generate", "jobs", "--fit", "pilly"), "philly"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_not_known_may_be_meant_to_be_another(
+    inside: Command, tmp_path: Path, arguments: tuple[str, ...], meant: str
+) -> None:
+    (tmp_path / "log").touch()
+    said = inside(*arguments, code=2).stderr
+    assert re.search(rf"did you mean '{meant}'\?", said, re.IGNORECASE), said
+
+
+def test_a_load_in_per_cent_is_asked_back(inside: Command) -> None:
+    jobs = ("traces", "generate", "jobs", "--gpus", "64", "--jobs", "9")
+    assert_states(inside(*jobs, "--load", "90", code=2).stderr, "90", "at most 10", "90 % is 0.9")
+    inside(*jobs, "--load", "0.9")

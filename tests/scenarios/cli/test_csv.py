@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -87,3 +88,23 @@ def test_rows_are_flat() -> None:
     assert to_csv([{"a": 'x,"y"', "b": None}, {"a": 0.1, "c": True}]) == (
         'a,b,c\n"x,""y""",,\n0.1,,True\n'
     )
+
+
+def test_no_text_is_a_formula(inside: Command, tmp_path: Path) -> None:
+    """A spreadsheet would run what begins so; numbers stay numbers."""
+    names = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(1)", "-2+3", "plain"]
+    variants = json.dumps({"default": {}} | {name: {} for name in names})
+    more = ("--set", f"variants={variants}", "--seeds", "1")
+    said = inside("run", *FEW, *more, "--out", "out", "--csv").stdout
+    rows = read_csv(said)
+    assert [*dict.fromkeys(rows["variant"])] == [
+        "default",
+        *(f"'{name}" for name in names[:4]),
+        "plain",
+    ]
+    assert to_csv([{"value": -1.5, "@text": "-1.5"}]) == "value,'@text\n-1.5,'-1.5\n"
+    assert to_csv([{"text": "\tx"}]) == "text\n'\tx\n"
+    compared = inside("compare", "out", "out", "--csv").stdout
+    for line in (*said.splitlines(), *compared.splitlines()):
+        cells = next(csv.reader([line]))
+        assert not [cell for cell in cells if cell.startswith(("=", "@", "+c"))], line

@@ -206,12 +206,30 @@ def test_two_forms_of_a_cluster(ask: Ask, setting: str) -> None:
         ("cluster.power.a.busy_w=40", "busy_w: |40 W|idle_w, 50 W"),
         ("cluster={gpu: GPU, gpus: 8, idle_power_w: 50, busy_power_w: 40}",
          "busy_power_w: |40 W|idle_power_w, 50 W"),
+        ("cluster={gpu: A40, gpus: 8, idle_power_w: 50, busy_power_w: 310}",
+         "busy_power_w: |310 W|highest power limit of A40|300 W"),
+        ("cluster={gpu: x, gpu_model: v100, gpus: 8, idle_power_w: 50, busy_power_w: 310}",
+         "busy_power_w: |310 W|highest power limit of v100|250 W"),
+        ("cluster.power.a={idle_w: 50, busy_w: 310, model: A40}",
+         "power.a.busy_w: |310 W|highest power limit of A40"),
+        ("cluster.sleep={after_s: 1, power_w: 51, wake_s: 1}",
+         "sleep.power_w: |51 W|power.a.idle_w, 50 W"),
+        ("cluster={gpu: x, gpus: 8, idle_power_w: 50, sleep: {after_s: 1, power_w: 51, wake_s: 1}}",
+         "sleep.power_w: |51 W|idle_power_w, 50 W"),
     ],
 )  # fmt: skip
-def test_idle_power_above_busy_power(ask: Ask, setting: str, words: str) -> None:
+def test_impossible_power(ask: Ask, setting: str, words: str) -> None:
     said = ask("j,0,9,1,,\n", setting)
     assert_states(said, *f"--set {setting}: {words}".split("|"))
     assert said.count("\n") == 1
+
+
+def test_idle_power_above_that_of_recorded_trainings(inside: Command) -> None:
+    setting = "cluster.idle_power_w=251"
+    said = inside("run", "quickstart", "--set", setting, code=2).stderr
+    assert_states(said, f"--set {setting}: idle_power_w", "SYN-250W", "251 W", "at most")
+    assert said.count("\n") == 1
+    inside("validate", "quickstart", "--set", "cluster.idle_power_w=60")
 
 
 def test_names_of_scenarios(inside: Command) -> None:

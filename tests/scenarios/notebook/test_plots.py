@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
 from tests.conftest import run_command
 from tests.support.messages import assert_states
@@ -179,3 +182,25 @@ def test_the_front_of_a_sweep_has_its_values(tmp_path: Path) -> None:
     texts = [text.get_text() for text in axes.texts]
     assert "0–1" in texts  # the default does not depend on eta
     assert {"0", "0.5", "1"} <= set(texts)
+
+
+def test_names_are_no_tex_and_stay_in_the_legend() -> None:
+    names = ["$\\frac{", "_hidden", "a$b$c", "50% of \\$"]
+    variants: dict[str, Any] = {"default": {}} | {name: {} for name in names}
+    done = scenarios.load("quickstart", [*FEW, f"variants={json.dumps(variants)}"], seeds=1).run()
+    for name in NAMES:
+        axes = getattr(done.plot, name)() if name != "gantt" else done.plot.gantt(names[0])
+        axes.figure.canvas.draw()  # raises where TeX is wrong
+        if name == "gantt":
+            assert names[0] in shown(axes.title)
+            continue
+        legend = axes.get_legend()
+        assert legend is not None
+        assert {shown(text).strip() for text in legend.get_texts()} >= {"default", *names}
+
+
+def shown(text: Text) -> str:
+    """A text as it is drawn; it has no TeX."""
+    drawn, tex = text._preprocess_math(text.get_text())  # type: ignore[attr-defined]
+    assert not tex
+    return str(drawn)

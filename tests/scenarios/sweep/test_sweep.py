@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -26,6 +27,7 @@ from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.run import run as run_scenario
+from wattkeeper.scenarios.run.unit import UnitResult
 from wattkeeper.scenarios.spec import loading
 from wattkeeper.scenarios.spec.loading import find_scenario
 from wattkeeper.scenarios.sweep import run
@@ -33,7 +35,9 @@ from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, s
 from wattkeeper.scenarios.sweep.points import expand_sweep
 from wattkeeper.scenarios.sweep.work import PointWork
 from wattkeeper.sim.results import checksums
+from wattkeeper.sim.results.accounting import Account, EnergyParts, Sleeps, Window
 from wattkeeper.sim.results.schemas import VALUES
+from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files import atomic
 from wattkeeper.traces.files.digests import digest_file
 
@@ -358,18 +362,18 @@ def test_a_sweep_killed_while_it_is_removed_is_still_one(
     folder, point = tmp_path / "out.sweep", "0123abcd"
     remove = shutil.rmtree
 
-    def killed(path: Path) -> None:
+    def killed(path: Path, dir_fd: int) -> None:
         raise KeyboardInterrupt
 
-    with lock_folder(folder):
+    with lock_folder(folder) as descriptor:
         (folder / point / "done").mkdir(parents=True)
         monkeypatch.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            remove_folder(folder)
+            remove_folder(folder, descriptor)
         monkeypatch.setattr(shutil, "rmtree", remove)
     assert not (folder / point).exists(), "nothing half-removed looks whole"
-    with lock_folder(folder):
-        remove_folder(folder)
+    with lock_folder(folder) as descriptor:
+        remove_folder(folder, descriptor)
     assert not folder.exists()
 
 
@@ -385,6 +389,13 @@ def count_calls(
     monkeypatch.setattr(module, name, counted)
 
 
+def unit(number: int) -> UnitResult:
+    """A result without tables."""
+    nothing = Sleeps(*np.zeros((4, 0)))
+    spent = Account(Window(0, 1), EnergyParts(1, 2, 3, 4), {}, 0, 0, nothing, 1, 1)
+    return UnitResult(RunResult("a", number, {}, {}, {}, spent, 0, ""), float(number))
+
+
 def test_storing_a_value_neither_lists_nor_locks_what_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,19 +409,20 @@ def test_storing_a_value_neither_lists_nor_locks_what_is_there(
         count_calls(monkeypatch, calls, fcntl, "flock")
         for point in points:
             for number in range(50):
-                store(point / f"{number}-0", number)
+                store(point / f"{number}-0", unit(number))
         assert not calls
-        assert sum(load(path) for point in points for path in point.iterdir()) == 3 * 1225
+        paths = [path for point in points for path in point.iterdir()]
+        assert sum(load(path).wall_s for path in paths) == 3 * 1225
     for point in points:
         (point / ".0-0.0123456789ab.new").write_bytes(b"killed while this was stored")
     calls.clear()
     with lock_folder(folder):
-        # The folder is listed twice, each point once. The folder is locked; what each killed
-        # process left is locked and released.
-        assert calls == {"listdir": 1, "scandir": 4, "flock": 1 + 2 * 3}
+        # All is listed to see whose it is; to settle it, the folder is listed twice, each point
+        # once. The folder is locked; what each killed process left is locked and released.
+        assert calls == {"listdir": 1, "scandir": 1 + 4 + 4, "flock": 1 + 2 * 3}
         assert sum(1 for point in points for _ in point.iterdir()) == 150
-    with lock_folder(folder):
-        remove_folder(folder)
+    with lock_folder(folder) as descriptor:
+        remove_folder(folder, descriptor)
 
 
 def test_a_point_of_quick_runs_costs_few_files_and_checks(

@@ -214,3 +214,9 @@ def test_a_policy_that_is_woken_without_an_end_is_refused(point: Point) -> None:
         ran(point, **usual | wake)
     assert refused.value.point == point
     assert_states(str(refused.value), f"{point} policy 'stub'", "1,000,000 times", "0.001 s")
+
+
+def test_a_profile_of_millions_of_limits_is_refused() -> None:
+    with pytest.raises(PolicyError) as caught:
+        ran("tune", tune=lambda *_: Knobs(profile_w=(100.0,) * 4_000_000))
+    assert_states(str(caught.value), "4,000,000 power limits", "10,000")
