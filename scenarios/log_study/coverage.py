@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.job_filter import TYPES
+from wattkeeper.scenarios.log_study.partitions import Partitions
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.accounting import SHORTEST_S
 from wattkeeper.traces.arrow import replace_column, to_floats
@@ -26,10 +27,13 @@ MISSPELT: Final = 0.05
 few jobs of types that are gone, or of a damaged line."""
 
 
-def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str], None]) -> None:
+def check_types(
+    jobs: pa.Table, described: Collection[str], partitions: Partitions, tell: Callable[[str], None]
+) -> None:
     """Check that the GPU types of jobs and of the described nodes are the same.
 
-    Types that no node has are told, with their share of the GPU hours.
+    Types that no node has are told, with their share of the GPU hours, and so are jobs that name
+    none. `partitions`: those whose types are known.
 
     Raises:
         InputError: If nodes have a type that no job asks for, while jobs with more than 5 % of the
@@ -37,12 +41,15 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     """
     texts = jobs["gpu_type"].to_pylist()
     asked = Counter(text for text in texts if text is not None)
-    silent = len(texts) - sum(asked.values())
-    if silent and len(described) > 1:
-        tell(
-            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on any: "
-            "--partitions states the types of partitions."
-        )
+    names = jobs["queue"].to_pylist()
+    silent = Counter(name in partitions for name, text in zip(names, texts, strict=True)
+                     if text is None) if len(described) > 1 else Counter[bool]()  # fmt: skip
+    for is_known, what in ((False, "any"), (True, "those of their partition")):
+        if silent[is_known]:
+            tell(
+                f"Note: {count(silent[is_known], 'job')} of the log name no GPU type, and run on "
+                f"{what}: --partitions states the types of partitions."
+            )
     if not asked:
         return
     absent = {text: number for text, number in asked.items()

@@ -16,6 +16,7 @@ from wattkeeper.scenarios.analysis.texts.waits import describe_record
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
+from wattkeeper.scenarios.log_study.partitions import describe_queues, find_partitions
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
     StudyPlan,
@@ -127,7 +128,11 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
             shutil.copyfile(source, fresh)
     _keep_scenario(out, reporter.tell)
     jobs, notes = _complete_trace(trace, out / TRACE, reporter.tell)
-    check_types(jobs, plan.cluster.power, reporter.tell)
+    types = list(plan.cluster.power)
+    partitions = find_partitions(jobs, types)
+    check_types(jobs, types, partitions, reporter.tell)
+    if partitions:
+        reporter.tell(describe_queues(partitions, types))
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
     if named and named not in schedulers:
@@ -137,6 +142,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         baseline=named or next(name for name in REAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
         notes=notes,
+        partitions=partitions,
     )
     known: list[RunResult] = []
     if RECORDED in schedulers:

@@ -1,5 +1,6 @@
 """The section of scenario files on the cluster."""
 
+from collections.abc import Collection, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
@@ -217,14 +218,34 @@ class MixedCluster(Facility):
     """Groups of equal nodes, or a trace of jobs with a table of nodes, by name or path."""
     power: Annotated[dict[str, Power], Field(min_length=1)]
     """Power of a GPU, by GPU type; every type of the nodes has an entry."""
+    partitions: (
+        Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
+        | None
+    ) = None
+    """GPU types of the nodes of each partition, by name. A job runs only on those of its partition
+    (`queue` of the trace). Each partition has a queue of its own, which `select` orders by itself;
+    partitions that share a type share a queue. All jobs wait in one queue if absent."""
 
     @model_validator(mode="after")
     def _power_is_stated(self) -> Self:
         if not isinstance(self.nodes, str):
-            absent = sorted({group.gpu for group in self.nodes} - set(self.power))
+            types = {group.gpu for group in self.nodes}
+            absent = sorted(types - set(self.power))
             if absent:
                 raise ValueError(f"power: no entry for {', '.join(absent)}")
+            for name, named in (self.partitions or {}).items():
+                if fault := fault_of_partition(name, named, types):
+                    raise PydanticCustomError(
+                        "elsewhere", "{fault}", {"at": ("partitions", name), "fault": fault}
+                    )
         return self
+
+
+def fault_of_partition(name: str, named: Sequence[str], types: Collection[str]) -> str:
+    """Which GPU types of a partition no node has; empty if there are none."""
+    absent = ", ".join(repr(each) for each in named if each not in types)
+    known = ", ".join(sorted(types))
+    return f"{name}: no node has GPU type {absent}; nodes have {known}" if absent else ""
 
 
 def own_keys(form: type[Facility]) -> list[str]:
