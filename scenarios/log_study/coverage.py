@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.job_filter import TYPES
-from wattkeeper.scenarios.log_study.partitions import Partitions
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.accounting import SHORTEST_S
 from wattkeeper.traces.arrow import replace_column, to_floats
@@ -28,7 +27,10 @@ few jobs of types that are gone, or of a damaged line."""
 
 
 def check_types(
-    jobs: pa.Table, described: Collection[str], partitions: Partitions, tell: Callable[[str], None]
+    jobs: pa.Table,
+    described: Collection[str],
+    tell: Callable[[str], None],
+    partitions: Collection[str] = (),
 ) -> None:
     """Check that the GPU types of jobs and of the described nodes are the same.
 

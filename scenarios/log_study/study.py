@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
@@ -130,9 +131,14 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     jobs, notes = _complete_trace(trace, out / TRACE, reporter.tell)
     types = list(plan.cluster.power)
     partitions = find_partitions(jobs, types)
-    check_types(jobs, types, partitions, reporter.tell)
+    check_types(jobs, types, reporter.tell, partitions)
     if partitions:
         reporter.tell(describe_queues(partitions, types))
+    elif find_partitions(jobs.filter(pc.is_valid(jobs["gpu_type"])), types):
+        reporter.tell(
+            "Note: all jobs wait in one queue, for those that name no GPU type may run on the "
+            "nodes of any partition."
+        )
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
     if named and named not in schedulers:

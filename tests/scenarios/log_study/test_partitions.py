@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 import yaml
 
 from tests.conftest import Command
@@ -87,3 +86,61 @@ def test_three_partitions_are_as_each_alone(inside: Command, tmp_path: Path) -> 
             assert (alone.wait_s.mean() > 300) or variant not in ("fifo", "fjf", "easy-backfill")
             assert alone.preemptions.any() == (variant in ("srtf", "las", "dlas-gpu", "gittins"))
             pd.testing.assert_frame_equal(together.loc[alone.index], alone, check_exact=True)
+
+
+def test_partitions_with_nodes_of_one_type_share_a_queue(inside: Command, tmp_path: Path) -> None:
+    """The jobs of `debug` and `a100` run on the same nodes; a partition of all types joins all."""
+    jobs = [
+        PartitionJob(1, "a100", "a100", 8, 0, 3_600, 720),
+        PartitionJob(2, "a100", "a100", 8, 60, 3_600, 720),
+        PartitionJob(3, "debug", "a100", 1, 120, 60, 10),
+        PartitionJob(4, "h100", "h100", 16, 180, 3_600, 720),
+    ]
+    said = study(inside, tmp_path, jobs, "a100", "h100")
+    assert_states(said, "2 queues", "a100, debug (a100); h100 (h100)")
+    found = waits(tmp_path / "all/results/jobs.parquet", "fifo")["wait_s"]
+    assert found.tolist() == [0, 3_540, 7_080, 0]
+    every = [PartitionJob(5, "every", gpu, 1, 240, 60, 10) for gpu in ("a100", "h100")]
+    said = study(inside, tmp_path, [*jobs, every[0], every[1]._replace(number=6)],
+                 "a100", "h100", name="joined")  # fmt: skip
+    assert "queues" not in said
+    assert "partitions" not in scenario_of(tmp_path, "joined")["cluster"]
+
+
+def test_jobs_without_a_type_run_on_the_nodes_of_their_partition(
+    inside: Command, tmp_path: Path
+) -> None:
+    """Where none of a partition names a type, all jobs wait in one queue, which is said."""
+    jobs = [
+        PartitionJob(1, "h100", "h100", 16, 0, 36_000, 720),
+        PartitionJob(2, "h100", "", 8, 60, 7_200, 720),
+        PartitionJob(3, "a100", "a100", 4, 120, 3_600, 720),
+        PartitionJob(4, "a100", "", 4, 180, 3_600, 720),
+    ]
+    said = study(inside, tmp_path, jobs, "a100", "h100")
+    assert_states(said, "2 jobs of the log name no GPU type, and run on those of their partition")
+    file = tmp_path / "all/results/jobs.parquet"
+    assert waits(file, "fifo")["wait_s"].tolist() == [0, 35_940, 0, 0]
+    types = pd.read_parquet(file).groupby("job_id")["gpu_type"].unique()
+    assert [list(each) for each in types] == [["h100"], ["h100"], ["a100"], ["a100"]]
+    more = PartitionJob(5, "debug", "", 1, 240, 60, 10)
+    said = study(inside, tmp_path, [*jobs, more], "a100", "h100", name="unknown")
+    assert_states(said, "3 jobs of the log name no GPU type, and run on any", "wait in one queue")
+    assert "partitions" not in scenario_of(tmp_path, "unknown")["cluster"]
+    (tmp_path / "sinfo.txt").write_text(
+        "PARTITION|TIMELIMIT|GRES\na100*|1-00:00:00|gpu:a100:8\nh100|1-00:00:00|gpu:h100:8\n"
+        "debug|1:00:00|gpu:a100:8\n", encoding="utf-8"
+    )  # fmt: skip
+    inside("study", "slurm", "log.txt", "--nodes", "nodes.yaml", "--out", "stated", "--workers",
+           "1", "--partitions", "sinfo.txt")  # fmt: skip
+    stated = {"a100": ["a100"], "debug": ["a100"], "h100": ["h100"]}
+    assert scenario_of(tmp_path, "stated")["cluster"]["partitions"] == stated
+
+
+def test_a_pool_has_one_queue(inside: Command, tmp_path: Path) -> None:
+    jobs = [job._replace(gpu_type="a100", gpus=1) for job in draw_jobs(PARTITIONS, 20)]
+    study(inside, tmp_path, jobs, "a100")
+    assert "partitions" not in scenario_of(tmp_path)["cluster"]
+    nameless = [job._replace(partition="") for job in draw_jobs(PARTITIONS, 20)]
+    study(inside, tmp_path, nameless, name="nameless")
+    assert "partitions" not in scenario_of(tmp_path, "nameless")["cluster"]
