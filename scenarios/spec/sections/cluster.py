@@ -3,12 +3,12 @@
 from collections.abc import Collection, Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.scenarios.spec.sections.section import Section
-from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts
+from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts, check_distinct
 from wattkeeper.traces.generate.node_events import DrawnLosses
 
 MAX_GPUS = 10_000_000
@@ -211,6 +211,9 @@ class UniformCluster(Facility):
         return self
 
 
+PartitionTypes = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(check_distinct)]
+
+
 class MixedCluster(Facility):
     """Nodes with different GPUs."""
 
@@ -218,10 +221,7 @@ class MixedCluster(Facility):
     """Groups of equal nodes, or a trace of jobs with a table of nodes, by name or path."""
     power: Annotated[dict[str, Power], Field(min_length=1)]
     """Power of a GPU, by GPU type; every type of the nodes has an entry."""
-    partitions: (
-        Annotated[dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)]
-        | None
-    ) = None
+    partitions: Annotated[dict[str, PartitionTypes], Field(min_length=1)] | None = None
     """GPU types of the nodes of each partition, by name. A job runs only on those of its partition
     (`queue` of the trace). Each partition has a queue of its own, which `select` orders by itself;
     partitions that share a type share a queue. All jobs wait in one queue if absent."""

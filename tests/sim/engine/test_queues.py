@@ -27,8 +27,17 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.errors import InputError, PolicyError, PolicyFailed
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
+from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Outcome, Selection
+from wattkeeper.policies.protocols import (
+    CapacityView,
+    Context,
+    Job,
+    Knobs,
+    Outcome,
+    Running,
+    Selection,
+)
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.contract.scripted import LIMITS_W
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
@@ -204,6 +213,37 @@ def test_a_queue_may_preempt_for_power_that_another_one_takes() -> None:
     nodes = cluster(*QUEUES, power_cap_w=20 * 20.0 + 4 * 230.0)
     world = run_world(jobs, cluster=nodes, policy_set=chosen(select="srtf"))
     assert starts(world) == {"long": 0, "short": 10, "other": 10}
+
+
+@settings(max_examples=examples(60))
+@given(
+    jobs=loads(), pauses=st.lists(st.booleans(), min_size=1, max_size=12), holds=st.booleans(),
+    kind=st.sampled_from(["fifo", "fjf", "srtf", "easy-backfill"]),
+)  # fmt: skip
+def test_pauses_leave_queues_apart(
+    jobs: list[Job], pauses: list[bool], holds: bool, kind: str
+) -> None:
+    """`Tune` pauses all jobs now and then, which give up their GPUs or hold them."""
+
+    def tune(ctx: Context, running: Running) -> Knobs:
+        limit_w = 250.0 if running.moment == "start" else None
+        return Knobs(limit_w, run="pause" if ctx.signal("s").value else "go")
+
+    config = stub(
+        "tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",), limits_unprofiled=True
+    )
+    values = np.array([*map(float, pauses), 0.0])
+    series = SignalSeries("s", np.arange(len(values)) * 300.0, values)
+    more: dict[str, Any] = {
+        "policy_set": chosen(select=kind, tune=config), "holds_pauses": holds,
+        "signals": {"s": Signal(series, None, NamedStreams(1))},
+    }  # fmt: skip
+    found = history(run_world(jobs, cluster=cluster(*QUEUES), **more))
+    assert set(found) == {job.job_id for job in jobs}
+    for queue, own in split(jobs).items():
+        if own:
+            alone = history(run_world(own, cluster=cluster(queue), **more))
+            assert {job_id: found[job_id] for job_id in alone} == alone
 
 
 class Strangers:
