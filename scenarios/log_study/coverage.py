@@ -43,15 +43,14 @@ def check_types(
     """
     texts = jobs["gpu_type"].to_pylist()
     asked = Counter(text for text in texts if text is not None)
-    names = jobs["queue"].to_pylist()
-    silent = Counter(name in partitions for name, text in zip(names, texts, strict=True)
-                     if text is None) if len(described) > 1 else Counter[bool]()  # fmt: skip
-    for is_known, what in ((False, "any"), (True, "those of their partition")):
-        if silent[is_known]:
-            tell(
-                f"Note: {count(silent[is_known], 'job')} of the log name no GPU type, and run on "
-                f"{what}: --partitions states the types of partitions."
-            )
+    names = zip(jobs["queue"].to_pylist(), texts, strict=True)
+    silent = sum(text is None and (name in partitions or not partitions) for name, text in names)
+    if silent and len(described) > 1:
+        tell(
+            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on "
+            f"{'those of their partition' if partitions else 'any'}: --partitions states the types "
+            "of partitions."
+        )
     if not asked:
         return
     absent = {text: number for text, number in asked.items()
