@@ -133,7 +133,7 @@ def test_a_queue_that_waits_for_cleaner_hours_is_too(jobs: list[Job], queue: str
         {"queue": queue, "estimates": "perfect"}
     )
     values = np.array([300.0, 100.0, 200.0, 400.0, 150.0])
-    series = SignalSeries("carbon", np.arange(5) * 600.0, values, 3000.0, period_s=3000.0)
+    series = SignalSeries("carbon", np.arange(5) * np.float64(600.0), values, 3000.0, period_s=3000.0)
     signals = {"carbon": Signal(series, PerfectConfig(), NamedStreams(1))}
     more: dict[str, Any] = {"policy_set": chosen(select=select), "signals": signals}
     found = history(run_world(jobs, cluster=cluster(*QUEUES), **more))
@@ -189,7 +189,7 @@ def test_a_power_cap_is_shared(kind: str, jobs: list[Job], cap: int, follows: bo
     signals = {}
     if follows:
         caps = np.array([least_w + cap * 230.0, least_w, least_w + 12 * 230.0])
-        series = SignalSeries("cap", np.arange(3) * 700.0, caps, 2100.0, period_s=2100.0)
+        series = SignalSeries("cap", np.arange(3) * np.float64(700.0), caps, 2100.0, period_s=2100.0)
         signals = {"cap": Signal(series, None, NamedStreams(1))}
         nodes = replace(nodes, power_cap_w=math.inf, cap=CapSignal("cap"))
     world = run_world(jobs, cluster=nodes, policy_set=chosen(select=kind), signals=signals)
@@ -233,7 +233,7 @@ def test_pauses_leave_queues_apart(
         "tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",), limits_unprofiled=True
     )
     values = np.array([*map(float, pauses), 0.0])
-    series = SignalSeries("s", np.arange(len(values)) * 300.0, values)
+    series = SignalSeries("s", np.arange(len(values)) * np.float64(300.0), values)
     more: dict[str, Any] = {
         "policy_set": chosen(select=kind, tune=config), "holds_pauses": holds,
         "signals": {"s": Signal(series, None, NamedStreams(1))},
