@@ -98,6 +98,15 @@ def split(jobs: Sequence[Job]) -> dict[str, list[Job]]:
     }
 
 
+def repeated(name: str, values: Sequence[float], slot_s: float, forecasts: bool) -> Signal:
+    """A signal that repeats its values for ever."""
+    starts = np.arange(len(values)) * np.float64(slot_s)
+    series = SignalSeries(
+        name, starts, np.array(values), len(values) * slot_s, period_s=len(values) * slot_s
+    )
+    return Signal(series, PerfectConfig() if forecasts else None, NamedStreams(1))
+
+
 def history(world: World) -> dict[str, list[tuple[float, ...]]]:
     """Start, end and preemptions of each attempt by job."""
     return {
@@ -132,9 +141,7 @@ def test_a_queue_that_waits_for_cleaner_hours_is_too(jobs: list[Job], queue: str
     select = policies("select")["carbon-aware"].model_validate(
         {"queue": queue, "estimates": "perfect"}
     )
-    values = np.array([300.0, 100.0, 200.0, 400.0, 150.0])
-    series = SignalSeries("carbon", np.arange(5) * np.float64(600.0), values, 3000.0, period_s=3000.0)
-    signals = {"carbon": Signal(series, PerfectConfig(), NamedStreams(1))}
+    signals = {"carbon": repeated("carbon", [300.0, 100.0, 200.0, 400.0, 150.0], 600.0, True)}
     more: dict[str, Any] = {"policy_set": chosen(select=select), "signals": signals}
     found = history(run_world(jobs, cluster=cluster(*QUEUES), **more))
     for name, own in split(jobs).items():
@@ -188,9 +195,8 @@ def test_a_power_cap_is_shared(kind: str, jobs: list[Job], cap: int, follows: bo
     nodes = cluster(*QUEUES, power_cap_w=least_w + cap * 230.0)
     signals = {}
     if follows:
-        caps = np.array([least_w + cap * 230.0, least_w, least_w + 12 * 230.0])
-        series = SignalSeries("cap", np.arange(3) * np.float64(700.0), caps, 2100.0, period_s=2100.0)
-        signals = {"cap": Signal(series, None, NamedStreams(1))}
+        caps = [least_w + cap * 230.0, least_w, least_w + 12 * 230.0]
+        signals = {"cap": repeated("cap", caps, 700.0, False)}
         nodes = replace(nodes, power_cap_w=math.inf, cap=CapSignal("cap"))
     world = run_world(jobs, cluster=nodes, policy_set=chosen(select=kind), signals=signals)
     assert set(history(world)) == {job.job_id for job in jobs}
