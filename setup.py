@@ -48,6 +48,7 @@ CORE = (
     "sim/engine/inheritances.py",
     "sim/engine/node_states.py",
     "sim/engine/power_cap.py",
+    "sim/engine/queues.py",
     "sim/recording/recorder.py",
     "sim/replay/backend.py",
     "sim/replay/pipelined.py",

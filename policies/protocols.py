@@ -680,6 +680,7 @@ class Select(Policy):
     The policy maintains the queue itself: it is told of every job that begins to wait (`on_submit`)
     and of every job that ends (`on_end`). A job that it preempts waits again without such a call.
     Its state holds what it learnt, not the queue: after a restore, all jobs are submitted again.
+    Where partitions have queues of their own, each has a policy, which knows its queue alone.
     """
 
     @abstractmethod

@@ -113,7 +113,7 @@ class FairShareConfig(PolicyConfig):
     in Slurm's multifactor priority plugin with equal shares. Of all users with a waiting job that
     fits, the one with the least usage is served: the first of these jobs in order of submission.
     Ties between users are broken by the order of these jobs. Jobs without a user count as those of
-    one user.
+    one user. Where partitions have queues of their own, usage is that of the queue.
     """
 
     point: ClassVar[Point] = "select"

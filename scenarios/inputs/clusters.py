@@ -20,6 +20,7 @@ from wattkeeper.scenarios.spec.sections.cluster import (
     MixedCluster,
     Rent,
     UniformCluster,
+    fault_of_partition,
 )
 from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
 from wattkeeper.scenarios.spec.wording import plural
@@ -139,9 +140,11 @@ def cluster_spec(
     if isinstance(cluster, UniformCluster):
         per_node = cluster.gpus_per_node or cluster.gpus
         groups = [NodeGroup(cluster.gpu, cluster.gpus // per_node, per_node)]
+        partitions: dict[str, tuple[str, ...]] = {}
         stated = {cluster.gpu: (cluster.idle_power_w, cluster.busy_power_w)}
     else:
         stated = {name: (power.idle_w, power.busy_w) for name, power in cluster.power.items()}
+        partitions = dict(cluster.partitions or {})
         if isinstance(cluster.nodes, str):
             folder = store.locate(cluster.nodes, beside)
             trace = traces.get(folder) or read(folder)
@@ -152,6 +155,9 @@ def cluster_spec(
         absent = sorted({group.gpu_type for group in groups} - set(stated))
         if absent:
             raise InputError(f"power: no entry for {', '.join(absent)}")
+        for name, named in partitions.items():
+            if fault := fault_of_partition(name, named, {group.gpu_type for group in groups}):
+                raise InputError(f"partitions: {fault}")
     sleep, preemption, cap = cluster.sleep, cluster.preemption, cluster.power_cap_w
     asleep_w = 0.0 if sleep is None else sleep.power_w
     return ClusterSpec(
@@ -167,6 +173,7 @@ def cluster_spec(
         restore_s=preemption.restore_s,
         losses=None if cluster.losses is None else read_losses(cluster.losses, traces, beside),
         rent=None if cluster.rent is None else _node_rent(cluster.rent),
+        partitions=partitions,
     )  # fmt: skip
 
 

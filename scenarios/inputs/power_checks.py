@@ -125,9 +125,12 @@ class PowerCapCheck:
         self._budget = PowerBudget(cluster, backend)
         self._known = {None, *(workload for workload, _, _ in profiles)}
 
-    def reasons(self, filtered: FilteredJobs) -> list[Reason]:
-        """Why jobs that were not rejected yet can never start; scripts may train the others."""
-        kind_by_row = _kinds(filtered.all)
+    def reasons(self, filtered: FilteredJobs, jobs: pa.Table) -> list[Reason]:
+        """Why jobs that were not rejected yet can never start; scripts may train the others.
+
+        `jobs`: all of them, with the GPU types on which each may run in this cluster.
+        """
+        kind_by_row = _kinds(jobs)
         kinds = dict.fromkeys(kind_by_row[row] for row in filtered.rows.tolist())
         excess = {kind: self.explain_excess(kind) for kind in kinds
                   if kind.workload in self._known}  # fmt: skip

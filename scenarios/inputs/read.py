@@ -83,6 +83,12 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
         return ScenarioInputs(dict.fromkeys(scenario.variants, search))
     for used in clusters:
         check_cap(used, document)
+        if used.spec.partitions and not isinstance(workload, TraceWorkload):
+            raise InputError(
+                f"{used.label}partitions: only jobs of a trace name a partition, not those of a "
+                f"workload of kind {workload.kind}; leave it out",
+                used.where(document, "partitions"),
+            )
         if live and used.spec.cap is not None:
             raise InputError(
                 f"{used.label}power_cap_w: a cap that follows a signal is obeyed in simulated runs "

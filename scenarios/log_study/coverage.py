@@ -26,10 +26,16 @@ MISSPELT: Final = 0.05
 few jobs of types that are gone, or of a damaged line."""
 
 
-def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str], None]) -> None:
+def check_types(
+    jobs: pa.Table,
+    described: Collection[str],
+    tell: Callable[[str], None],
+    partitions: Collection[str] = (),
+) -> None:
     """Check that the GPU types of jobs and of the described nodes are the same.
 
-    Types that no node has are told, with their share of the GPU hours.
+    Types that no node has are told, with their share of the GPU hours, and so are jobs that name
+    none. `partitions`: those whose types are known.
 
     Raises:
         InputError: If nodes have a type that no job asks for, while jobs with more than 5 % of the
@@ -37,11 +43,13 @@ def check_types(jobs: pa.Table, described: Collection[str], tell: Callable[[str]
     """
     texts = jobs["gpu_type"].to_pylist()
     asked = Counter(text for text in texts if text is not None)
-    silent = len(texts) - sum(asked.values())
+    names = zip(jobs["queue"].to_pylist(), texts, strict=True)
+    silent = sum(text is None and (name in partitions or not partitions) for name, text in names)
     if silent and len(described) > 1:
         tell(
-            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on any: "
-            "--partitions states the types of partitions."
+            f"Note: {count(silent, 'job')} of the log name no GPU type, and run on "
+            f"{'those of their partition' if partitions else 'any'}: --partitions states the types "
+            "of partitions."
         )
     if not asked:
         return

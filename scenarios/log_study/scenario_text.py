@@ -8,11 +8,13 @@ import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
 from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
+from wattkeeper.scenarios.log_study.partitions import Partitions
 from wattkeeper.scenarios.spec.sections.section import Section
 
 HEADER: Final = "# Written by `wattkeeper study`."
@@ -39,6 +41,7 @@ class StudyPlan(NamedTuple):
         fractions: Power limits, as fractions of the highest; empty until the baseline is known.
         is_final: Whether the variants that vary power are there.
         notes: What was filled into the trace, in lines.
+        partitions: Those of the log, where they form several queues.
     """
 
     name: str
@@ -51,6 +54,7 @@ class StudyPlan(NamedTuple):
     fractions: Sequence[float] = ()
     is_final: bool = False
     notes: Sequence[str] = ()
+    partitions: Partitions = MappingProxyType({})
 
 
 def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
@@ -64,7 +68,7 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield f"#   wattkeeper run {_quote_path(path)} --out {_quote_path(results)}"
     yield f"name: {to_yaml(plan.name)}"
     yield f"question: {to_yaml(QUESTION)}"
-    yield from _cluster_lines(plan.cluster)
+    yield from _cluster_lines(plan.cluster, plan.partitions)
     yield "workload:"
     yield "  kind: trace"
     yield from _comment(*plan.notes, indent=2)
@@ -93,12 +97,19 @@ def _quote_path(path: Path) -> str:
     return shlex.quote(text) if text.isprintable() else to_yaml(text)
 
 
-def _cluster_lines(cluster: DescribedCluster) -> Iterator[str]:
+def _cluster_lines(cluster: DescribedCluster, partitions: Partitions) -> Iterator[str]:
     yield "cluster:"
     yield "  nodes:"
     for group in cluster.stated.nodes:
         nodes = {"gpu": group.gpu, "count": group.count, "gpus": group.gpus}
         yield f"    - {to_yaml(nodes)}"
+    if partitions:
+        yield from _comment("GPU types of the nodes of each partition, as its jobs name them. Each "
+                            "partition has a queue; those that share a type share one.",
+                            indent=2)  # fmt: skip
+        yield "  partitions:"
+        for name, types in partitions.items():
+            yield f"    {to_yaml(name)}: [{', '.join(map(to_yaml, types))}]"
     yield from _comment("Power of one GPU, W. Jobs with measured energy draw what was measured.",
                         indent=2)  # fmt: skip
     yield "  power:"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
@@ -16,6 +17,7 @@ from wattkeeper.scenarios.analysis.texts.waits import describe_record
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
+from wattkeeper.scenarios.log_study.partitions import describe_queues, find_partitions
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
     StudyPlan,
@@ -127,7 +129,16 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
             shutil.copyfile(source, fresh)
     _keep_scenario(out, reporter.tell)
     jobs, notes = _complete_trace(trace, out / TRACE, reporter.tell)
-    check_types(jobs, plan.cluster.power, reporter.tell)
+    types = list(plan.cluster.power)
+    partitions = find_partitions(jobs, types)
+    check_types(jobs, types, reporter.tell, partitions)
+    if partitions:
+        reporter.tell(describe_queues(partitions, types))
+    elif find_partitions(jobs.filter(pc.is_valid(jobs["gpu_type"])), types):
+        reporter.tell(
+            "Note: all jobs wait in one queue, for those that name no GPU type may run on the "
+            "nodes of any partition."
+        )
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
     if named and named not in schedulers:
@@ -137,6 +148,7 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         baseline=named or next(name for name in REAL if name in schedulers),
         fractions=_choose_fractions(plan.cluster, reporter.tell),
         notes=notes,
+        partitions=partitions,
     )
     known: list[RunResult] = []
     if RECORDED in schedulers:

@@ -120,6 +120,14 @@ class PolicyContext:
         self._signals: dict[str, SignalView] = {}
         self._streams: dict[str, np.random.Generator] = {}
 
+    def of_queue(self, queue: str) -> PolicyContext:
+        """The context of the same policy for one queue, with random streams of its own."""
+        return PolicyContext(
+            self.point, self._config, self._env, self.objective, self.zoo,
+            lambda point, name: self._stream_of(point, f"{name} of queue {queue}"),
+            self._foresight, self._sources,
+        )  # fmt: skip
+
     @property
     def is_foreign(self) -> bool:
         """Whether the policy, or a part of it, is of another distribution."""

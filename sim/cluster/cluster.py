@@ -71,12 +71,14 @@ class Cluster(ClusterView):
         spec: The nodes of the cluster.
         free_gpus: Number of unallocated GPUs, shared ones not included.
         closed: Unused GPUs of closed nodes, by node; `free` and `free_gpus` lack them.
+        free_by_type: `free_gpus` by index of the GPU type; empty where there is one queue.
     """
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self.free_gpus = spec.gpus
         self.closed: dict[int, int] = {}
+        self.free_by_type: list[int] = []
         self.gpu_types = spec.gpu_types
         self.node_type, self.capacity = _read_only(spec.node_type), _read_only(spec.capacity)
         self._racks = np.full(spec.nodes, -1, dtype=np.int64)
@@ -104,6 +106,8 @@ class Cluster(ClusterView):
             nodes = self._nodes_with(count, kind)
             nodes.add(node)
             self._set_of.append(nodes)
+        if len(spec.queues) > 1:
+            self.free_by_type = [spec.most_gpus(name) for name in self.gpu_types]
 
     @property
     def free(self) -> Ints:
@@ -298,6 +302,8 @@ class Cluster(ClusterView):
         self._touch(node)
         self.free_gpus += change
         nodes = self._set_of[node]
+        if self.free_by_type:
+            self.free_by_type[nodes.gpu_type] += change
         nodes.remove(node)
         nodes = self._nodes_with(nodes.free + change, nodes.gpu_type)
         nodes.add(node)

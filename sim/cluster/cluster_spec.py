@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -98,6 +98,7 @@ class ClusterSpec:
         restore_s: Time that a preempted job takes to resume.
         losses: Nodes that are lost; None: none are.
         rent: What nodes of elastic jobs cost; None: not known.
+        partitions: GPU types of the nodes of each partition, by name; empty: there are none.
     """
 
     groups: tuple[NodeGroup, ...]
@@ -111,6 +112,7 @@ class ClusterSpec:
     restore_s: float = 0.0
     losses: ClusterLosses | None = None
     rent: NodeRent | None = None
+    partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def uniform(
@@ -124,6 +126,16 @@ class ClusterSpec:
     def gpu_types(self) -> tuple[str, ...]:
         """Names of the GPU types, in order of appearance."""
         return tuple(dict.fromkeys(group.gpu_type for group in self.groups))
+
+    @cached_property
+    def queues(self) -> tuple[tuple[str, ...], ...]:
+        """GPU types by queue, each type in one: partitions that share a type share a queue.
+
+        One queue of all types where there are no partitions.
+        """
+        if not self.partitions:
+            return (self.gpu_types,)
+        return join_types(self.gpu_types, self.partitions.values())
 
     @cached_property
     def nodes(self) -> int:
@@ -177,3 +189,18 @@ class ClusterSpec:
         allowed = self.types_allowed(gpu_type)
         gpus = (int(self.capacity[self.node_type == index].sum()) for index in allowed)
         return max(gpus, default=0)
+
+
+def join_types(
+    gpu_types: Sequence[str], together: Iterable[Collection[str]]
+) -> tuple[tuple[str, ...], ...]:
+    """The sets of GPU types that are connected, each in order; those of each of `together` are."""
+    joined: list[set[str]] = []
+    for types in (*together, *((name,) for name in gpu_types)):
+        whole = set(types)
+        for other in [other for other in joined if other & whole]:
+            joined.remove(other)
+            whole |= other
+        joined.append(whole)
+    ordered = (tuple(name for name in gpu_types if name in whole) for whole in joined if whole)
+    return tuple(sorted(ordered, key=lambda names: gpu_types.index(names[0])))

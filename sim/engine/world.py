@@ -66,6 +66,7 @@ from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.node_states import NodeChanges, NodeStates, PowerBudget
 from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
+from wattkeeper.sim.engine.queues import SelectByQueue
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.rng import RandomStreams
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
@@ -155,6 +156,8 @@ class World(Listener):
         self.recorder = Recorder()
         self._journal = self.recorder.journal
         select = self._engage("select", policies.select)
+        if len(cluster.spec.queues) > 1:
+            select = Engaged(SelectByQueue(policies.select, select, cluster), select.ctx)
         place = self._engage("place", policies.place)
         configure = self._engage("configure", policies.configure)
         tunes = policies.configure.tunes

@@ -22,6 +22,7 @@ from wattkeeper.scenarios.inputs.job_filter import (
 )
 from wattkeeper.scenarios.inputs.limit_models import limited_types
 from wattkeeper.scenarios.inputs.measured_energy import count_measured, refuse_impossible
+from wattkeeper.scenarios.inputs.partitions import find_misplaced, narrow_types
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power
 from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
@@ -84,18 +85,19 @@ def read_jobs(
     recorded_j = trace.tables["jobs"]["energy_j"]
     if len(runnable) < len(recorded_j):
         recorded_j = recorded_j.filter(pa.array(filtered.accepted))
+    placed = [narrow_types(runnable, used.spec) for used in clusters]
     by_variant = {
         variant: RunInputs(
             used.spec,
             own,
-            runnable,
+            own_jobs,
             load_of(loaded.scenario, variant),
             models=models,
             trained=trained,
             slack=workload.slack,
-            limits=_limit_models(loaded, variant, runnable, used),
+            limits=_limit_models(loaded, variant, own_jobs, used),
         )
-        for used, own in zip(clusters, needed, strict=True)
+        for used, own, own_jobs in zip(clusters, needed, placed, strict=True)
         for variant in used.variants
     }
     return ScenarioInputs(
@@ -173,16 +175,19 @@ def _filter_jobs(
         incomplete = find_incomplete(jobs, configs)
     for used in clusters:
         filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))
+        filtered.reject(used, find_misplaced(jobs, used.spec))
         filtered.reject(used, incomplete)
     runnable = filtered.jobs
     needed: list[Profiles] = []
     for used in clusters:
+        placed = narrow_types(runnable, used.spec)
         with locate_errors(document, *used.path):
-            needed.append(_needed_profiles(runnable, load, used.spec, trained, workload))
-        check_busy_power(runnable, used, document)
+            needed.append(_needed_profiles(placed, load, used.spec, trained, workload))
+        check_busy_power(placed, used, document)
     for used, own in zip(clusters, needed, strict=True):
         if used.spec.power_cap_w is not None:
-            filtered.reject(used, PowerCapCheck(used.spec, own).reasons(filtered))
+            placed = narrow_types(jobs, used.spec)
+            filtered.reject(used, PowerCapCheck(used.spec, own).reasons(filtered, placed))
     filtered.finish(drop=workload.unusable == "drop")
     return needed
 

@@ -1,13 +1,14 @@
 """The section of scenario files on the cluster."""
 
+from collections.abc import Collection, Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, PositiveInt, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.scenarios.spec.sections.section import Section
-from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts
+from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts, check_distinct
 from wattkeeper.traces.generate.node_events import DrawnLosses
 
 MAX_GPUS = 10_000_000
@@ -239,6 +240,9 @@ class UniformCluster(Facility):
         return self
 
 
+PartitionTypes = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(check_distinct)]
+
+
 class MixedCluster(Facility):
     """Nodes with different GPUs."""
 
@@ -246,13 +250,23 @@ class MixedCluster(Facility):
     """Groups of equal nodes, or a trace of jobs with a table of nodes, by name or path."""
     power: Annotated[dict[str, Power], Field(min_length=1)]
     """Power of a GPU, by GPU type; every type of the nodes has an entry."""
+    partitions: Annotated[dict[str, PartitionTypes], Field(min_length=1)] | None = None
+    """GPU types of the nodes of each partition, by name. A job runs only on those of its partition
+    (`queue` of the trace). Each partition has a queue of its own, which `select` orders by itself;
+    partitions that share a type share a queue. All jobs wait in one queue if absent."""
 
     @model_validator(mode="after")
     def _power_is_stated(self) -> Self:
         if not isinstance(self.nodes, str):
-            absent = sorted({group.gpu for group in self.nodes} - set(self.power))
+            types = {group.gpu for group in self.nodes}
+            absent = sorted(types - set(self.power))
             if absent:
                 raise ValueError(f"power: no entry for {', '.join(absent)}")
+            for name, named in (self.partitions or {}).items():
+                if fault := fault_of_partition(name, named, types):
+                    raise PydanticCustomError(
+                        "elsewhere", "{fault}", {"at": ("partitions", name), "fault": fault}
+                    )
         return self
 
     @model_validator(mode="after")
@@ -261,6 +275,13 @@ class MixedCluster(Facility):
             _check_sleep(self.sleep, f"power.{name}.idle_w", power.idle_w)
             _check_limit(("power", name, "busy_w"), power.model or name, power.busy_w)
         return self
+
+
+def fault_of_partition(name: str, named: Sequence[str], types: Collection[str]) -> str:
+    """Which GPU types of a partition no node has; empty if there are none."""
+    absent = ", ".join(repr(each) for each in named if each not in types)
+    known = ", ".join(sorted(types))
+    return f"{name}: no node has GPU type {absent}; nodes have {known}" if absent else ""
 
 
 def own_keys(form: type[Facility]) -> list[str]:
