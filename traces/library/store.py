@@ -233,12 +233,15 @@ def sizes(trace: Trace) -> dict[str, Any]:
 def list_left_out(quality: Mapping[str, Any]) -> list[str]:
     """Lines about the rows that an import dropped, doubts or skipped."""
     lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
-    lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
+    places = quality.get("doubt_examples", {})
+    for what, count in quality.get("doubts", {}).items():
+        first = f" ({places[what]})" if what in places else ""
+        lines.append(f"{count:8} doubtful: {what}{first}")
     if wrong := quality.get("wrong", 0):
         examples = quality["wrong_examples"]
         lines += [f"{wrong:8} malformed, skipped:", *(f"{'':9}{text}" for text in examples)]
-        if wrong > len(examples):
-            lines.append(f"{'':9}... and {wrong - len(examples)} more")
+        if (more := wrong - quality.get("wrong_shown", len(examples))) > 0:
+            lines.append(f"{'':9}... and {more} more")
     return lines
 
 

@@ -283,7 +283,7 @@ def keep_rows(
         keep &= ~mask
     kept = np.flatnonzero(keep).astype(np.int64)
     jobs = {name: _take(values, kept, JOBS.field(name).type) for name, values in columns.items()}
-    odd = {what: hits for what, mask in doubts if (hits := int((keep & mask).sum()))}
+    odd = {what: hits for what, mask in doubts if len(hits := np.flatnonzero(keep & mask))}
     return Rows(jobs, kept, wrong, dropped, absolute, odd, kinds, names)
 
 

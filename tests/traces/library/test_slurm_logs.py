@@ -13,7 +13,7 @@ from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, TraceError, WattkeeperError
 from wattkeeper.traces.formats import slurm
 from wattkeeper.traces.library import store
-from wattkeeper.traces.library.repeats import AGAIN, EARLIER
+from wattkeeper.traces.library.tries import AGAIN, EARLIER
 from wattkeeper.traces.readers import textfile
 from wattkeeper.traces.readers.base import ImportOptions
 from wattkeeper.traces.trace import Trace

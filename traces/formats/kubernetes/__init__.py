@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from wattkeeper.traces.formats._slices import MIXED
 from wattkeeper.traces.formats.kubernetes.objects import (
-    MIXED,
     NOT_STARTED,
     KubeObject,
     read_pod,

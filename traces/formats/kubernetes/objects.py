@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from wattkeeper.traces.formats._slices import MIXED, SHARED, to_milli
 from wattkeeper.traces.formats.kubernetes.values import (
     Json,
     check_text,
@@ -20,14 +21,8 @@ from wattkeeper.traces.formats.kubernetes.values import (
 
 NO_GPU: Final = "asks for no GPU"
 NOT_STARTED: Final = "never started"
-SHARED: Final = "shares GPUs in parts that are not recorded"
-MIXED: Final = "asks for whole GPUs and parts, or for different parts"
 GPU: Final = re.compile(r"(nvidia\.com/gpu|amd\.com/gpu|gpu\.intel\.com/(i915|xe))(\.shared)?")
 MIG: Final = re.compile(r"nvidia\.com/mig-([1-7])g\.([0-9]+)gb(\.me)?")
-SLICES: Final = 7
-SLICES_A30: Final = 4
-MEMORY_A30: Final = 6
-"""GB of memory for each compute slice of an A30, the only type with four slices."""
 TYPES: Final = (
     "nvidia.com/gpu.product",
     "amd.com/gpu.product-name",
@@ -223,9 +218,7 @@ def _read_demand(demand: Counter[str]) -> tuple[int, int] | str:
         if not count:
             continue
         if match := MIG.fullmatch(key):
-            slices, memory = int(match[1]), int(match[2])
-            of = SLICES_A30 if memory == MEMORY_A30 * slices else SLICES
-            counts[round(1000 * min(slices, of) / of)] += count
+            counts[to_milli(int(match[1]), int(match[2]))] += count
         elif key.endswith(".shared"):
             return SHARED
         else:
