@@ -299,7 +299,8 @@ def _estimates(table: pa.Table, duration: Floats) -> Json | None:
     if not both.any():
         return None
     return {
-        **counted._asdict(),
+        "jobs": counted.jobs,
+        "outlived": counted.outlived,
         "share": counted.outlived / counted.jobs,
         "ratio": _quantiles(duration[both] / estimate[both]),
     }

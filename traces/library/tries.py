@@ -83,9 +83,9 @@ def _start(row: Row) -> float:
 
 
 def _end(row: Row) -> float | None:
-    if row["ended_s"] is not None or row["duration_s"] is None:
-        return row["ended_s"]
-    return _start(row) + float(row["duration_s"])
+    if row["ended_s"] is not None:
+        return float(row["ended_s"])
+    return None if row["duration_s"] is None else _start(row) + float(row["duration_s"])
 
 
 def _split_jobs(rows: list[Row]) -> list[list[Part]]:
@@ -114,10 +114,11 @@ def _is_requeued(before: Row, row: Row) -> bool:
     if row["submitted_s"] == before["submitted_s"]:
         return True
     end_s = _end(before)
-    if end_s is None:
-        longest_s = max(before["estimate_s"] or LONGEST_S, LATEST_S)
-        return 0 <= row["submitted_s"] - _start(before) <= longest_s + LATEST_S
-    return EARLIEST_S <= row["submitted_s"] - end_s <= LATEST_S
+    if end_s is not None:
+        after_s = float(row["submitted_s"]) - end_s
+        return EARLIEST_S <= after_s <= LATEST_S
+    after_s = float(row["submitted_s"]) - _start(before)
+    return 0 <= after_s <= (before["estimate_s"] or LONGEST_S) + LATEST_S
 
 
 def _gpus(row: Row) -> float:

@@ -120,7 +120,7 @@ def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
         ids, (submit.seconds, start.seconds, user, cluster), gpus, joules
     )
     with np.errstate(divide="ignore", invalid="ignore"):
-        huge = joules > MOST_POWER_W * gpus.count * np.where(elapsed > 0, elapsed, np.nan)
+        huge = joules > MOST_POWER_W * gpus.total * np.where(elapsed > 0, elapsed, np.nan)
     queue = parse_texts(table, "Partition")
     columns: dict[str, Any] = {
         "job_id": pc.replace_substring_regex(ids, r"\+.*$", ""),
@@ -133,13 +133,13 @@ def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
         "energy_j": np.where(huge | running, np.nan, joules),
         "account": parse_texts(table, "Account"),
         "qos": parse_texts(table, "QOS"),
-        "gpus": gpus.count,
+        "gpus": gpus.total,
         "gpu_milli": gpus.milli,
         "gpu_type": kinds,
         "status": pc.replace_substring_regex(state, r" by \d+$", ""),
     }
     not_started = np.isnan(start.seconds) | (~gpus.granted & ~(elapsed > 0))
-    drops = [("never started", not_started), (NO_GPU, gpus.count == 0), (PART, parts)]
+    drops = [("never started", not_started), (NO_GPU, gpus.total == 0), (PART, parts)]
     name = _elapsed_name(table)
     doubts = [
         (f"more than {MOST_POWER_W} W for each GPU, so without energy", huge & ~running),
@@ -174,7 +174,7 @@ def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
         "submitted_s": pa.array(submit.seconds),
         "ended_s": pa.array(np.where(running, np.nan, end.seconds), from_pandas=True),
     }
-    none = ~not_started & (gpus.count == 0)
+    none = ~not_started & (gpus.total == 0)
     none[list(wrong)] = False
     without = np.flatnonzero(none)
     return rows._replace(

@@ -198,7 +198,8 @@ class _Reader:
 
     def read_jobs(self) -> Iterator[tuple[int, object]]:
         """Yield each job with its line."""
-        found, mark = False, self._take("{")
+        found = False
+        self._take("{")
         while self._peek() != "}":
             mark = self._read_value()[1]
             if not isinstance(mark, str):
@@ -228,11 +229,10 @@ class _Reader:
             f"is no JSON of sacct: {text}; {ADVICE}", f"{self._path}, line {self._line}"
         )
 
-    def _take(self, mark: str) -> str:
+    def _take(self, mark: str) -> None:
         if (found := self._peek()) != mark:
             raise self._fault(f"found {quote(found)}, must be {mark!r}")
         self._at += 1
-        return mark
 
     def _peek(self) -> str:
         """The next character that is no white space."""

@@ -71,10 +71,10 @@ def unite_parts(
         parts.setdefault(tuple(key), []).append(row)
     types = gpus.kinds.to_pylist()
     for group in parts.values():
-        with_gpus = [row for row in group if gpus.count[row] > 0] or group[:1]
+        with_gpus = [row for row in group if gpus.total[row] > 0] or group[:1]
         first, rest = with_gpus[0], with_gpus[1:]
         others[[row for row in group if row != first]] = True
-        gpus.count[first] = sum(gpus.count[row] for row in with_gpus)
+        gpus.total[first] = sum(gpus.total[row] for row in with_gpus)
         joules[first] = sum(joules[row] for row in with_gpus)
         for drop in gpus.drops.values():
             drop[first] = drop[with_gpus].any()

@@ -69,7 +69,7 @@ class Gpus(NamedTuple):
     `granted`: whether any resources were allocated; all rows, if no column tells.
     """
 
-    count: Floats
+    total: Floats
     milli: Floats
     kinds: pa.Array
     granted: Bools
