@@ -338,13 +338,24 @@ def test_separators_at_the_end_of_lines(
     assert_states(broken, "line 3: has 13 values, must have 11")
 
 
-@pytest.mark.parametrize("form", ["slurm", "auto"])
-def test_a_table_for_the_screen_is_refused_once(put: Put, form: str) -> None:
-    path = put(
+@pytest.mark.parametrize(
+    ("form", "header", "resources"),
+    [
+        ("slurm", True, "billing=8+"),
+        ("auto", True, "billing=8+"),
+        ("slurm", False, "billing=8+"),
+        ("slurm", False, "cpu=8,gres/gpu=4,node=1"),
+    ],
+)
+def test_a_table_for_the_screen_is_refused_once(
+    put: Put, form: str, header: bool, resources: str
+) -> None:
+    lines = [
         "       JobID     User               Submit               Start  AllocTRES ",
         "------------ -------- ------------------- ------------------- ---------- ",
-        *["1              ann 2024-04-05T10:00:00 2024-04-05T10:00:00 billing=8+ "] * 30,
-    )
+        *[f"1              ann 2024-04-05T10:00:00 2024-04-05T10:00:00 {resources} "] * 30,
+    ]
+    path = put(*(lines if header else lines[2:]))
     with pytest.raises(TraceError) as caught:
         import_trace(form, [path])
     (problem,) = caught.value.problems
@@ -355,7 +366,11 @@ def test_a_table_for_the_screen_is_refused_once(put: Put, form: str) -> None:
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
-        ('{"jobs": [{"job_id": 1}, {"job_id": 2}]}', "line 1: Submit is empty|and 1 more row"),
+        (
+            '{"jobs": [{"job_id": 1}, {"job_id": 2}]}',
+            "line 1: time is absent|squeue|and 1 more row",
+        ),
+        ('{"jobs": [{"time": {"start": 5}}]}', "line 1: Submit is empty"),
         ('{"jobs": [1]}', "line 1: a job is 1, must be an object"),
         ('{"jobs": [\n{"time": 3}]}', "line 2: time is 3, must be an object"),
         ('{"jobs": [{"tres": {"allocated": [{"count": "x"}]}}]}', "count is 'x', must be a number"),

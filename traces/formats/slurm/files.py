@@ -1,5 +1,6 @@
 """Files of sacct: values separated by ``|`` or commas, with a header or without, or JSON."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ from wattkeeper.traces.readers.textfile import Layout, first_line, name_columns,
 LAYOUT: Final = Layout(delimiter="|", quotes=False, trailing=True)
 COMMAS: Final = Layout(delimiter=",", trailing=True)
 MARKS: Final = "|,;\t^"
+PADDED: Final = re.compile(r" \d{4}-\d\d-\d\dT[\d:]{8}( |$)")
+"""A date in a table of columns."""
 NEEDED: Final = ("JobID", "Submit", "Start")
 TOO_MANY_LISTS: Final = (
     "; it cannot be told where each of several lists of resources ends: keep one of them, or let "
@@ -64,7 +67,8 @@ def sniff(path: Path) -> bool:
 def _refuse_table(path: Path) -> None:
     """Refuse what sacct writes without options: a table whose values are cut."""
     line = first_line(path)
-    if line.strip() and not any(mark in line for mark in MARKS):
+    plain = not any(mark in line for mark in MARKS)
+    if line.strip() and (plain or ("|" not in line and PADDED.search(line))):
         text = (
             f"its values are not separated by '|', as in {quote(line.strip())}: a table of sacct "
             "cuts values; write the log with sacct --parsable2"

@@ -7,6 +7,7 @@ Slurm (v0.0.39 to v0.0.44), and openapi/dbv0.0.36 to 38 before them.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -36,6 +37,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 ALWAYS: Final = ("partition", "time.elapsed", "time.limit")
 """What sacct writes of every job; the column ``Lacks`` names those that are absent."""
+MEMBER: Final = re.compile(rb'\{\s*"(jobs|meta|errors|warnings)"\s*:')
+"""How such a file begins."""
 SPACE: Final = " \t\r\n"
 ADVICE: Final = "write the log with sacct --json or --parsable2 again"
 
@@ -47,7 +50,7 @@ def is_json(path: Path) -> bool:
             head = file.read(SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except TraceError:
         return False
-    return head.startswith(b"{") and (b'"jobs"' in head or b'"meta"' in head)
+    return MEMBER.match(head) is not None
 
 
 def json_batches(path: Path) -> Iterator[Batch]:
@@ -96,6 +99,10 @@ def rows_of_job(job: object) -> list[Row]:
 
 def row_of_job(job: Json) -> Row:
     """The line of a job without its steps."""
+    if read_value(job, "time") is None:
+        raise ValueError(
+            "time is absent, which sacct --json writes of each job, and squeue does not"
+        )
     return {
         "JobID": _job_id(job),
         "Cluster": _text(job, "cluster") or _text(job, "association.cluster"),
