@@ -373,8 +373,11 @@ def test_a_table_for_the_screen_is_refused_once(
         ('{"jobs": [{"time": {"start": 5}}]}', "line 1: Submit is empty"),
         ('{"jobs": [1]}', "line 1: a job is 1, must be an object"),
         ('{"jobs": [\n{"time": 3}]}', "line 2: time is 3, must be an object"),
-        ('{"jobs": [{"tres": {"allocated": [{"count": "x"}]}}]}', "count is 'x', must be a number"),
-        ('{"jobs": [{"user": 7}]}', "user is 7, must be a text"),
+        (
+            '{"jobs": [{"time": {}, "tres": {"allocated": [{"count": "x"}]}}]}',
+            "count is 'x', must be a number",
+        ),
+        ('{"jobs": [{"time": {}, "user": 7}]}', "user is 7, must be a text"),
         ('{"jobs": [\n{"job_id": 1},', "line 3: is no JSON of sacct|ends early|--parsable2"),
         ('{"jobs": [\n{"job_id": 1', "line 2: is no JSON of sacct"),
         ('{"jobs": 3}', "found '3', must be '['"),

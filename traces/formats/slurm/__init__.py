@@ -152,6 +152,10 @@ def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
         (LACKS, np.asarray(parse_texts(table, "Lacks").is_valid())),
         (KINDS, mixed),
     ]
+    faults = parse_texts(table, "Fault").to_pylist() if "Fault" in table.column_names else []
+    for row, fault in enumerate(faults):
+        if fault:
+            wrong[row] = fault
     written = [sum(each) for each in zip(*(time.kinds for time in times), strict=True)]
     rows = keep_rows(
         table.num_rows,

@@ -33,10 +33,11 @@ NO_VALUE: Final = 0xFFFFFFFD
 COLUMNS: Final = (
     "JobID", "Cluster", "User", "Account", "QOS", "Partition", "Submit", "Eligible", "Start", "End",
     "ElapsedRaw", "Suspended", "TimelimitRaw", "State", "AllocTRES", "ReqTRES", "NNodes",
-    "ConsumedEnergyRaw", "Lacks",
+    "ConsumedEnergyRaw", "Lacks", "Fault",
 )  # fmt: skip
+"""Those of sacct; which of `ALWAYS` a job lacks; and what is wrong with it, alone in its row."""
 ALWAYS: Final = ("partition", "time.elapsed", "time.limit")
-"""What sacct writes of every job; the column ``Lacks`` names those that are absent."""
+"""What sacct writes of every job."""
 MEMBER: Final = re.compile(rb'\{\s*"(jobs|meta|errors|warnings)"\s*:')
 """How such a file begins."""
 SPACE: Final = " \t\r\n"
@@ -62,19 +63,18 @@ def json_batches(path: Path) -> Iterator[Batch]:
     with open_plain(path) as file:
         jobs = _Reader(file, path).read_jobs()
         while part := list(islice(jobs, BATCH_JOBS)):
-            rows, lines, wrong = list[Row](), list[int](), dict[int, str]()
+            rows, lines = list[Row](), list[int]()
             for line, job in part:
                 try:
                     read = rows_of_job(job)
                 except ValueError as error:
-                    wrong[line] = str(error)
-                    continue
+                    read = [{"Fault": str(error)}]
                 rows += read
                 lines += [line] * len(read)
             columns = {
                 name: pa.array([row.get(name, "") for row in rows], pa.string()) for name in COLUMNS
             }
-            yield Batch(path, np.array(lines, dtype=np.int64), pa.table(columns), wrong)
+            yield Batch(path, np.array(lines, dtype=np.int64), pa.table(columns))
 
 
 def rows_of_job(job: object) -> list[Row]:
