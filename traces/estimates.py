@@ -15,7 +15,7 @@ ADVICE: Final = (
 )
 LEAST_USED: Final = 1 / 60
 """Share of its estimate that no job exceeds if seconds were read as minutes."""
-FEWEST_JOBS: Final = 20
+FEWEST_JOBS: Final = 5
 """Jobs that tell; of fewer, all may have been short."""
 
 

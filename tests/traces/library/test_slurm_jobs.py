@@ -315,6 +315,20 @@ def test_run_times_and_limits_that_contradict_others_are_doubts(put: Put) -> Non
     assert trace.quality["doubts"] == {}
 
 
+@pytest.mark.parametrize(("share", "warned"), [(1, True), (1.5, False)])
+def test_limits_of_which_no_job_used_a_sixtieth_are_a_warning(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, warned: bool
+) -> None:
+    """Limits in seconds, in the column of minutes: 7200 for two hours."""
+    monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
+    jobs = [row(str(n), "01-05T08", "01-05T08", "01-05T09", 1, 1, limit="7200") for n in range(4)]
+    longest = row("99", "01-05T08", "01-05T08", "01-05T09", 2 * share, 1, limit="7200")
+    added = store.add("slurm", [put(HEAD, *jobs, longest)], "mine")
+    assert bool(added.outlived.warn()) == warned
+    if warned:
+        assert_states(added.outlived.warn(), "none of 5 jobs", "sixtieth", "minutes")
+
+
 def import_faults(path: Path) -> str:
     with pytest.raises(TraceError) as caught:
         import_trace("slurm", [path])
@@ -378,6 +392,8 @@ def test_a_table_for_the_screen_is_refused_once(
             "count is 'x', must be a number",
         ),
         ('{"jobs": [{"time": {}, "user": 7}]}', "user is 7, must be a text"),
+        ('{"jobs": [{"time": {}, "user": "\\ud800"}]}', "user is '\\ud800', must be a text"),
+        ('{"jobs": [{"time": {}, "state": {"current": [[]]}}]}', "state.current is []"),
         ('{"jobs": [\n{"job_id": 1},', "line 3: is no JSON of sacct|ends early|--parsable2"),
         ('{"jobs": [\n{"job_id": 1', "line 2: is no JSON of sacct"),
         ('{"jobs": 3}', "found '3', must be '['"),

@@ -145,7 +145,7 @@ def _convert(table: pa.Table, dates: bool | None, of_steps: Floats) -> Rows:
         (f"more than {MOST_POWER_W} W for each GPU, so without energy", huge & ~running),
         ("End before Start", backwards & ~np.isnan(elapsed)),
         ("End before Start, so without a duration", backwards & np.isnan(elapsed)),
-        (f"{name} is not End - Start; {name} counts, which is less if suspended", contradicted),
+        (f"{name} is not End - Start (suspended, or clocks changed?); it counts", contradicted),
         (INELIGIBLE, ineligible),
         (SECONDS, in_seconds),
         (SHARES, gpus.shares),

@@ -17,7 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.formats.kubernetes.values import quote, read_objects, read_value
+from wattkeeper.traces.formats.kubernetes.values import (
+    check_text,
+    quote,
+    read_objects,
+    read_text,
+    read_value,
+)
 from wattkeeper.traces.limits import MOST_JSON_BYTES
 from wattkeeper.traces.readers.base import Batch
 from wattkeeper.traces.readers.csvfile import describe_odd_byte, find_odd_byte, open_plain
@@ -62,15 +68,17 @@ def json_batches(path: Path) -> Iterator[Batch]:
     """
     with open_plain(path) as file:
         jobs = _Reader(file, path).read_jobs()
-        while part := list(islice(jobs, BATCH_JOBS)):
+        while True:
             rows, lines = list[Row](), list[int]()
-            for line, job in part:
+            for line, job in islice(jobs, BATCH_JOBS):
                 try:
                     read = rows_of_job(job)
                 except ValueError as error:
                     read = [{"Fault": str(error)}]
                 rows += read
                 lines += [line] * len(read)
+            if not rows:
+                return
             columns = {
                 name: pa.array([row.get(name, "") for row in rows], pa.string()) for name in COLUMNS
             }
@@ -139,10 +147,7 @@ def _job_id(job: Json) -> str:
 
 
 def _text(record: Json, path: str) -> str:
-    value = read_value(record, path)
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise ValueError(f"{path} is {quote(value)}, must be a text")
+    return read_text(record, path) or ""
 
 
 def _number(record: Json, path: str) -> str:
@@ -168,9 +173,8 @@ def _time(record: Json, path: str) -> str:
 def _state(job: Json) -> str:
     """The state, or the last of its flags: ``RESIZING`` and ``REQUEUED`` are flags."""
     value = read_value(job, "state.current")
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return str(value[-1]) if value else ""
-    return _text(job, "state.current")
+    last = value[-1] if isinstance(value, list) and value else value
+    return check_text(last, "state.current") or ""
 
 
 def _resources(job: Json, path: str) -> str:
@@ -200,7 +204,7 @@ class _Reader:
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file, self._path = file, path
         self._decoder = json.JSONDecoder()
-        self._text, self._at, self._line, self._ended = "", 0, 1, False
+        self._text, self._at, self._line = "", 0, 1
         self._rest, self._first = b"", True
 
     def read_jobs(self) -> Iterator[tuple[int, object]]:
