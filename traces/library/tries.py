@@ -92,13 +92,16 @@ def _split_jobs(rows: list[Row]) -> list[list[Part]]:
     """Jobs, each a list of tries, of the records of one id and user."""
     jobs: list[list[Part]] = []
     for row in sorted(rows, key=lambda row: (_start(row), row["row"])):
-        before = jobs[-1][-1][-1] if jobs else None
-        if before is None or not (_is_resized(before, row) or _is_requeued(before, row)):
-            jobs.append([[row]])
-        elif _is_resized(before, row):
-            jobs[-1][-1].append(row)
+        for job in reversed(jobs):
+            before = job[-1][-1]
+            if _is_resized(before, row):
+                job[-1].append(row)
+                break
+            if _is_requeued(before, row):
+                job.append([row])
+                break
         else:
-            jobs[-1].append([row])
+            jobs.append([[row]])
     return jobs
 
 

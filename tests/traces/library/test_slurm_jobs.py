@@ -146,8 +146,12 @@ def test_runs_that_overlap_are_no_tries_of_one_job(put: Put) -> None:
         HEAD,
         row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4),
         row("101", "01-05T12", "01-05T12", "01-05T14", 2, 2),
+        row("101", "01-05T18", "01-05T19", "01-05T20", 1, 4),
     )
-    assert gpu_hours(import_trace("slurm", [path])) == 44
+    trace = import_trace("slurm", [path])
+    assert column(trace, "tries") == [1, 2]
+    assert column(trace, "job_id") == ["101#2", "101"]
+    assert gpu_hours(trace) == 8
 
 
 def test_a_job_that_ran_at_the_export_may_have_been_requeued_later(put: Put) -> None:
