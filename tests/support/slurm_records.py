@@ -53,7 +53,8 @@ def logs(draw: st.DrawFn) -> Log:
         user, kind = draw(st.sampled_from("ab")), draw(st.sampled_from(KINDS))
         if bool(used) and draw(st.booleans()):
             again, _, kind = draw(st.sampled_from(used))
-            now_s += draw(st.sampled_from([2 * 3600, 40 * DAY_S]))
+            if any((again, cluster) == each[:2] for each in used):
+                now_s += draw(st.sampled_from([2 * 3600, 40 * DAY_S]))
         else:
             again = number = number + 1
         used.append((again, cluster, kind))
