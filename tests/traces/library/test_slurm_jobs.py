@@ -121,6 +121,18 @@ def test_one_number_in_two_clusters_is_two_jobs(put: Put) -> None:
     assert alone.notes == ()
 
 
+@pytest.mark.parametrize("submit", ["01-05T08", "01-05T18"])
+def test_what_looks_like_a_requeue_in_another_cluster_is_another_job(put: Put, submit: str) -> None:
+    path = put(
+        HEAD,
+        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4),
+        row("101", submit, "01-05T19", "01-05T20", 1, 2, cluster="beta"),
+    )
+    trace = import_trace("slurm", [path])
+    assert gpu_hours(trace) == 42
+    assert column(trace, "job_id") == ["alpha/101", "beta/101"]
+
+
 def test_two_exports_of_one_cluster_need_not_both_name_it(put: Put) -> None:
     whole = row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4)
     before = [line.replace("|alpha", "").replace("|Cluster", "") for line in (HEAD, whole)]
