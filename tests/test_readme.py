@@ -145,8 +145,9 @@ def save_sacct(folder: Path) -> None:
     for n in range(60):
         runs = n == 59
         row = {
-            "JobID": f"{n}", "User": f"u{n % 5}", "Partition": "gpu",
-            "Submit": f"2024-01-05T10:{n:02}:00", "Start": f"2024-01-05T11:{n:02}:00",
+            "JobID": f"{n}", "Cluster": "c", "User": f"u{n % 5}", "Partition": "gpu",
+            "Submit": f"2024-01-05T10:{n:02}:00", "Eligible": f"2024-01-05T10:{n:02}:00",
+            "Start": f"2024-01-05T11:{n:02}:00", "Suspended": "00:00:00",
             "End": "Unknown" if runs else f"2024-01-05T12:{n:02}:00", "ElapsedRaw": "3600",
             "TimelimitRaw": "120", "State": "RUNNING" if runs else "COMPLETED",
             "AllocTRES": f"cpu=8,gres/gpu:a100={1 << n % 4}", "ReqTRES": "", "NNodes": "1",

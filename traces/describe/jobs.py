@@ -16,7 +16,7 @@ from wattkeeper.traces.describe import recorded
 from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.estimates import count_outlived
 from wattkeeper.traces.gpu_time import held_gpus
-from wattkeeper.traces.library.importer import LATE
+from wattkeeper.traces.library.importer import LONG, LONG_S
 from wattkeeper.traces.schema import JOBS, drop_optional
 from wattkeeper.traces.time_origin import origin_of
 from wattkeeper.traces.trace import Trace
@@ -24,7 +24,6 @@ from wattkeeper.traces.trace import Trace
 QUANTILES: Final = (0, 5, 25, 50, 75, 95, 99, 100)
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86400.0
-LONG_S: Final = 30 * DAY_S
 
 
 def report(trace: Trace, gpus: int | None = None) -> Json:
@@ -291,7 +290,8 @@ def _estimates(table: pa.Table, duration: Floats) -> Json | None:
     if not both.any():
         return None
     return {
-        **counted._asdict(),
+        "jobs": counted.jobs,
+        "outlived": counted.outlived,
         "share": counted.outlived / counted.jobs,
         "ratio": _quantiles(duration[both] / estimate[both]),
     }
@@ -343,7 +343,7 @@ def _oddities(
     counts = {
         **{f"jobs: {what}": count for what, count in doubts.items()},
         "jobs ran longer than 30 days, most of all: milliseconds too?": (
-            long if LATE in doubts and mostly_long else 0
+            long if mostly_long and LONG not in doubts else 0
         ),
         "jobs without a recorded duration": int(np.isnan(duration).sum()),
         "jobs of no duration": int((duration == 0).sum()),

@@ -67,8 +67,8 @@ def _quality(report: Json) -> Iterator[str]:
     )
     yield from (f"dropped: {count} {why}" for why, count in dropped.items())
     yield from (f"skipped: {example}" for example in examples)
-    if wrong > len(examples) > 0:
-        yield f"skipped: {wrong - len(examples)} more"
+    if examples and (more := wrong - quality.get("wrong_shown", len(examples))) > 0:
+        yield f"skipped: {more} more"
     yield (
         f"times in the source: {quality.get('time_unit', 'unknown')}; time 0 is "
         f"{quality.get('time_origin', 'unknown')}"

@@ -96,8 +96,9 @@ def _trace(paths: Sequence[Path], *, skip: bool) -> Trace:
     jobs, trainings = _jobs(rows)
     quality = Quality(
         rows=len(rows) + len(wrong), kept=len(rows), wrong=len(wrong),
-        wrong_examples=wrong[:SHOWN], dropped={}, doubts={}, time_origin="the first submission",
-        time_unit="s", cannot_tell=["How long a training takes, unless a column says it."],
+        wrong_examples=wrong[:SHOWN], wrong_shown=min(len(wrong), SHOWN), dropped={}, doubts={},
+        doubt_examples={}, time_origin="the first submission", time_unit="s",
+        cannot_tell=["How long a training takes, unless a column says it."],
     )  # fmt: skip
     return Trace(
         name=derive_name(path.stem), kind="jobs", format="modelkeeper", origin="recorded",

@@ -43,11 +43,7 @@ class Filling:
             self._defaults += nulls
             filled = jobs["estimate_s"].fill_null(self._default_s)
             jobs = replace_column(jobs, "estimate_s", filled)
-        jobs_before, outlived_before = self.outlived
-        counted = count_outlived(jobs)
-        self.outlived = OutlivedEstimates(
-            jobs_before + counted.jobs, outlived_before + counted.outlived
-        )
+        self.outlived = self.outlived.join(count_outlived(jobs))
         return jobs
 
     def _fill_from_partitions(self, jobs: pa.Table) -> pa.Table:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.arrays import Bools
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.estimates import OutlivedEstimates
@@ -34,6 +34,7 @@ from wattkeeper.traces.library.local_times import (
     know_utc,
     read_local_times,
 )
+from wattkeeper.traces.library.uncounted import UNCOUNTED
 from wattkeeper.traces.library.window import parse_window
 from wattkeeper.traces.readers.base import (
     Batch,
@@ -51,6 +52,11 @@ MUCH: Final = 0.1
 YEAR_2100_S: Final = 4102444800.0
 EARLY: Final = "started before they were submitted, so without a recorded start"
 """Doubt about starts."""
+IDENTITY: Final = ("cluster", "submitted_s", "ended_s")
+"""Columns of the scratch file that tell jobs and tries of one id apart."""
+LONG_S: Final = 30 * 86400.0
+LONG: Final = "ran longer than 30 days, most of all: milliseconds?"
+"""Doubt about durations."""
 LATE: Final = "submitted after the year 2100 if times count seconds since 1970: milliseconds?"
 """Doubt about numeric times."""
 
@@ -82,8 +88,15 @@ _UNPLACED: Final = pa.schema(
     [f.with_metadata({**f.metadata, b"rule": b"finite"}) if f.name in TIMES else f for f in JOBS],
     metadata=JOBS.metadata,
 )
-_SCRATCH: Final = _UNPLACED.append(pa.field("file", pa.int32())).append(
-    pa.field("line", pa.int64())
+_SCRATCH: Final = pa.schema(
+    [
+        *_UNPLACED,
+        pa.field("file", pa.int32()),
+        pa.field("line", pa.int64()),
+        pa.field("cluster", pa.string()),
+        pa.field("submitted_s", pa.float64()),
+        pa.field("ended_s", pa.float64()),
+    ]
 )
 
 
@@ -108,17 +121,18 @@ def write_jobs(
         EnvironmentLacks: If a file operation fails.
     """
     chosen = check_name(default_name(paths) if name is None else name)
+    batches = form.batches(paths, options)  # first of all, for it may refuse the files
     folders.check_free(folder, overwrite=overwrite)
     window, filling = parse_window(options), Filling(options)
     with replace_folder(resolve(folder)) as fresh:
         scratch = fresh / SCRATCH
 
-        def convert(kind: TimeKind | None) -> FirstPass:
-            return _convert(form.batches(paths, options), form, scratch, kind, options.zone)
+        def convert(kind: TimeKind | None, batches: Iterator[Batch]) -> FirstPass:
+            return _convert(batches, form, scratch, kind, options.zone)
 
-        result = convert(None)
+        result = convert(None, batches)
         if len(result.kinds.found) > 1:
-            result = convert(result.kind)
+            result = convert(result.kind, form.batches(paths, options))
         check_zone(options.zone, form, result)
         where = ", ".join(map(str, paths))
         changes = leave_out(form, options, window, result, scratch)
@@ -164,73 +178,91 @@ def _convert(
             if batch.path not in result.paths:
                 result.paths.append(batch.path)
             rows = form.convert(batch._replace(kind=kind))
-            table, lines = _check(batch, rows, result, clock)
+            table = _check(batch, rows, result, clock)
             if not table.num_rows:
                 continue
             submit = np.asarray(table["submit_time_s"])
             result.first_s = min(result.first_s, float(np.min(submit)))
             result.absent -= {n for n in result.absent if table[n].null_count < table.num_rows}
-            if result.kind == "numbers" and (late := int((submit > YEAR_2100_S).sum())):
-                result.count(result.doubts, {LATE: late})
+            result.clusters.update(table["cluster"].to_pylist())
+            if result.kind == "numbers":
+                _doubt(result, LATE, table, submit > YEAR_2100_S)
+            duration = np.asarray(table["duration_s"])
+            result.durations += int(np.isfinite(duration).sum())
+            _doubt(result, LONG, table, duration > LONG_S)
             ids = table["job_id"].to_pylist()
             result.hashes.append(np.fromiter(map(hash, ids), np.int64, len(ids)))
-            file = np.full(len(lines), result.paths.index(batch.path), dtype=np.int32)
-            table = table.append_column(_SCRATCH.field("file"), pa.array(file))
-            table = table.append_column(_SCRATCH.field("line"), pa.array(lines))
-            writer.write_table(table.replace_schema_metadata(_SCRATCH.metadata))
+            writer.write_table(table)
+    if (long := result.doubts.get(LONG)) and 2 * long.rows <= result.durations:
+        del result.doubts[LONG]
+    if uncounted := result.uncounted.find():
+        result.doubt(UNCOUNTED, *uncounted.place, uncounted.rows)
     return result
 
 
-def _check(
-    batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None
-) -> tuple[pa.Table, Ints]:
-    """The valid jobs of a batch, with their lines."""
+def _check(batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None) -> pa.Table:
+    """The valid jobs of a batch, as in the scratch file."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)
-    lines = batch.lines[rows.kept]
+    file, lines = result.paths.index(batch.path), batch.lines[rows.kept]
     breaking = row_problems(table, _UNPLACED, rows.names)
     result.names = rows.names
     result.kinds |= rows.kinds
     if clock is not None and rows.kinds.local:
         table, skipped, doubts = read_local_times(table, clock, rows.names)
         breaking = skipped | breaking
-        result.count(result.doubts, doubts)
+        for what, odd in doubts.items():
+            result.doubt(what, file, int(lines[odd].min()), len(odd))
     faults = list(batch.wrong.items())  # several rows may be on one line
     faults += [(int(batch.lines[row]), text) for row, text in rows.wrong.items()]
     faults += [(int(lines[row]), text) for row, text in breaking.items()]
     for line, text in sorted(faults, key=lambda fault: fault[0]):
-        result.fault(result.paths.index(batch.path), line, text)
+        result.fault(file, line, text)
     result.rows += len(batch.lines) + len(batch.wrong)
     result.count(result.dropped, rows.dropped)
-    result.count(result.doubts, rows.doubts)
-    table, early = _remove_early_starts(table)
-    if early:
-        result.count(result.doubts, {EARLY: early})
+    for what, odd in rows.doubts.items():
+        result.doubt(what, file, int(batch.lines[odd].min()), len(odd))
+    nulls = {name: pa.nulls(table.num_rows, _SCRATCH.field(name).type) for name in IDENTITY}
+    more = {"file": pa.array(np.full(len(lines), file)), "line": pa.array(lines)}
+    for name, values in {**more, **nulls, **rows.identity}.items():
+        want = _SCRATCH.field(name)
+        table = table.append_column(want, values.cast(want.type))
+    table = _remove_early_starts(table, result)
     if breaking:
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
-        table, lines = table.take(pa.array(good)), lines[good]
-    return table, lines
+        table = table.take(pa.array(good))
+    if (others := rows.without_gpus) is not None:
+        queue, submit = table["queue"].combine_chunks(), np.asarray(table["submit_time_s"])
+        result.uncounted.add(queue, submit, others, file, batch.lines[others.rows])
+    return table
 
 
-def _remove_early_starts(table: pa.Table) -> tuple[pa.Table, int]:
-    """The jobs without recorded starts that lie before the submission, and their number."""
+def _doubt(result: FirstPass, what: str, table: pa.Table, rows: Bools) -> None:
+    """Count suspicious rows of the scratch file."""
+    if len(found := np.flatnonzero(rows)):
+        file, line = (table[name][int(found[0])].as_py() for name in ("file", "line"))
+        result.doubt(what, file, line, len(found))
+
+
+def _remove_early_starts(table: pa.Table, result: FirstPass) -> pa.Table:
+    """The jobs without recorded starts that lie before the submission, which is a doubt."""
     starts = table["start_time_s"]
     if starts.null_count == table.num_rows:
-        return table, 0
+        return table
     early = pc.less(starts, table["submit_time_s"]).fill_null(False)
-    number = pc.sum(early).as_py() or 0
-    if not number:
-        return table, 0
+    if not pc.any(early).as_py():
+        return table
+    _doubt(result, EARLY, table, np.asarray(early))
     kept = pc.if_else(early, pa.scalar(None, pa.float64()), starts)
-    return replace_column(table, "start_time_s", kept), number
+    return replace_column(table, "start_time_s", kept)
 
 
 def _list_malformed(result: FirstPass, where: str) -> list[Problem]:
     """The first malformed rows, and advice after the last of them."""
     text = f"{result.wrong} of {result.rows} rows malformed"
     *others, last = result.problems()
-    if result.wrong > len(result.faults):
-        text += f", the first {len(result.faults)} of them above"
+    if result.wrong > (shown := result.shown()):
+        text += f", the first {shown} of them above"
     hint = f"{last.message}\n{where}: {text}; --skip-bad leaves them out and counts them"
     return [*others, Problem(hint, last.where)]
 
@@ -261,8 +293,12 @@ def _fields(
         kept=kept,
         wrong=result.wrong,
         wrong_examples=result.examples(),
+        wrong_shown=result.shown(),
         dropped=dict(sorted(result.dropped.items())),
-        doubts=dict(sorted(result.doubts.items())),
+        doubts={what: each.rows for what, each in sorted(result.doubts.items())},
+        doubt_examples={
+            what: result.describe(each.place) for what, each in sorted(result.doubts.items())
+        },
         time_origin=f"the first submission, {first}",
         time_unit=form.time_unit,
         cannot_tell=list(form.cannot_tell),
@@ -293,21 +329,17 @@ def _write_table(
     schema = pa.schema([f for f in JOBS if f.name not in result.absent], metadata=metadata)
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for part in read_parts(scratch, schema.names):
-            submit, keep = changes.apply(np.asarray(part["submit_time_s"]), start)
-            table = replace_column(part, "submit_time_s", pa.array(submit))
-            if changes.tries:
-                counts = np.ones(part.num_rows, dtype=np.int32)
-                for row, count in changes.tries.items():
-                    if start <= row < start + part.num_rows:
-                        counts[row - start] = count
-                table = replace_column(table, "tries", pa.array(counts))
+        for part in read_parts(scratch, [*schema.names, "cluster"]):
+            table, keep = changes.apply(part, start)
+            if changes.values.get("tries"):
+                table = replace_column(table, "tries", table["tries"].fill_null(1))
             start += part.num_rows
             for name in set(TIMES) - result.absent:
                 table = replace_column(table, name, pc.subtract(table[name], result.first_s))
             if not keep.all():
                 table = table.filter(pa.array(keep))
-            writer.write_table(filling.fill(table).cast(schema))
+            table = filling.fill(table.select(schema.names))
+            writer.write_table(table.cast(schema))
     return digest_file(path)
 
 

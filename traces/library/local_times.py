@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.arrow import replace_column, to_floats
 from wattkeeper.traces.library.first_pass import FirstPass
@@ -64,8 +65,8 @@ def check_zone(zone: str | None, form: JobsFormat, result: FirstPass) -> None:
 
 def read_local_times(
     table: pa.Table, zone: tzinfo, names: Mapping[str, str]
-) -> tuple[pa.Table, dict[int, str], dict[str, int]]:
-    """Jobs with times in UTC, faults by row, and the number of jobs of each doubt.
+) -> tuple[pa.Table, dict[int, str], dict[str, Ints]]:
+    """Jobs with times in UTC, faults by row, and the rows of each doubt.
 
     Args:
         table: Jobs whose times are seconds since 1970 as the clocks of the zone read.
@@ -90,5 +91,5 @@ def read_local_times(
             utc_s = np.where(utc_s < to_floats(table["submit_time_s"])[known], found.last_s, utc_s)
         local_s[known] = np.where(found.is_never, local_s[known], utc_s)
         table = replace_column(table, name, pa.array(local_s, mask=~known))
-    doubts = {TWICE: count} if (count := int(is_twice.sum())) else {}
-    return table, faults, doubts
+    twice = np.flatnonzero(is_twice).astype(np.int64)
+    return table, faults, {TWICE: twice} if len(twice) else {}

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError, cut_message
-from wattkeeper.traces.formats.slurm import parse_request
+from wattkeeper.traces.formats.slurm.resources import parse_request
 from wattkeeper.traces.readers.csvfile import quote
 from wattkeeper.traces.readers.spans import parse_span
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
@@ -89,9 +89,10 @@ def _parse(values: Mapping[str, str]) -> Partition:
         if not 0 < limit <= 1e15:
             raise ValueError(f"limit_s is {quote(text)}, must be a number of seconds > 0, or empty")
     if "gres" in values:
-        _, kind, fault = parse_request(values["gres"].strip(), "GRES")
-        if fault:
-            raise ValueError(f"gres: {fault}")
+        request = parse_request(values["gres"].strip(), "GRES")
+        if request.fault:
+            raise ValueError(f"gres: {request.fault}")
+        kind = request.gpu_type
     return Partition(limit if limit > 0 else None, kind)
 
 

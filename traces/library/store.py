@@ -17,10 +17,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import (
     EnvironmentLacks,
     InputError,
-    Problem,
     TraceError,
-    group_alike,
-    merge_alike,
 )
 from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.estimates import OutlivedEstimates
@@ -242,15 +239,15 @@ def sizes(trace: Trace) -> dict[str, Any]:
 def list_left_out(quality: Mapping[str, Any]) -> list[str]:
     """Lines about the rows that an import dropped, doubts or skipped."""
     lines = [f"{count:8} dropped: {reason}" for reason, count in quality.get("dropped", {}).items()]
-    lines += [f"{count:8} doubtful: {what}" for what, count in quality.get("doubts", {}).items()]
+    places = quality.get("doubt_examples", {})
+    for what, count in quality.get("doubts", {}).items():
+        first = f" ({places[what]})" if what in places else ""
+        lines.append(f"{count:8} doubtful: {what}{first}")
     if wrong := quality.get("wrong", 0):
         examples = quality["wrong_examples"]
-        parts = (text.partition(": ") for text in examples)
-        alike = group_alike([Problem(message, where) for where, _, message in parts])
-        lines.append(f"{wrong:8} malformed, skipped:")
-        lines += [f"{'':9}{merge_alike(group)}" for group in alike]
-        if wrong > len(examples):
-            lines.append(f"{'':9}... and {wrong - len(examples)} more")
+        lines += [f"{wrong:8} malformed, skipped:", *(f"{'':9}{text}" for text in examples)]
+        if (more := wrong - quality.get("wrong_shown", len(examples))) > 0:
+            lines.append(f"{'':9}... and {more} more")
     return lines
 
 

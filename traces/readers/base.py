@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from wattkeeper.policies.arrays import Ints
+    from wattkeeper.policies.arrays import Floats, Ints
     from wattkeeper.traces.trace import Trace
 
 
@@ -17,16 +17,19 @@ class Quality(TypedDict):
     """Counts of an import, as in `Trace.quality`.
 
     ``rows`` read = ``kept`` + ``wrong`` (malformed, skipped) + ``dropped`` (by reason).
-    ``wrong_examples`` has the first 20 as ``FILE, line N: text``. ``doubts`` counts kept rows that
-    are suspicious, by reason.
+    ``wrong_examples`` has the first 20 texts with their first places, as ``FILE, line N: text``;
+    it stands for ``wrong_shown`` rows. ``doubts`` counts suspicious rows by reason;
+    ``doubt_examples`` has the first place of each.
     """
 
     rows: int
     kept: int
     wrong: int
     wrong_examples: list[str]
+    wrong_shown: int
     dropped: dict[str, int]
     doubts: dict[str, int]
+    doubt_examples: dict[str, str]
     time_origin: str
     time_unit: str
     cannot_tell: list[str]
@@ -103,6 +106,20 @@ class Batch(NamedTuple):
     kind: TimeKind | None = None
 
 
+class WithoutGpus(NamedTuple):
+    """Jobs that started and ask for no GPU.
+
+    Attributes:
+        rows: Their 0-based numbers in the batch.
+        queue: The partition of each.
+        submit_time_s: Their submissions.
+    """
+
+    rows: Ints
+    queue: pa.Array
+    submit_time_s: Floats
+
+
 class Rows(NamedTuple):
     """The result of a batch. Each of its rows is either kept, wrong, or dropped.
 
@@ -112,20 +129,26 @@ class Rows(NamedTuple):
         kept: 0-based number in the batch of each kept row, ascending.
         wrong: Malformed rows: fault by 0-based number in the batch.
         dropped: Number of well-formed rows that are not GPU jobs, by reason.
-        doubts: Number of suspicious kept rows, by reason.
+        doubts: Suspicious kept rows by reason: their 0-based numbers in the batch.
         kinds: Of the times in all rows; those of dates count from 1970-01-01 00:00:00, of UTC where
             they have their offset, else of the log's clocks. If files mix kinds, they are converted
             again with `Batch.kind` set to the most frequent one.
         names: The file's name of a canonical column, where it differs.
+        identity: Of a format with requeues, what tells jobs and tries of one id apart, of each kept
+            row: ``cluster``, ``submitted_s`` (which may be before ``submit_time_s``) and
+            ``ended_s``.
+        without_gpus: Dropped jobs, where a log may be older than its counts of GPUs.
     """
 
     jobs: Mapping[str, pa.Array]
     kept: Ints
     wrong: Mapping[int, str]
     dropped: Mapping[str, int]
-    doubts: Mapping[str, int] = {}
+    doubts: Mapping[str, Ints] = {}
     kinds: Kinds = Kinds()
     names: Mapping[str, str] = {}
+    identity: Mapping[str, pa.Array] = {}
+    without_gpus: WithoutGpus | None = None
 
 
 class JobsFormat(NamedTuple):
@@ -146,7 +169,7 @@ class JobsFormat(NamedTuple):
         origin: Origin of the resulting trace.
         times: What its times may be.
         headers: Whether files have a header line, which `ImportOptions.columns` can stand for.
-        requeues: Whether rows of one id are tries of one job; otherwise ids are unique.
+        requeues: Whether rows of one id may be tries of one job; otherwise ids are unique.
     """
 
     name: str

@@ -273,7 +273,8 @@ def keep_rows(
         keep &= ~mask
     kept = np.flatnonzero(keep).astype(np.int64)
     jobs = {name: _take(values, kept, JOBS.field(name).type) for name, values in columns.items()}
-    odd = {what: hits for what, mask in doubts if (hits := int((keep & mask).sum()))}
+    odd = {what: np.flatnonzero(keep & mask).astype(np.int64) for what, mask in doubts}
+    odd = {what: rows for what, rows in odd.items() if len(rows)}
     return Rows(jobs, kept, wrong, dropped, odd, kinds, names)
 
 

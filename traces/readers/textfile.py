@@ -39,6 +39,7 @@ class Layout(NamedTuple):
         nameable: Whether the caller of an import may name the columns instead of a header.
         listing: The only column whose values may be lists of ``NAME=VALUE`` or ``NAME:VALUE`` with
             the delimiter between, without quotes; empty: there is none.
+        trailing: Whether a line may end with one delimiter more.
     """
 
     delimiter: str = ","
@@ -47,6 +48,7 @@ class Layout(NamedTuple):
     comment: str = ""
     nameable: bool = False
     listing: str = ""
+    trailing: bool = False
 
 
 COMMAS: Final = Layout()
@@ -267,6 +269,11 @@ def _batch(
         else:
             parts = line.split()
             lines[row], count = b" ".join(parts), len(parts)
+        if layout.trailing and count == width + 1 and line.endswith(delimiter):
+            line, count = line.removesuffix(delimiter), width
+            lines[row] = line
+            if row in quoted:
+                quoted[row] = quoted[row][:-1]
         if count > width and layout.listing and row not in quoted:
             values = _join_list(line.decode().split(layout.delimiter), header, layout)
             quoted[row], count = values, len(values)

@@ -385,9 +385,9 @@ def test_milliseconds_are_doubted(tmp_path: Path) -> None:
     head = "submit_time_s,duration_s,gpus\n"
     path.write_text(head + "1704067200000,3600000,1\n1704067260000,7200000,1\n")
     text = text_of(describe(import_trace("csv", [path])))
-    late, long = (line for line in text.splitlines() if "milliseconds" in line)
+    long, late = (line for line in text.splitlines() if "milliseconds" in line)
     assert_states(late, "2 jobs: ", "after the year 2100", "seconds since 1970")
-    assert_states(long, "2 jobs ", "30 days")
+    assert_states(long, "2 jobs: ", "30 days")
     path.write_text(head + "1704067200000,36,1\n1704067260000,7200000,1\n")
     assert "30 days" not in text_of(describe(import_trace("csv", [path])))
 

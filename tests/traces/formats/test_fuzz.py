@@ -40,7 +40,16 @@ EVENTS = (
     "time_s,event,node,cause,deadline_s\n1,notice,a,,121\n121,down,a,disk,\n600,up,a,,\n"
     "700.5,down,b,,\n"
 )
-SECOND_FORMS = (("node-events", ("spot.csv",)),)
+SACCT = """{"meta": {"slurm": {}}, "jobs": [
+{"job_id": 7, "user": "ann", "partition": "gpu", "state": {"current": ["COMPLETED"]},
+ "time": {"submission": 1700000000, "eligible": 1700000000, "start": 1700000009, "end": 1700000609,
+          "elapsed": 600, "limit": {"set": true, "infinite": false, "number": 60}},
+ "tres": {"allocated": [{"type": "gres", "name": "gpu:a100", "count": 2}]},
+ "steps": [{"step": {"id": "7.batch"}, "statistics": {"energy": {"consumed": 9}}}]},
+{"job_id": 8, "array": {"job_id": 8, "task_id": {"set": true, "number": 1}}, "user": "bob",
+ "time": {"submission": 1700000100, "start": 0, "end": 0, "elapsed": 0}}]}
+"""
+SECOND_FORMS = (("node-events", ("spot.csv",)), ("slurm", ("sacct.json",)))
 """Files of formats that have a form besides the one of `write_good`."""
 PUBLISHED = (
     '{"model": "net", "num_tensors": 1, "opts": ["Conv", "Relu"], "dims": [[8, 3], []], '
@@ -63,6 +72,7 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     (root / "plain.json").write_text(Graph("plain", nodes).to_json())
     (root / "events.csv").write_text(EVENTS)
     (root / "spot.csv").write_text("0,add,a\n0,add,b\n60000,remove,a\n")
+    (root / "sacct.json").write_text(SACCT)
     (root / "capacity.csv").write_text("0,2\n60,1\n120,4\n")
     names["node-events"] = ("events.csv",)
     names["spot-capacity"] = ("capacity.csv",)

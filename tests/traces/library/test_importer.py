@@ -269,17 +269,14 @@ def test_repeated_ids_are_found_across_batches_and_files(
         lines[0] + "\n" + lines[1].replace("101", "7") + "\n" + lines[1].replace("ann", "bob")
     )
     paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    with pytest.raises(TraceError) as caught:
-        import_trace("slurm", paths)
-    assert_states(str(caught.value), "b.txt, line 3: JobID '101' ", "a.txt, line 2", "another user")
-    added = store.add("slurm", paths, "mine", skip_bad=True)
-    assert added.quality["wrong"] == 1
-    assert store.find("mine").tables["jobs"]["job_id"].to_pylist() == ["101", "7"]
+    added = store.add("slurm", paths, "mine")
+    assert added.quality["wrong"] == 0
+    assert store.find("mine").tables["jobs"]["job_id"].to_pylist() == ["101", "7", "101#2"]
     assert set(store.find("mine").inputs) == {"a.txt", "b.txt"}
 
 
 def test_many_malformed_lines_are_cut(put: Callable[[str | bytes], Path], home: Path) -> None:
-    path = put("submit_time_s,gpus\n0,1\n" + "x,1\n" * 50)
+    path = put("submit_time_s,gpus\n0,1\n" + "".join(f"x{n},1\n" for n in range(50)))
     problems = read_faults("csv", path)
     assert len(problems) == 20
     assert_states(problems[-1], "50 of 51 rows malformed", "first 20", "--skip-bad")
@@ -287,6 +284,17 @@ def test_many_malformed_lines_are_cut(put: Callable[[str | bytes], Path], home: 
     assert added.quality["wrong"] == 50
     assert len(added.quality["wrong_examples"]) == 20
     assert store.list_left_out(added.quality)[-1].endswith("... and 30 more")
+
+
+def test_equal_faults_are_one_line(put: Callable[[str | bytes], Path], home: Path) -> None:
+    path = put("submit_time_s,gpus\n0,1\n" + "x,1\n" * 49 + "y,1\n")
+    first, last = read_faults("csv", path)
+    assert_states(first, "line 3: submit_time_s is 'x'", "and 48 more rows")
+    assert_states(last, "line 52: submit_time_s is 'y'", "50 of 51 rows malformed")
+    assert "above" not in last
+    added = store.add("csv", [path], "mine", skip_bad=True)
+    assert (added.quality["wrong"], added.quality["wrong_shown"]) == (50, 50)
+    assert len(store.list_left_out(added.quality)) == 3
 
 
 def test_malformed_jobs_on_one_line_are_counted_each(put: Callable[[str | bytes], Path]) -> None:
@@ -329,13 +337,13 @@ def test_slurm_resources(put: Callable[[str | bytes], Path]) -> None:
     ("column", "text", "gpus", "kind"),
     [
         ("AllocTRES", "cpu=4,gres/gpu:a100=2,gres/gpu=2,gres/gpumem=4G", 2, "a100"),
-        ("AllocTRES", "cpu=4,gres/gpu:1g.5gb=3", 3, "1g.5gb"),
+        ("AllocTRES", "cpu=4,gres/gpu:1g.5gb=3", 3, None),
         ("AllocTRES", "gres/gpu=two", "gres/gpu is 'two'", None),
         ("AllocTRES", "cpu=1,gres/gpu=4K,node=1", "gres/gpu is '4K'", None),
         ("AllocTRES", "gres/gpu:a100=-2", "gres/gpu:a100 is '-2'", None),
         ("AllocTRES", "gres/gpu=", "gres/gpu is empty", None),
         ("AllocGRES", "gpu:a100:2(S:0,1),craynetwork:1", 2, "a100"),
-        ("AllocGRES", "gpu:1g.5gb:2", 2, "1g.5gb"),
+        ("AllocGRES", "gpu:a100_1g.5gb:2", 2, "a100"),
         ("AllocGRES", "gpu", 1, None),
         ("AllocGRES", "gpu:4K", "gpu is '4K'", None),
         ("AllocGRES", "gpu:a100:x", "gpu:a100 is 'x'", None),
@@ -369,8 +377,8 @@ def test_slurm_times_out_of_order_are_doubts(put: Callable[[str | bytes], Path])
         f"3|{day}05|{day}06|{day}09|gres/gpu=1|{{}}",
     ]
     text = "JobID|Submit|Start|End|AllocTRES|{}\n" + "\n".join(rows)
-    known = import_trace("slurm", [put(text.format("ElapsedRaw", 5, 6, 7))])
-    assert known.tables["jobs"]["duration_s"].to_pylist() == [5, 6, 7]
+    known = import_trace("slurm", [put(text.format("ElapsedRaw", 5, 6, 3))])
+    assert known.tables["jobs"]["duration_s"].to_pylist() == [5, 6, 3]
     assert known.quality["doubts"] == {EARLY: 1, "End before Start": 1}
     unknown = import_trace("slurm", [put(text.format("Comment", *"abc"))])
     assert unknown.tables["jobs"]["duration_s"].to_pylist() == [5, None, 3]

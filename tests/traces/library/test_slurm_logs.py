@@ -13,7 +13,7 @@ from tests.support.traces import import_trace
 from wattkeeper.policies.errors import InputError, TraceError, WattkeeperError
 from wattkeeper.traces.formats import slurm
 from wattkeeper.traces.library import store
-from wattkeeper.traces.library.repeats import AGAIN, EARLIER
+from wattkeeper.traces.library.tries import AGAIN, EARLIER
 from wattkeeper.traces.readers import textfile
 from wattkeeper.traces.readers.base import ImportOptions
 from wattkeeper.traces.trace import Trace
@@ -109,11 +109,15 @@ def test_a_job_in_the_files_of_two_months_counts_once(put: Callable[..., Path]) 
         assert trace.quality["dropped"] == {AGAIN: 1}
 
 
-def test_tries_of_other_users_are_malformed(put: Callable[..., Path]) -> None:
+def test_rows_of_two_users_are_two_jobs(put: Callable[..., Path]) -> None:
     path = put(
         HEAD, line("7", "09:00", "09:10", "10:10"), line("7", "11:00", "11:10", "12:10", user="bob")
     )
-    assert_states(read_faults(path), "line 3: JobID '7'", "sacct.txt, line 2", "another user")
+    trace = add(path)
+    assert column(trace, "job_id") == ["7", "7#2"]
+    assert column(trace, "user") == ["ann", "bob"]
+    assert column(trace, "start_time_s") == [600, 7800]
+    assert_states(trace.notes[0], "1 jobs have a number", "of another user")
 
 
 @pytest.mark.parametrize("block", [1, 100, 1 << 21])

@@ -71,7 +71,11 @@ def convert(batch: Batch) -> Rows:
         n: str(row.outcome) for n, row in enumerate(rows) if isinstance(row.outcome, ValueError)
     }
     dropped = Counter(row.outcome for row in rows if isinstance(row.outcome, str))
-    doubts = Counter(doubt for row in rows for doubt in set(row.doubts))
+    doubtful: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        for doubt in set(row.doubts):
+            doubtful.setdefault(doubt, []).append(number)
+    doubts = {doubt: np.array(doubtful[doubt], dtype=np.int64) for doubt in sorted(doubtful)}
     kept = np.array(list(jobs), dtype=np.int64)
     return Rows(columns, kept, faults, dropped, kinds=Kinds(offset=len(kept)), doubts=doubts)
 

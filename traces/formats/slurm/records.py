@@ -5,14 +5,16 @@
 job behind its line, and the parts of a heterogeneous job one after another.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats
+from wattkeeper.traces.formats._slices import MIXED
+from wattkeeper.traces.formats.slurm.resources import Gpus
 from wattkeeper.traces.readers.base import Batch
 from wattkeeper.traces.readers.columns import strip_cells
 
@@ -48,31 +50,36 @@ def keep_together(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 
 def unite_parts(
-    ids: pa.Array, submit: Floats, start: Floats, gpus: Floats, joules: Floats, kinds: pa.Array
-) -> tuple[pa.Array, Bools, int]:
+    ids: pa.Array, same: Sequence[Iterable[Any]], gpus: Gpus, joules: Floats
+) -> tuple[pa.Array, Bools, Bools]:
     """Add the GPUs and the energy of heterogeneous jobs to the first of their parts with GPUs.
 
-    `gpus` and `joules` are changed in place; energy is absent where a part with GPUs has none.
+    `gpus` and `joules` are changed in place; energy is absent where a part with GPUs has none. What
+    is in the columns `same` is equal in all parts of a job.
 
     Returns:
-        GPU types; which rows are other parts; the number of jobs with different types of GPU.
+        GPU types; which rows are other parts; which jobs have different types of GPU.
     """
     rows = np.flatnonzero(np.asarray(pc.match_substring(ids, "+")))
-    others = np.zeros(len(ids), dtype=bool)
+    others, mixed = np.zeros(len(ids), dtype=bool), np.zeros(len(ids), dtype=bool)
     if not len(rows):
-        return kinds, others, 0
+        return gpus.kinds, others, mixed
     numbers = job_numbers(ids.take(pa.array(rows))).to_pylist()
-    parts: dict[tuple[str, str, str], list[int]] = {}
-    for row, number in zip(rows.tolist(), numbers, strict=True):
-        parts.setdefault((number, repr(submit[row]), repr(start[row])), []).append(row)
-    types, mixed = kinds.to_pylist(), 0
+    keys = [[repr(values[row]) for row in rows.tolist()] for values in map(list, same)]
+    parts: dict[tuple[str, ...], list[int]] = {}
+    for row, *key in zip(rows.tolist(), numbers, *keys, strict=True):
+        parts.setdefault(tuple(key), []).append(row)
+    types = gpus.kinds.to_pylist()
     for group in parts.values():
-        with_gpus = [row for row in group if gpus[row] > 0] or group[:1]
+        with_gpus = [row for row in group if gpus.total[row] > 0] or group[:1]
         first, rest = with_gpus[0], with_gpus[1:]
         others[[row for row in group if row != first]] = True
-        gpus[first] = sum(gpus[row] for row in with_gpus)
+        gpus.total[first] = sum(gpus.total[row] for row in with_gpus)
         joules[first] = sum(joules[row] for row in with_gpus)
+        for drop in gpus.drops.values():
+            drop[first] = drop[with_gpus].any()
+        gpus.drops[MIXED][first] |= len({gpus.milli[row] for row in with_gpus}) > 1
         names = {name for row in with_gpus for name in (types[row] or "").split("|") if name}
-        mixed += any(types[row] != types[first] for row in rest)
+        mixed[first] = any(types[row] != types[first] for row in rest)
         types[first] = "|".join(sorted(names)) or None
     return pa.array(types, pa.string()), others, mixed
