@@ -190,6 +190,10 @@ def test_many_malformed_rows_are_reported_in_part() -> None:
     with pytest.raises(TraceError) as caught:
         validate(jobs(*rows), JOBS, "x")
     assert len(caught.value.problems) == 100
+    assert str(caught.value).endswith("(and 99 more alike, the last one at x, row 100)")
+    various = [job(job_id=str(n), gpus=-n) for n in range(100)]
+    with pytest.raises(TraceError) as caught:
+        validate(jobs(*various), JOBS, "x")
     assert str(caught.value).endswith(f"... and {100 - SHOWN} more")
 
 
