@@ -105,8 +105,8 @@ class EventShifts:
             gap: i64 = self.times[2 * index + 1] - self.times[2 * index]
             place: i64 = self.places[index]
             for other in range(max(place - 1, 0), min(place + 3, len(times_ns))):
-                found.append(abs(times_ns[other] - gap))
-        amounts = sorted({amount for amount in found if amount}, reverse=True)
+                found.append(times_ns[other] - gap)
+        amounts = sorted({abs(amount) for amount in found if amount}, reverse=True)
         if len(amounts) <= AMOUNTS:
             return amounts
         last = len(amounts) - 1
@@ -132,7 +132,7 @@ class EventShifts:
         return True
 
     def _set_bounds(self, amount: i64, raises: bool) -> None:
-        """What each instruction saves and loses by the amount; other arcs cannot become negative."""
+        """What each instruction saves and loses by the amount; no other arc becomes negative."""
         network, times = self.network, self.times
         tail, head, low, high = network.tail, network.head, network.low, network.high
         for index in range(self.count):

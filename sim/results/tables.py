@@ -295,7 +295,9 @@ def _year_span(
     end_s = until_s
     if end_s is None:
         end_s = first_s + (last_s - first_s) * jobs / (jobs - 1) if jobs > 1 else first_s
-    if end_s - begin_s >= SHORTEST_S and tariff.is_known_until(end_s):  # without jobs it is no number
+    if end_s - begin_s >= SHORTEST_S and tariff.is_known_until(
+        end_s
+    ):  # without jobs it is no number
         return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
     return None
 

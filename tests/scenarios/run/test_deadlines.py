@@ -101,8 +101,8 @@ def test_foresight_reaches_the_least_possible(inside: Command) -> None:
 def test_losses_have_no_sign_and_jobs_their_number() -> None:
     variants: dict[str, Any] = {
         "full": {"late": 0, "saved": -1e-12, "together": 0.0},
-        "static": {"late": 0, "allowed": 1.254, "saved": 0.1, "together": -0.2, "than": "full", "more": -1e-9,
-                   "losing": 1.0, "worst": 1e-6},
+        "static": {"late": 0, "allowed": 1.254, "saved": 0.1, "together": -0.2, "than": "full",
+                   "more": -1e-9, "losing": 1.0, "worst": 1e-6},
         "plan": {"late": 1, "saved": -0.2, "than": "static", "more": -0.3, "losing": 1.0,
                  "worst": 0.248},
         "other": {"late": 0, "saved": 0.1, "than": "full", "more": 0.0, "losing": 0.0,
