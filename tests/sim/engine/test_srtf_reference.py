@@ -1,4 +1,4 @@
-"""`srtf` ends each job when Tiresias's `shortest` does, on the jobs that its simulator comes with."""
+"""`srtf` ends each job when Tiresias's `shortest` does, on the jobs of its simulator."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def shortest(jobs: pd.DataFrame, gpus: int) -> dict[str, tuple[int, int]]:
 def test_every_job_of_tiresias(inside: Command, shared: Path, tmp_path: Path, gpus: int) -> None:
     file = shared / "data/tiresias/60_job.csv"
     maps = {"submit_time_s": "submit_time", "duration_s": "duration", "gpus": "num_gpu"}
-    inside("traces", "import", "csv", file, "--name", "jobs",
-           *(word for name, own in maps.items() for word in ("--map", f"{name}={own}")))  # fmt: skip
+    words = [word for name, own in maps.items() for word in ("--map", f"{name}={own}")]
+    inside("traces", "import", "csv", file, "--name", "jobs", *words)
     sets = ("workload.trace=jobs", f"cluster.gpus={gpus}", "policies.select=srtf")
     inside("run", "scheduler-pool", *(x for s in sets for x in ("--set", s)), "--out", "out")
     found = pd.read_parquet(tmp_path / "out/jobs.parquet")
