@@ -32,8 +32,11 @@ from wattkeeper.policies.pipeline.rounding import ClockRounding
 ROUNDING_S = 1e-6
 """Times are whole ns in the walk; their sums along a path differ by less from those in s."""
 
-MOST_STARTS = 8
-STARTED_INSTRUCTIONS = 2048
+MOST_STARTS = 16
+STARTED_INSTRUCTIONS = 1024
+"""Most instructions of all starts together."""
+STARTED_SHARE = 0.004
+"""By how much of its time the fastest start is faster, where there are vertices enough."""
 
 
 class FrontierPoint(NamedTuple):
@@ -138,11 +141,18 @@ class ExactFrontier(NamedTuple):
         return [self.points[operation][place].point for operation, place in pairs]
 
     def _starts_ns(self, end_ns: int) -> list[int]:
-        """From which times of an iteration plans are rounded: fewer, the more instructions."""
-        most = min(MOST_STARTS, max(2, STARTED_INSTRUCTIONS // len(self.graph.operations)))
-        faster = bisect_left(self.vertices, -end_ns, key=lambda vertex: -vertex.time_ns)
-        starts = [end_ns, *(vertex.time_ns for vertex in self.vertices[faster : faster + most])]
-        return list(dict.fromkeys(starts))[:most]
+        """From which times of an iteration plans are rounded: fewer, the more instructions.
+
+        This one, and vertices that are evenly spread among the next faster ones.
+        """
+        most = min(MOST_STARTS, max(1, STARTED_INSTRUCTIONS // len(self.graph.operations)))
+        first, last = (
+            bisect_left(self.vertices, -time_ns, key=lambda vertex: -vertex.time_ns)
+            for time_ns in (end_ns, (1 - STARTED_SHARE) * end_ns)
+        )
+        faster = self.vertices[first : max(last, first + most)]
+        chosen = (faster[place * len(faster) // most].time_ns for place in range(most))
+        return list(dict.fromkeys((end_ns, *chosen)))[:most]
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from csv import DictReader
 from pathlib import Path
 
 import pandas as pd
@@ -13,16 +14,16 @@ POOLS = (8, 12, 16, 20, 24, 32, 48, 64, 128)
 """GPUs of the pools, counted as one pool each (the simulator's scheme `count`)."""
 
 
-def shortest(jobs: pd.DataFrame, gpus: int) -> dict[str, tuple[int, int]]:
+def shortest(jobs: list[dict[str, str]], gpus: int) -> dict[str, tuple[int, int]]:
     """First start and end of each job, as the simulator's rule has them.
 
     At each end and arrival, first all ends, then all arrivals, GPUs are given anew to the jobs in
     the order of the time that they still have to run, ties in their order so far; a job that does
     not fit gets none, and loses those that it has. Times are whole seconds.
     """
-    arrivals = sorted(jobs.itertuples(), key=lambda job: int(job.submit_time))
-    left = {str(job.job_id): int(job.duration) for job in arrivals}
-    needs = {str(job.job_id): int(job.num_gpu) for job in arrivals}
+    arrivals = sorted((int(job["submit_time"]), job["job_id"]) for job in jobs)
+    left = {job["job_id"]: int(job["duration"]) for job in jobs}
+    needs = {job["job_id"]: int(job["num_gpu"]) for job in jobs}
     queue: list[str] = []
     running: set[str] = set()
     first: dict[str, int] = {}
@@ -30,7 +31,7 @@ def shortest(jobs: pd.DataFrame, gpus: int) -> dict[str, tuple[int, int]]:
     now = 0
     while len(ended) < len(left):
         next_end = min((now + left[name] for name in running), default=None)
-        next_arrival = int(arrivals[0].submit_time) if arrivals else None
+        next_arrival = arrivals[0][0] if arrivals else None
         then = min(time for time in (next_end, next_arrival) if time is not None)
         for name in running:
             left[name] -= then - now
@@ -38,8 +39,8 @@ def shortest(jobs: pd.DataFrame, gpus: int) -> dict[str, tuple[int, int]]:
         for name in [name for name in queue if name in running and left[name] == 0]:
             ended[name] = now
             queue.remove(name)
-        while arrivals and int(arrivals[0].submit_time) == now:
-            queue.append(str(arrivals.pop(0).job_id))
+        while arrivals and arrivals[0][0] == now:
+            queue.append(arrivals.pop(0)[1])
         queue.sort(key=left.__getitem__)
         free = gpus
         running = set()
@@ -61,7 +62,8 @@ def test_every_job_of_tiresias(inside: Command, shared: Path, tmp_path: Path, gp
     inside("run", "scheduler-pool", *(x for s in sets for x in ("--set", s)), "--out", "out")
     found = pd.read_parquet(tmp_path / "out/jobs.parquet")
     found = found.groupby("job_id").agg({"start_time_s": "min", "finish_time_s": "max"})
-    expected = shortest(pd.read_csv(file), gpus)
+    with file.open(encoding="utf-8", newline="") as lines:
+        expected = shortest(list(DictReader(lines)), gpus)
     assert len(expected) == len(found) == 60
     got = {str(row.Index): (row.start_time_s, row.finish_time_s) for row in found.itertuples()}
     assert {name: got[name] for name in expected} == expected
