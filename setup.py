@@ -20,6 +20,7 @@ FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 
 CORE = (
     "policies/moments.py",
+    "policies/pipeline/event_shifts.py",
     "policies/pipeline/exact_walk.py",
     "policies/pipeline/execution.py",
     "policies/pipeline/flow.py",

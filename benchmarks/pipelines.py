@@ -8,6 +8,7 @@ stages. What is saved is in per cent of an iteration at the highest clocks that 
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from wattkeeper.traces.pipelines import read_pipeline
 
 BLOCKING_W = 75.5
 PLANS = 10
+PARALLEL = 40
 FACTORS = (1.0, 1.05, 1.15, 1.3)
 UNIT_S = 5e-3
 
@@ -75,6 +77,29 @@ def print_savings(profile: PipelineProfile, microbatches: int) -> None:
         print(f"{microbatches} microbatches, straggler {factor:4}: {' / '.join(saved)}")
 
 
+def print_gaps(profile: PipelineProfile) -> None:
+    """How far plans lie above the bound where equal stages lie in parallel, at random times."""
+    rng = random.Random(1)
+    gaps, above, steps = [], 0, 0
+    for _ in range(PARALLEL):
+        stages = rng.choices(profile.stages, k=rng.choice([4, 6, 8]))
+        own = profile._replace(stages=tuple(stages))
+        task = PipelineTask(own, PipelineSchedule("1f1b", len(stages), rng.choice([6, 8, 12])))
+        exact = exact_frontier(own, task.graph)
+        published = published_frontier(own, task.graph, 2 * UNIT_S)
+        for _ in range(PLANS):
+            time_s = rng.uniform(exact.fastest_s, exact.vertices[0].time_s)
+            energy_j = task.execute(exact.plan(time_s)).held(time_s, task.waiting_w)
+            gaps.append(energy_j / exact.bound_j(time_s) - 1)
+            step = rng.choice(published.steps)
+            energy_j = task.execute(exact.plan(step.time_s)).held(step.time_s, task.waiting_w)
+            above += energy_j > step.energy_j + 1e-4
+            steps += 1
+    print(f"{PARALLEL} pipelines of equal stages in parallel, above the bound: mean "
+          f"{100 * sum(gaps) / len(gaps):.3f} %, largest {100 * max(gaps):.3f} %; above the "
+          f"published plan: {above} of {steps}")  # fmt: skip
+
+
 def main() -> None:
     profile = PipelineProfile(read_pipeline(Path(sys.argv[1])).stages, BLOCKING_W)
     print("plain Python" if exact_walk.__file__.endswith(".py") else "compiled")
@@ -86,6 +111,7 @@ def main() -> None:
         measure_published(repeat_stages(profile, stages), schedule, unit_s)
     for microbatches in (4, 8):
         print_savings(profile, microbatches)
+    print_gaps(profile)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
+from wattkeeper.policies.pipeline.event_shifts import EventShifts
 from wattkeeper.policies.pipeline.exact_walk import ExactStep, ExactWalk
 from wattkeeper.policies.pipeline.execution import (
     check_stages,
@@ -30,6 +31,12 @@ from wattkeeper.policies.pipeline.rounding import ClockRounding
 
 ROUNDING_S = 1e-6
 """Times are whole ns in the walk; their sums along a path differ by less from those in s."""
+
+MOST_STARTS = 16
+STARTED_INSTRUCTIONS = 1024
+"""Most instructions of all starts together."""
+STARTED_SHARE = 0.004
+"""By how much of its time the fastest start is faster, where there are vertices enough."""
 
 
 class FrontierPoint(NamedTuple):
@@ -112,22 +119,40 @@ class ExactFrontier(NamedTuple):
     def choose(self, time_s: float) -> list[int]:
         """The points of `plan`, by instruction.
 
-        At a vertex of the frontier nearly all durations are those of measured points. So the plan
-        is that of the next faster vertex, and the time up to the given one is spent as slack.
+        The best of some roundings: of the frontier at this time and at its next faster vertices,
+        where nearly all durations are those of measured points; each as it is, and after shifts of
+        events. What is left of the time is spent as slack.
         """
-        operations = self.graph.operations
+        operations, before = self.graph.operations, self.graph.before
+        times_ns = [[point.time_ns for point in row] for row in self.points]
+        costs_j = [[point.cost_j for point in row] for row in self.points]
+        rounding = ClockRounding(operations, before, times_ns, costs_j)
+        shifts = EventShifts(operations, before, times_ns, costs_j)
         end_ns = max(round(time_s * 1e9), self.vertices[-1].time_ns)
-        faster = bisect_left(self.vertices, -end_ns, key=lambda vertex: -vertex.time_ns)
-        rounding = ClockRounding(
-            operations,
-            self.graph.before,
-            [[point.time_ns for point in row] for row in self.points],
-            [[point.cost_j for point in row] for row in self.points],
-        )
-        rounding.round_down(self.durations_ns(self.vertices[faster].time_ns))
-        rounding.spend_slack(end_ns)
-        pairs = zip(operations, rounding.choices, strict=True)
+        least, choices = inf, rounding.choices
+        for start_ns in self._starts_ns(end_ns):
+            durations = self.durations_ns(start_ns)
+            for rounded in (durations, shifts.search(durations, end_ns)):
+                rounding.round_down(rounded)
+                rounding.spend_slack(end_ns)
+                if rounding.cost_j() < least:
+                    least, choices = rounding.cost_j(), rounding.choices.copy()
+        pairs = zip(operations, choices, strict=True)
         return [self.points[operation][place].point for operation, place in pairs]
+
+    def _starts_ns(self, end_ns: int) -> list[int]:
+        """From which times of an iteration plans are rounded: fewer, the more instructions.
+
+        This one, and vertices that are evenly spread among the next faster ones.
+        """
+        most = min(MOST_STARTS, max(1, STARTED_INSTRUCTIONS // len(self.graph.operations)))
+        first, last = (
+            bisect_left(self.vertices, -time_ns, key=lambda vertex: -vertex.time_ns)
+            for time_ns in (end_ns, (1 - STARTED_SHARE) * end_ns)
+        )
+        faster = self.vertices[first : max(last, first + most)]
+        chosen = (faster[place * len(faster) // most].time_ns for place in range(most))
+        return list(dict.fromkeys((end_ns, *chosen)))[:most]
 
 
 @lru_cache(maxsize=64)

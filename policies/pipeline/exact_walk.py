@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mypy_extensions import i64
 
-from wattkeeper.policies.pipeline.flow import UNBOUNDED, FlowNetwork
+from wattkeeper.policies.pipeline.flow import UNBOUNDED, FlowNetwork, connect_events
 
 
 class TimeCosts(NamedTuple):
@@ -53,8 +53,8 @@ NO_COSTS = TimeCosts([0], [])
 class ExactWalk:
     """The walk, in plain methods: `step` until it returns None.
 
-    Instruction i starts at node 2 i and ends at node 2 i + 1; its arc has the number i. Between two
-    changes of the flow, the nodes that the search has not reached move ahead, by `moved` so far.
+    Between two changes of the flow, the nodes that the search has not reached move ahead, by
+    `moved` so far.
 
     Attributes:
         end_ns: Present time of the iteration.
@@ -70,25 +70,13 @@ class ExactWalk:
         self.count: i64 = count
         self.source: i64 = 2 * count
         self.sink: i64 = 2 * count + 1
-        tail = [2 * index for index in range(count)]
-        head = [2 * index + 1 for index in range(count)]
+        tail, head = connect_events(before)
         times: list[int] = []
-        last = [True] * count
         for index in range(count):
             start = 0
             for other in before[index]:
                 start = max(start, times[2 * other + 1])
-                last[other] = False
-                tail.append(2 * other + 1)
-                head.append(2 * index)
-            if not before[index]:
-                tail.append(2 * count)
-                head.append(2 * index)
             times += [start, start + costs[operations[index]].times_ns[-1]]
-        for index in range(count):
-            if last[index]:
-                tail.append(2 * index + 1)
-                head.append(2 * count + 1)
         self.end_ns: i64 = max(times)
         self.times = [*times, 0, max(times)]
         """By node; as of the last change of the flow for those not reached since."""

@@ -7,6 +7,32 @@ from mypy_extensions import i64
 UNBOUNDED = 1 << 60
 
 
+def connect_events(before: tuple[tuple[int, ...], ...]) -> tuple[list[int], list[int]]:
+    """Tails and heads of the arcs between the events of instructions.
+
+    Instruction i starts at node 2 i and ends at node 2 i + 1, and its arc has the number i; then
+    come the arcs from those that it waits for. The two last nodes are source and sink, before and
+    behind all.
+    """
+    count = len(before)
+    tail = [2 * index for index in range(count)]
+    head = [2 * index + 1 for index in range(count)]
+    last = [True] * count
+    for index in range(count):
+        for other in before[index]:
+            last[other] = False
+            tail.append(2 * other + 1)
+            head.append(2 * index)
+        if not before[index]:
+            tail.append(2 * count)
+            head.append(2 * index)
+    for index in range(count):
+        if last[index]:
+            tail.append(2 * index + 1)
+            head.append(2 * count + 1)
+    return tail, head
+
+
 class FlowNetwork:
     """Arcs with bounds, and a flow.
 
@@ -19,6 +45,7 @@ class FlowNetwork:
         low: Lower bound of its flow, 0 at first.
         high: Upper bound, 0 at first.
         flow: Its flow, 0 at first.
+        excess: By node, what flows in beyond what flows out, once no flow was feasible.
         incident: Arcs by node.
         open: By link, whether its flow can change; `refresh` brings it up to date.
         reached: By node, whether the last search got there.
@@ -31,6 +58,7 @@ class FlowNetwork:
         self.low = [0] * len(tail)
         self.high = [0] * len(tail)
         self.flow = [0] * len(tail)
+        self.excess = [0] * nodes
         self.incident: list[list[int]] = [[] for _ in range(nodes)]
         self.links: list[list[int]] = [[] for _ in range(nodes)]
         """Links by the node at which they start."""
@@ -106,9 +134,12 @@ class FlowNetwork:
             node = self.target[link ^ 1]
 
     def make_feasible(self) -> bool:
-        """Bring the flow within new bounds, all nodes balanced; whether there is such a flow."""
+        """Bring the flow within new bounds, all nodes balanced; whether there is such a flow.
+
+        If there is none, more must flow into the nodes that were `reached` than can flow out.
+        """
         nodes = len(self.reached)
-        excess = [0] * nodes
+        excess = self.excess
         for arc in range(len(self.flow)):
             change: i64 = max(self.low[arc] - self.flow[arc], 0)
             change += min(self.high[arc] - self.flow[arc], 0)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mypy_extensions import i64
 
-from wattkeeper.policies.pipeline.flow import UNBOUNDED, FlowNetwork
+from wattkeeper.policies.pipeline.flow import UNBOUNDED, FlowNetwork, connect_events
 
 
 class CostTable(NamedTuple):
@@ -44,8 +44,6 @@ class WalkStep(NamedTuple):
 class PublishedWalk:
     """The walk, as an iterator in plain methods: `step` until it returns None.
 
-    Events are nodes: instruction i starts at node 2 i and ends at node 2 i + 1.
-
     Attributes:
         choices: Present duration of each instruction, as a place in its cost table.
     """
@@ -65,20 +63,10 @@ class PublishedWalk:
         self.source: i64 = 2 * count
         self.sink: i64 = 2 * count + 1
         self.after: list[list[int]] = [[] for _ in range(count)]
-        tail = [2 * index for index in range(count)]
-        head = [2 * index + 1 for index in range(count)]
         for index, others in enumerate(before):
             for other in others:
-                tail.append(2 * other + 1)
-                head.append(2 * index)
                 self.after[other].append(index)
-        for index in range(count):
-            if not before[index]:
-                tail.append(2 * count)
-                head.append(2 * index)
-            if not self.after[index]:
-                tail.append(2 * index + 1)
-                head.append(2 * count + 1)
+        tail, head = connect_events(before)
         self.back: i64 = len(tail)
         """The arc from sink to source, which closes the circulation."""
         self.network = FlowNetwork(2 * count + 2, [*tail, 2 * count + 1], [*head, 2 * count])

@@ -62,6 +62,13 @@ class ClockRounding:
             self.choices[best] = best_place
             self._find_times()
 
+    def cost_j(self) -> float:
+        """What all instructions cost beyond waiting, J."""
+        total = 0.0
+        for index in range(len(self.choices)):
+            total += self.costs_j[index][self.choices[index]]
+        return total
+
     def _find_times(self) -> None:
         """Earliest starts, and what comes after each instruction."""
         count = len(self.choices)

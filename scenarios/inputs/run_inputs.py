@@ -94,6 +94,7 @@ class RunInputs(NamedTuple):
         signals: What policies read, by name.
         slack: Time that jobs without a deadline get beyond their run time, relative to that; None:
             they get no deadline.
+        batch_size: At which that run time is meant; None: the default one of each workload.
         stragglers: What slows pipeline-parallel jobs down, by job.
         elastic: The elastic jobs; None: there are none.
         prices: What their nodes cost; None: not known.
@@ -117,6 +118,7 @@ class RunInputs(NamedTuple):
     limits: Mapping[str, GpuModel] = {}
     signals: Mapping[str, SignalInput] = {}
     slack: float | None = None
+    batch_size: int | None = None
     stragglers: Mapping[str, Stragglers] = {}
     elastic: ElasticInputs | None = None
     prices: NodePrices | None = None

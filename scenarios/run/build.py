@@ -146,13 +146,13 @@ def source_of(inputs: RunInputs) -> Source:
             absent = pa.nulls(len(jobs), pa.float64())  # there were no starts of these arrivals
             jobs = replace_column(jobs, "start_time_s", absent)
         capped = inputs.cluster.power_cap_w is not None
-        jobs = set_deadlines(jobs, inputs.slack, inputs.profiles)
+        jobs = set_deadlines(jobs, inputs.slack, inputs.profiles, inputs.batch_size)
         reserved_w = _reserved_power(inputs, jobs) if capped or inputs.elastic else ()
         return TraceSource(jobs, inputs.models.of_job, reserved_w)
     allowed_s = {}
     if inputs.slack is not None:
-        longest_s = longest_run_times(inputs.profiles)
-        allowed_s = {name: (1 + inputs.slack) * run_s for name, run_s in longest_s.items()}
+        longest_s = longest_run_times(inputs.profiles, inputs.batch_size)
+        allowed_s = {name: (1 + inputs.slack) * run_s for (name, _), run_s in longest_s.items()}
     return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s,
                            inputs.models.of_job)  # fmt: skip
 

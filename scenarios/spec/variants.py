@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
 from wattkeeper.scenarios.spec.schema import Scenario
@@ -121,6 +122,16 @@ def points_of(scenario: Scenario, variant: str) -> list[Point]:
     elastic, zoo = isinstance(scenario.workload, ElasticWorkload), zoo_of(scenario, variant)
     decided = {"replan": elastic, "retain": zoo is not None}
     return [point for point in DEFAULTS if decided.get(point, True)]
+
+
+def fixed_batch_size(scenario: Scenario) -> int | None:
+    """The batch size that the baseline fixes for all jobs; None if it fixes no other than theirs.
+
+    What is relative to run times (deadlines by slack, intervals) is so in all variants alike, so
+    that they compare the same jobs.
+    """
+    chosen = policy_of(scenario, scenario.baseline, "configure").parts[-1]
+    return chosen.batch_size if isinstance(chosen, FixedConfig) else None
 
 
 def policy_of(scenario: Scenario, variant: str, point: Point) -> PolicyConfig:

@@ -14,7 +14,7 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, Recorder
 from wattkeeper.traces.electricity.charges import Rate, clock
-from wattkeeper.traces.electricity.series import DAY_S
+from wattkeeper.traces.electricity.series import DAY_S, Series
 
 ATTEMPTS: Final = 1 << 17
 """Attempts that are summed up at a time."""
@@ -58,6 +58,14 @@ class Tariff(NamedTuple):
     def clocks(self) -> dict[str, Clock]:
         """The clock of each metric."""
         return {name: clock(rate, self.origin_s) for name, rate in self.rates.items()}
+
+    def is_known_until(self, time_s: float) -> bool:
+        """Whether no series ends before a time, s since the start of the run."""
+        return all(
+            rate.repeat is not None or self.origin_s + time_s <= rate.end_s
+            for rate in self.rates.values()
+            if isinstance(rate, Series)
+        )
 
 
 NO_TARIFF: Final = Tariff({})

@@ -149,7 +149,9 @@ def collect(
     placed = read_choices(recorder.journal, cluster)
     held = held_gpus(recorder, placed, source)
     submit_s = source.column("submit_time_s", recorder.column("number")).to_numpy()
-    year = _year_span(recorder, submit_s, window) if scheduled and not unmeasured else None
+    year = None
+    if scheduled and not unmeasured:
+        year = _year_span(recorder, submit_s, window, tariff)
     lines = timeline(recorder, cluster, submit_s, held.thousandths)
     del submit_s  # `lines` has it as long as it needs it
     line = keeper.keep_parts("timeline", timeline_columns(lines, rows, measured=not unmeasured))
@@ -278,9 +280,12 @@ class _YearSpan(NamedTuple):
 
 
 def _year_span(
-    recorder: Recorder, submit_s: Floats, stated: tuple[float | None, float | None]
+    recorder: Recorder,
+    submit_s: Floats,
+    stated: tuple[float | None, float | None],
+    tariff: Tariff,
 ) -> _YearSpan | None:
-    """What a year is extrapolated from; None if that is too short.
+    """What a year is extrapolated from; None if that is too short, or the tariff not known for it.
 
     Without a stated end, it has one mean time between submissions more than from the first to the
     last, so that each submission stands for as much of it. `submit_s`: of each attempt.
@@ -293,7 +298,9 @@ def _year_span(
     end_s = until_s
     if end_s is None:
         end_s = first_s + (last_s - first_s) * jobs / (jobs - 1) if jobs > 1 else first_s
-    if end_s - begin_s >= SHORTEST_S:  # without jobs it is no number
+    if end_s - begin_s >= SHORTEST_S and tariff.is_known_until(
+        end_s
+    ):  # without jobs it is no number
         return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
     return None
 

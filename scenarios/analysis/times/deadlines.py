@@ -32,6 +32,8 @@ class VariantSavings(TypedDict):
 
     Attributes:
         late: Number of jobs that ended after their deadline, of all that have one.
+        allowed: Mean ratio of the time from submission to deadline to the time that a job trains;
+            absent in results of earlier versions.
         saved: Mean share saved against the scenario's baseline.
         together: Share that all of them save together; absent in results of earlier versions.
         than: The variant's own baseline; absent where it is the variant itself.
@@ -41,6 +43,7 @@ class VariantSavings(TypedDict):
     """
 
     late: int
+    allowed: NotRequired[float]
     saved: float
     together: NotRequired[float]
     than: NotRequired[str]
@@ -88,10 +91,12 @@ def compare_deadlines(
     """
     variants = list(dict.fromkeys(result.variant for result in results))
     amounts: dict[str, Amounts] = {name: {} for name in variants}
+    allowed: dict[str, Amounts] = {name: {} for name in variants}
     late = dict.fromkeys(variants, 0)
     for result in results:
-        for seed_and_job, amount, is_late in _amounts(result, WEIGHTS[weight]):
+        for seed_and_job, amount, is_late, ratio in _amounts(result, WEIGHTS[weight]):
             amounts[result.variant][seed_and_job] = amount
+            allowed[result.variant][seed_and_job] = ratio
             late[result.variant] += is_late
     used = amounts[baseline]
     compared = [
@@ -106,8 +111,10 @@ def compare_deadlines(
     table: dict[str, VariantSavings] = {}
     for name in variants:
         together = float(saved[name] @ weights / weights.sum())
+        ratio = float(np.mean([allowed[name][job] for job in compared]))
         table[name] = {
-            "late": late[name], "saved": float(saved[name].mean()), "together": together
+            "late": late[name], "allowed": ratio, "saved": float(saved[name].mean()),
+            "together": together,
         }  # fmt: skip
         if baselines[name] != name:
             more = saved[name] - saved[baselines[name]]
@@ -133,24 +140,31 @@ def compare_deadlines(
     return compared_all
 
 
-def _amounts(result: RunResult, column: str) -> Iterator[tuple[tuple[int, str], float, bool]]:
-    """The amount of each job with a deadline over all its attempts, and whether it was late."""
+def _amounts(
+    result: RunResult, column: str
+) -> Iterator[tuple[tuple[int, str], float, bool, float]]:
+    """Of each job with a deadline, over all attempts: amount, lateness, time allowed to trained."""
     jobs = result.tables["jobs"]
     if not {"deadline_s", column} <= set(jobs.column_names):
         return
-    jobs = jobs.select(["job_id", "deadline_s", "finish_time_s", column])
+    columns = ["submit_time_s", "deadline_s", "finish_time_s", "time_s", column]
+    jobs = jobs.select(["job_id", *columns])
     jobs = jobs.filter(pc.is_valid(jobs["deadline_s"]))
-    sums = [(column, "sum", pc.ScalarAggregateOptions(skip_nulls=False)),
-            ("finish_time_s", "max"), ("deadline_s", "max")]  # fmt: skip
+    ways = ("min", "max", "max", "sum", "sum")
+    sums = [(name, way, pc.ScalarAggregateOptions(skip_nulls=name != column))
+            for name, way in zip(columns, ways, strict=True)]  # fmt: skip
     grouped: pa.Table = jobs.group_by("job_id", use_threads=False).aggregate(sums)
-    names = ("job_id", f"{column}_sum", "finish_time_s_max", "deadline_s_max")
-    for job, amount, end_s, due_s in zip(*(grouped[n].to_pylist() for n in names), strict=True):
+    names = ("job_id", *(f"{name}_{way}" for name, way, _ in sums))
+    rows = zip(*(grouped[name].to_pylist() for name in names), strict=True)
+    for job, submit_s, due_s, end_s, time_s, amount in rows:
         known = np.nan if amount is None else amount
-        yield (result.seed, job), known, end_s > due_s + ROUNDING * abs(due_s)
+        is_late = end_s > due_s + ROUNDING * abs(due_s)
+        yield (result.seed, job), known, is_late, (due_s - submit_s) / time_s if time_s else np.nan
 
 
-HEADS: Final = ("variant", "late", "saved together", "saved, mean of jobs", "against",
-                "saves more (points)", "jobs that lose", "loses at most (points)")  # fmt: skip
+HEADS: Final = ("variant", "late", "deadline / run time", "saved together", "saved, mean of jobs",
+                "against", "saves more (points)", "jobs that lose",
+                "loses at most (points)")  # fmt: skip
 """Titles of the columns of `deadline_rows`."""
 
 
@@ -166,7 +180,9 @@ def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
     compared: DeadlineSavings = summary["deadlines"]
     jobs = compared["jobs"]
     for name, own in compared["variants"].items():
-        cells = (name, f"{own['late']}", _percent(own.get("together")), _percent(own["saved"]))
+        ratio = f"{own['allowed']:.2f}" if "allowed" in own else "-"
+        cells = (name, f"{own['late']}", ratio, _percent(own.get("together")),
+                 _percent(own["saved"]))  # fmt: skip
         if "than" in own:
             losing = round(own["losing"] * jobs)
             worst = f"{100 * own['worst']:.1f}" if losing else "-"
@@ -176,8 +192,8 @@ def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
             yield (*cells, "-", "-", "-", "-")
     if "bound" in compared:
         bound = compared["bound"]
-        yield ("the least possible", "-", _percent(bound.get("together")), _percent(bound["saved"]),
-               "-", "-", "-", "-")  # fmt: skip
+        saved = _percent(bound.get("together")), _percent(bound["saved"])
+        yield ("the least possible", "-", "-", *saved, "-", "-", "-", "-")
 
 
 def _percent(share: float | None) -> str:

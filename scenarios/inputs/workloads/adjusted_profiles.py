@@ -56,7 +56,13 @@ def spread(epochs: tuple[float, ...], max_epochs: int, sd: float) -> tuple[float
     return tuple(drawn + [math.inf] * (len(epochs) - len(reached)) * copies)
 
 
-def run_time_s(profile: Profile) -> float:
-    """Expected time of a training at the default batch size and the highest limit, s."""
-    curve = profile.curves[profile.default_batch_size]
+def run_time_s(profile: Profile, batch_size: int | None) -> float:
+    """Expected time of a training at the highest limit, s.
+
+    Args:
+        profile: Of the workload.
+        batch_size: That jobs run at; the default one if None, or if it was not profiled, which the
+            check of policies refuses.
+    """
+    curve = profile.curves.get(batch_size or 0) or profile.curves[profile.default_batch_size]
     return curve.expected_epochs(profile.max_epochs) * curve.epoch(curve.max_limit_w)[0]

@@ -12,7 +12,7 @@ from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profi
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
-from wattkeeper.scenarios.spec.variants import recurrences_of
+from wattkeeper.scenarios.spec.variants import fixed_batch_size, recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.replay.backend import Profiles
@@ -50,6 +50,7 @@ def read_recurring(
         configurations = {
             name: adjust_profile(known.get(name), workload).configurations for name in names
         }
+    batch_size = fixed_batch_size(scenario)
     runs: dict[str, RunInputs] = {}
     for used in clusters:
         with locate_errors(document, *used.path, "gpu"):
@@ -73,7 +74,8 @@ def read_recurring(
             }
             runs[variant] = RunInputs(
                 used.spec, profiles, recurrences=recurrences, gpus=workload.gpus,
-                every_s=_intervals(workload, recurrences, profiles), slack=workload.slack,
+                every_s=_intervals(workload, recurrences, profiles, batch_size),
+                slack=workload.slack, batch_size=batch_size,
             )  # fmt: skip
     inputs = ScenarioInputs(runs, (trace,))
     drift = workload.drift
@@ -132,7 +134,7 @@ def read_live(
                 replayed[variant].profiles if variant in replayed else {},
                 recurrences=dict.fromkeys(names, often),
                 gpus=workload.gpus,
-                every_s=_intervals(workload, names, {}),
+                every_s=_intervals(workload, names, {}, None),
                 trained=frozenset(trained),
             )
     return ScenarioInputs(runs, () if trace is None else (trace,))
@@ -143,7 +145,7 @@ def _check_adjustments(
 ) -> None:
     """Refuse keys that need profiles where a workload, or each, has none."""
     keys = () if rehearses else ("epochs", "epochs_sd", "interpolate_w", "drift")
-    for key in ("every_runs", *keys):
+    for key in ("every_runs", "slack", *keys):
         if getattr(workload, key) is not None:
             raise InputError(
                 f"{key} needs profiles, and a workload of this live run has a command instead",
@@ -152,15 +154,15 @@ def _check_adjustments(
 
 
 def _intervals(
-    workload: RecurringWorkload, names: Iterable[str], profiles: Profiles
+    workload: RecurringWorkload, names: Iterable[str], profiles: Profiles, batch_size: int | None
 ) -> Mapping[str, float]:
     """Time from one submission to the next, s; empty where the next waits for the one before."""
     if workload.every_s is not None:
         return dict.fromkeys(names, workload.every_s)
     if workload.every_runs is None:
         return {}
-    every_runs, longest_s = workload.every_runs, longest_run_times(profiles)
-    return {name: every_runs * run_s for name, run_s in longest_s.items()}
+    every_runs, longest_s = workload.every_runs, longest_run_times(profiles, batch_size)
+    return {name: every_runs * run_s for (name, _), run_s in longest_s.items()}
 
 
 def _check_room(workload: RecurringWorkload, document: YamlDocument, used: UsedCluster) -> None:

@@ -36,7 +36,12 @@ from wattkeeper.scenarios.inputs.zoo_models import (
 )
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload, WorkloadMapping
-from wattkeeper.scenarios.spec.variants import load_of, points_of, policy_of
+from wattkeeper.scenarios.spec.variants import (
+    fixed_batch_size,
+    load_of,
+    points_of,
+    policy_of,
+)
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay.backend import Profiles
@@ -82,6 +87,9 @@ def read_jobs(
     filtered = FilteredJobs(prepared.jobs, trace.name)
     needed = _filter_jobs(loaded, workload, filtered, load, clusters, trained)
     runnable = filtered.jobs
+    if workload.slack is not None and not runnable["deadline_s"].null_count:
+        what = f"slack: it changes nothing; all jobs of {trace.name!r} have a deadline (deadline_s)"
+        raise ScenarioError(what, loaded.document.where((*place, "slack")))
     recorded_j = trace.tables["jobs"]["energy_j"]
     if len(runnable) < len(recorded_j):
         recorded_j = recorded_j.filter(pa.array(filtered.accepted))
@@ -95,6 +103,7 @@ def read_jobs(
             models=models,
             trained=trained,
             slack=workload.slack,
+            batch_size=fixed_batch_size(loaded.scenario),
             limits=_limit_models(loaded, variant, own_jobs, used),
         )
         for used, own, own_jobs in zip(clusters, needed, placed, strict=True)

@@ -61,8 +61,9 @@ class ReplayedWorkload(Section):
     interpolated by monotone cubics, and results say so. None are added if absent."""
     slack: Annotated[float, Field(ge=0, le=1000)] | None = None
     """Gives jobs without a deadline one: their submission plus (1 + slack) times their run time at
-    the highest power limit: the recorded one, or the expected one of their profile at its default
-    batch size, on the slowest of its GPU types."""
+    the highest power limit: the recorded one, or the expected one of their profile on the slowest
+    of its GPU types, at the batch size that the baseline fixes (`configure: fixed`), or else at the
+    default one. It is the same in all variants."""
 
     @model_validator(mode="after")
     def _epochs_have_one_source(self) -> Self:
@@ -88,8 +89,8 @@ class RecurringWorkload(ReplayedWorkload):
     """Submits the recurrences of each workload at fixed times, so many seconds apart, whether the
     one before has finished or not; when it finishes, if absent."""
     every_runs: Annotated[float, Field(gt=0, le=1000)] | None = None
-    """As `every_s`, in expected run times of each workload at its default batch size and highest
-    power limit, on the slowest of its GPU types: below 1, submissions overlap."""
+    """As `every_s`, in expected run times of each workload as `slack` has them: below 1,
+    submissions overlap."""
     gpus: PositiveInt = 1
     """GPUs that each job holds; the profiles must have been recorded on as many."""
     drift: DriftSection | None = None

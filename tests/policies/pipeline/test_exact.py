@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -107,13 +109,16 @@ def test_frontiers_are_convex_and_plans_are_near_to_them(schedule: PipelineSched
 
 
 def measure_gaps(frontier: ExactFrontier, times: int) -> list[float]:
-    """How far plans lie above the bound, as a share; the time of each must be kept."""
-    gaps = []
-    for time_s in np.linspace(frontier.fastest_s, frontier.vertices[0].time_s, times).tolist():
-        result = execute_plan(frontier.profile, frontier.graph, frontier.plan(time_s))
-        assert result.time_s <= time_s + 1e-6
-        gaps.append(result.held(time_s, frontier.waiting_w) / frontier.bound_j(time_s) - 1)
-    return gaps
+    """How far plans lie above the bound, as a share, at times across the frontier."""
+    times_s = np.linspace(frontier.fastest_s, frontier.vertices[0].time_s, times).tolist()
+    return [gap_of(frontier, time_s) for time_s in times_s]
+
+
+def gap_of(frontier: ExactFrontier, time_s: float) -> float:
+    """How far a plan lies above the bound, as a share; its time must be kept."""
+    result = execute_plan(frontier.profile, frontier.graph, frontier.plan(time_s))
+    assert result.time_s <= time_s + 1e-6
+    return result.held(time_s, frontier.waiting_w) / frontier.bound_j(time_s) - 1
 
 
 @pytest.mark.parametrize("microbatches", [4, 8, pytest.param(16, marks=pytest.mark.slow)])
@@ -131,6 +136,48 @@ def test_recorded_plans_are_nearer_than_the_published_ones(shared: Path, microba
         plan = frontier.plan(step.time_s)
         result = execute_plan(profile, graph, plan)
         assert result.held(step.time_s, frontier.waiting_w) <= step.energy_j + 1e-4
+
+
+def parallel_pipelines(count: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Stages of the recorded profile, with several alike, and microbatches."""
+    rng = random.Random(44)
+    for number in range(count):
+        stages = rng.choice([4, 6, 8])
+        if number % 2:
+            pair = rng.sample(range(4), 2)
+            yield tuple(pair[stage % 2] for stage in range(stages)), rng.choice([6, 8, 12])
+        else:
+            yield tuple(rng.choices(range(4), k=stages)), rng.choice([6, 8, 12])
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(16, marks=pytest.mark.slow)])
+def test_plans_where_equal_stages_lie_in_parallel(shared: Path, count: int) -> None:
+    """Near the bound, and hardly ever above the published plan of the same time."""
+    recorded = recorded_profile(shared)
+    rng = random.Random(45)
+    gaps = []
+    for stages, microbatches in parallel_pipelines(count):
+        profile = recorded._replace(stages=tuple(recorded.stages[stage] for stage in stages))
+        graph = schedule_graph(PipelineSchedule("1f1b", len(stages), microbatches))
+        frontier = exact_frontier(profile, graph)
+        slowest_s = frontier.vertices[0].time_s
+        times_s = [rng.uniform(frontier.fastest_s, slowest_s) for _ in range(4)]
+        gaps += [gap_of(frontier, time_s) for time_s in times_s]
+        if count > 4:
+            steps = published_frontier(profile, graph, 0.01).steps
+            for step in rng.sample(steps, 4):
+                plan = execute_plan(profile, graph, frontier.plan(step.time_s))
+                assert plan.held(step.time_s, frontier.waiting_w) <= 1.0003 * step.energy_j
+    assert np.mean(gaps) <= 0.001
+    assert max(gaps) <= 0.005
+
+
+def test_a_plan_where_every_other_stage_is_equal(shared: Path) -> None:
+    recorded = recorded_profile(shared)
+    profile = recorded._replace(stages=tuple(recorded.stages[index] for index in (2, 1, 2, 1)))
+    frontier = exact_frontier(profile, schedule_graph(PipelineSchedule("1f1b", 4, 6)))
+    assert frontier.bound_j(13.704) == pytest.approx(7780.5, abs=0.1)
+    assert gap_of(frontier, 13.704) <= 0.0025
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def test_all_rows_of_the_reference(
             own = found[name]
             assert own["ready_node_losses"] == int(row["losses"]), (trace, model, name)
             for column, metric in COLUMNS.items():
-                expected = pytest.approx(float(row[column]), rel=0.005, abs=1e-5)
+                expected = pytest.approx(float(row[column]), rel=5e-6, abs=1e-6)
                 assert own[metric] == expected, (trace, model, name, column)
 
 

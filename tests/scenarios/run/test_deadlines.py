@@ -101,8 +101,8 @@ def test_foresight_reaches_the_least_possible(inside: Command) -> None:
 def test_losses_have_no_sign_and_jobs_their_number() -> None:
     variants: dict[str, Any] = {
         "full": {"late": 0, "saved": -1e-12, "together": 0.0},
-        "static": {"late": 0, "saved": 0.1, "together": -0.2, "than": "full", "more": -1e-9,
-                   "losing": 1.0, "worst": 1e-6},
+        "static": {"late": 0, "allowed": 1.254, "saved": 0.1, "together": -0.2, "than": "full",
+                   "more": -1e-9, "losing": 1.0, "worst": 1e-6},
         "plan": {"late": 1, "saved": -0.2, "than": "static", "more": -0.3, "losing": 1.0,
                  "worst": 0.248},
         "other": {"late": 0, "saved": 0.1, "than": "full", "more": 0.0, "losing": 0.0,
@@ -111,10 +111,10 @@ def test_losses_have_no_sign_and_jobs_their_number() -> None:
     compared: Summary = {"deadlines": {"of": "carbon", "baseline": "full", "jobs": 1,
                                        "left_out": 1, "variants": variants}}  # fmt: skip
     assert list(deadline_rows(compared)) == [
-        ("full", "0", "0.0 %", "0.0 %", "-", "-", "-", "-"),
-        ("static", "0", "-20.0 %", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
-        ("plan", "1", "-", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
-        ("other", "0", "-", "10.0 %", "full", "+0.00", "0 of 1", "-"),
+        ("full", "0", "-", "0.0 %", "0.0 %", "-", "-", "-", "-"),
+        ("static", "0", "1.25", "-20.0 %", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
+        ("plan", "1", "-", "-", "-20.0 %", "static", "-30.00", "1 of 1", "24.8"),
+        ("other", "0", "-", "-", "10.0 %", "full", "+0.00", "0 of 1", "-"),
     ]
     notes = " ".join(deadline_notes(compared))
     assert_states(
@@ -168,7 +168,7 @@ def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
     assert together < -0.01 < 0.5 < by_job
     own = json.loads((tmp_path / "out/summary.json").read_text())["deadlines"]["variants"]["waits"]
     assert (own["saved"], own["together"]) == pytest.approx((by_job, together))
-    (row,) = re.findall(r"│ waits +│ +\d+ │ +(\S+) % │ +(\S+) % │ fifo", said)
+    (row,) = re.findall(r"│ waits +│ +\d+ │ +\d+\.\d+ │ +(\S+) % │ +(\S+) % │ fifo", said)
     assert row == (f"{100 * together:.1f}", f"{100 * by_job:.1f}")
     page = (tmp_path / "out/report.html").read_text()
     assert_states(page, "saved together", "saved, mean of jobs", "g CO2</strong>",

@@ -187,3 +187,25 @@ def test_a_trace_without_zone_needs_one(inside: Command, billed: Path) -> None:
     manifest = json.loads(Path("out/manifest.json").read_text())
     begin = pd.Timestamp("2024-03-30 22:00", tz="Europe/Berlin").timestamp()
     assert manifest["electricity"]["fifo"]["origin_s"] == begin
+
+
+def test_a_series_needs_to_last_until_the_last_job_ends(inside: Command, tmp_path: Path) -> None:
+    """What it does not cover of the time that a year is extrapolated from is no error."""
+    (tmp_path / "log.csv").write_text(
+        "submit_time_s,duration_s,gpus\n"
+        + "".join(f"2024-03-{day:02} 00:00:00Z,7200,8\n" for day in (1, 8, 15))
+    )
+    inside("traces", "import", "csv", "log.csv", "--name", "some")
+
+    def metrics(days: int) -> dict[str, float]:
+        hours = pd.date_range("2024-03-01", periods=24 * days, freq="h")
+        pd.DataFrame({"time": hours.astype(str), "price": 50}).to_csv("prices.csv", index=False)
+        (tmp_path / "some.yaml").write_text(SCENARIO % TIMED)
+        inside("run", "some.yaml", "--out", f"out{days}")
+        (_, own), *_ = json.loads(Path(f"out{days}/summary.json").read_text())["variants"].items()
+        return {name: value["mean"] for name, value in own["metrics"].items()}
+
+    short, long = metrics(16), metrics(30)
+    assert "year_span_s" not in short
+    assert long["year_span_s"] == 21 * 86_400
+    assert short["electricity_cost"] == pytest.approx(long["electricity_cost"])
