@@ -1101,7 +1101,8 @@ class World(Listener):
         """See `wattkeeper.sim.engine.backend.Listener`."""
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
         if attempt.losses:
-            time_s, energy_j = time_s - attempt.kept_time_s, energy_j - attempt.kept_energy_j
+            time_s = max(0.0, time_s - attempt.kept_time_s)
+            energy_j = max(0.0, energy_j - attempt.kept_energy_j)
         cost = cost_of(self._eta, energy_j, time_s, most_w)
         self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
         reached = not attempt.is_stopped
@@ -1184,8 +1185,8 @@ class World(Listener):
         most_w = decided.max_power_w
         cost = cost_of(self._eta, energy_j, time_s, most_w)
         if attempt.losses:
-            own_s = time_s * scale - attempt.kept_time_s
-            own_j = energy_j * scale - attempt.kept_energy_j
+            own_s = max(0.0, time_s * scale - attempt.kept_time_s)  # but for rounding
+            own_j = max(0.0, energy_j * scale - attempt.kept_energy_j)
             cost_own = cost_of(self._eta, own_j, own_s, most_w)
             self._record(attempt, own_j, own_s, cost_own, self._loop.now_s)
         else:

@@ -520,9 +520,13 @@ class Trained(Replayed):
             totals = totals._replace(
                 time_s=totals.time_s + self.redone_s, energy_j=totals.energy_j + self.redone_j
             )
-        end = partial(self.backend.listener.ended, self.attempt, tuned, totals)
+        end = partial(self._report, tuned, totals)
         latencies = self.latencies
         self.wait(latencies.stop_s + latencies.report_s * totals.epochs, end, end)
+
+    def _report(self, tuned: Tuned, totals: AttemptTotals) -> None:
+        """Report the end of the attempt that runs now: another one if a node was lost meanwhile."""
+        self.backend.listener.ended(self.attempt, tuned, totals)
 
     def plan(self, tuned: Tuned, target: float, first: tuple[float, float] | None) -> AttemptTotals:
         """The totals at the end of the attempt."""

@@ -124,6 +124,11 @@ class Checkpoints(Section):
                 f"write_s: {self.write_s:g} s is longer than every_s, {self.every_s:g} s: one that "
                 "is not blocking ends before the next one begins"
             )
+        if self.every_s in ("young", "daly") and not self.write_s:
+            raise ValueError(
+                f"write_s: the interval of {self.every_s} grows with the time of a write, and is 0 "
+                "where that is 0; state every_s in seconds"
+            )
         if self.every_s == "on-notice" and not self.on_notice:
             raise ValueError("every_s: on-notice needs on_notice: true, or none is ever written")
         return self

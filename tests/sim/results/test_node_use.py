@@ -37,11 +37,16 @@ def metrics_of(
 
 
 def test_each_second_of_a_node_is_in_one_part() -> None:
-    """Four nodes pause 2 s and lose a second; three pause 2 s, and the fourth waits from 20 s."""
+    """Four nodes pause 2 s and lose a second; three pause 2 s, and the fourth waits from 20 s.
+
+    At the end three nodes are within their 15th step.
+    """
     found = metrics_of(run_elastic([task()], LOSSES, until_s=60.0), task())
     assert found["elastic_pause_j"] == pytest.approx((4 * 2 + 3 * 2) * IDLE_W)
     assert found["elastic_lost_j"] == pytest.approx(4 * 1 * BUSY_W)
-    assert found["elastic_useful_j"] == pytest.approx((4 * 7.5 + 3 * 47.5) * BUSY_W)
+    steps_s = 14 * 10 / 3
+    assert found["elastic_useful_j"] == pytest.approx((4 * 7.5 + 3 * steps_s) * BUSY_W)
+    assert found["elastic_open_j"] == pytest.approx(3 * (47.5 - steps_s) * BUSY_W)
     assert found["elastic_checkpoint_j"] == 0
     assert found["elastic_waiting_j"] == pytest.approx(40 * IDLE_W)
     assert found["useful_sample_j"] * found["useful_samples"] == pytest.approx(
