@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import PolicyFailed, WattkeeperError
 from wattkeeper.scenarios.bench.random_scenarios import RandomScenario, draw_scenario
+from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
@@ -95,6 +96,7 @@ def run_checked(drawn: RandomScenario, scratch: Path) -> int:
     path.write_text(json.dumps(document), encoding="utf-8")
     loaded = load(str(path))
     inputs = read_inputs(loaded).update_runs(checked=True)
+    check_policies(loaded, inputs)
     specs = run_specs(loaded.scenario)
     for spec in specs:
         execute(spec, inputs.runs[spec.variant])

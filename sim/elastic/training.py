@@ -303,11 +303,13 @@ class ElasticTraining(Execution):
 
     def _count_steps(self, span_s: float) -> None:
         """Count steps and writes of a span that ends now, s."""
-        spent, clock, cycle = self._spent, self._clock, self._cycle
-        done_s = clock.done_s(self._loop.now_s)
+        spent, clock, cycle, now_s = self._spent, self._clock, self._cycle, self._loop.now_s
+        done_s = clock.done_s(now_s)
         state = cycle.at(done_s)
         spans = cycle.write_spans(done_s, MOST_WRITES)
-        writes = [(clock.time_s(begin_s), clock.time_s(end_s)) for begin_s, end_s in spans]
+        # By rounding, the end of the last one may lie after now.
+        writes = [(min(clock.time_s(begin_s), now_s), min(clock.time_s(end_s), now_s))
+                  for begin_s, end_s in spans]  # fmt: skip
         written_s = math.fsum(end_s - begin_s for begin_s, end_s in writes)
         at_full_pace_s = math.fsum(end_s - begin_s for begin_s, end_s in spans)
         write_slow_s = slow_s = 0.0

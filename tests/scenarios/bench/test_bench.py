@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, Command
+from tests.conftest import Command
 from tests.support.messages import assert_states, drop_signs_of_life
+from tests.support.source_copies import SourceCopy
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.bench.baselines import SHIPPED, read_baselines
 from wattkeeper.scenarios.spec.loading import load, shipped
 from wattkeeper.scenarios.spec.variants import policy_of
 
-FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 ENTRIES = [
     {
         "name": "recurring", "scenario": "quickstart", "seeds": 1,
@@ -38,24 +34,13 @@ print(queueing.__file__, examine.__file__)
 """
 
 
-class Copy:
-    """The sources of wattkeeper, to plant something in; its core is not compiled."""
+class Copy(SourceCopy):
+    """The sources of wattkeeper, to plant something in, with baselines."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        super().__init__(root)
         self.baselines = root / "baselines.json"
-        for floor in FLOORS:
-            left_out = shutil.ignore_patterns("*.so", "__pycache__")
-            shutil.copytree(ROOT / floor, root / "wattkeeper" / floor, ignore=left_out)
         self.baselines.write_text(json.dumps({"entries": ENTRIES}), encoding="utf-8")
-
-    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "PYTHONPATH": str(self.root), "COLUMNS": "120",
-               "WATTKEEPER_TRACES": str(self.root / "library")}  # fmt: skip
-        asked = [sys.executable, *arguments]
-        return subprocess.run(
-            asked, capture_output=True, text=True, cwd=self.root, env=env, check=False
-        )
 
     def bench(self, *arguments: str, code: int = 0) -> str:
         done = self.python("-m", "wattkeeper.scenarios", "bench", "--baselines",
@@ -138,18 +123,8 @@ ALIKE = ("a changed random stream", "a missing metric")
 )
 def test_planted_regressions_are_caught(copy: Copy, plant: str) -> None:
     path, old, new, expected = PLANTS[plant]
-    file = copy.root / "wattkeeper" / path
-    source = file.read_text(encoding="utf-8")
-    if old is None:
-        planted = source + new
-    else:
-        assert source.count(old) == 1
-        planted = source.replace(old, new)
-    file.write_text(planted, encoding="utf-8")
-    try:
+    with copy.changed(path, old, new):
         found = json.loads(copy.bench("--json", *expected, code=1))
-    finally:
-        file.write_text(source, encoding="utf-8")
     changes = {
         entry["name"]: {change["quantity"]: change for change in entry["changes"]}
         for entry in found["entries"]

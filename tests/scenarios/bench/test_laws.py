@@ -1,0 +1,94 @@
+"""Random scenarios of all kinds keep the laws of conservation; faults in the sources break them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+from tests.support.examples import examples
+from tests.support.messages import assert_states
+from tests.support.source_copies import SourceCopy
+from wattkeeper.policies.registry import policies
+from wattkeeper.scenarios.bench import laws
+from wattkeeper.scenarios.bench.random_scenarios import KINDS, draw_scenario
+
+RUN: int = examples(600)
+
+
+def test_random_scenarios_keep_the_laws() -> None:
+    results = laws.check_random_scenarios(RUN)
+    assert not results.broken
+    assert results.refused.total() <= 0.2 * RUN, results.refused
+
+
+def test_all_kinds_and_policies_are_drawn() -> None:
+    drawn = [draw_scenario(seed) for seed in range(1, 400)]
+    assert {each.kind for each in drawn} == set(KINDS)
+    named = {point: Counter[str]() for point in ("configure", "select", "place", "tune",
+                                                 "replan", "retain")}  # fmt: skip
+    for each in drawn:
+        for variant in each.document["variants"].values():
+            for point, policy in variant["policies"].items():
+                named[point][policy["kind"] if isinstance(policy, dict) else policy] += 1
+    recorded = {"recorded"}  # it needs starts that somebody recorded
+    for point, kinds in named.items():
+        assert set(policies(point)) - recorded <= set(kinds)  # type: ignore[arg-type]
+
+
+def test_a_seed_draws_one_scenario() -> None:
+    one, other = draw_scenario(7), draw_scenario(7)
+    assert one.document == other.document
+    assert draw_scenario(8).document != one.document
+
+
+def test_the_command_counts_runs(wattkeeper: Command) -> None:
+    done = wattkeeper("bench", "laws", "--random", "4")
+    assert_states(done.stdout, "Laws of conservation", "4 random scenarios")
+    said = json.loads(wattkeeper("bench", "laws", "--random", "2", "--json").stdout)
+    assert said["laws"]["broken"] == {}
+    refused = wattkeeper("bench", "growth", "--random", "2", code=2)
+    assert_states(refused.stderr, "--random", "laws")
+
+
+PLANTS = {
+    "power is booked apart from its attempt": (
+        "sim/engine/world.py",
+        "        self._record_unfinished()\n        self._nodes.close()",
+        "        self._nodes.close()",
+    ),
+    "what is lost is counted at the last power": (
+        "sim/replay/replayed.py",
+        "lost_j = math.fsum([span.energy_j for span in spans])",
+        "lost_j = self.checkpoints.unsaved_s * self.power_w",
+    ),
+    "jobs that take nodes together do not see each other": (
+        "sim/elastic/sharing.py",
+        "promised_w = others *",
+        "promised_w = 0 * others *",
+    ),
+    "steps under way count as useful": (
+        "sim/results/node_use.py",
+        "useful_s, redundant_s, lost_s, open_s, pause_s",
+        "useful_s + open_s, redundant_s, lost_s, open_s, pause_s",
+    ),
+    "decisions name the attempt before": (
+        "sim/engine/retuner.py",
+        "tuning.start = tuning.start._replace(attempt=attempt)",
+        "pass",
+    ),
+}
+"""Places in the sources, and what faults make of them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS)
+def test_planted_faults_are_caught(tmp_path: Path, plant: str) -> None:
+    copy = SourceCopy(tmp_path)
+    with copy.changed(*PLANTS[plant]):
+        done = copy.python("-m", "wattkeeper.scenarios", "bench", "laws", "--random", "600")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert_states(done.stdout, "breaks a law")
