@@ -355,6 +355,12 @@ class Attempt:
             if spent_s > 0:
                 self.holds += ((self.idle_since_s, until_s),)
 
+    def end_pause(self, now_s: float) -> None:
+        """Count the time for which `Tune` paused it, if it does, at a time, s."""
+        if not math.isnan(self.tune_paused_since_s):
+            self.tune_paused_s += now_s - self.tune_paused_since_s
+            self.tune_paused_since_s = math.nan
+
     def add_overhead(self, spent_s: float, spent_j: float) -> None:
         """Count time (s) on its GPUs, and energy (J), as spent without use."""
         self.overhead_s += spent_s

@@ -634,10 +634,8 @@ class World(Listener):
     def _go_on(self, execution: Execution) -> None:
         """Let an attempt that `Tune` paused go on, once it has GPUs."""
         attempt = execution.attempt
-        number, now_s = attempt.job.number, self._loop.now_s
-        if not math.isnan(attempt.tune_paused_since_s):
-            attempt.tune_paused_s += now_s - attempt.tune_paused_since_s
-            attempt.tune_paused_since_s = math.nan
+        number = attempt.job.number
+        attempt.end_pause(self._loop.now_s)
         if number in self._running:
             restore_s = self.cluster.spec.restore_s if attempt.has_trained else 0.0
             execution.go_on(restore_s)
@@ -652,6 +650,10 @@ class World(Listener):
         attempt = execution.attempt
         number = attempt.job.number
         attempt.is_stopped = True
+        attempt.end_pause(self._loop.now_s)
+        suspended = self._suspended.get(number)
+        if suspended is not None:
+            self.recorder.add_pause(number, suspended.since_s, self._loop.now_s)
         if number not in self._running:
             self._waiting.pop(number, None)
             self._paused.pop(number, None)

@@ -321,6 +321,9 @@ class RetunedTraining(Trained):
         self._count()
         self.phases += 1
         self.trains = False
+        if self.tuned is None:  # it was paused before it began
+            decision = self.decision
+            self.tuned = decision if isinstance(decision, Tuned) else decision.at_present_limit()
         self.finish(False)
 
     def _chosen(self) -> Tuned:

@@ -162,3 +162,20 @@ def repeating() -> dict[str, Any]:
 def test_a_policy_that_is_asked_once_can_neither_pause_nor_be_woken(knobs: Knobs) -> None:
     with pytest.raises(PolicyError, match="names no moment"):
         run([job("a")], (), tune=stub("tune", tune=lambda *_: knobs))
+
+
+@pytest.mark.parametrize("one", [plain("a", 100.0), job("a")], ids=["recorded", "profiled"])
+@pytest.mark.parametrize("first", [Knobs(100.0, run="pause", wake_s=5.0), Knobs(100.0, wake_s=5.0)])
+def test_a_job_that_was_paused_can_be_stopped(one: Job, first: Knobs) -> None:
+    """At its start or while it trains; it holds no GPUs in between, which the laws check."""
+    answers = {"start": first, 5.0: Knobs(run="pause", wake_s=9.0), 9.0: Knobs(run="stop")}
+    if first.run == "pause":
+        answers[5.0] = answers[9.0]
+
+    def tune(ctx: Context, running: Running) -> Knobs:
+        return answers["start" if running.moment == "start" else ctx.now_s]
+
+    policy = stub("tune", tune=tune, moments=(*FIRST, "wake"), limits_unprofiled=True)
+    (row,) = rows(run([one], (), tune=policy))
+    assert row["time_s"] == (0.0 if first.run == "pause" else 5.0)
+    assert not row["reached_target"]
