@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.policies.errors import PolicyFailed, WattkeeperError
+from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios.bench.random_scenarios import RandomScenario, draw_scenario
 from wattkeeper.scenarios.inputs.policy_checks import check_policies
 from wattkeeper.scenarios.inputs.read import read_inputs
@@ -17,7 +17,6 @@ from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.laws import LawBroken
 from wattkeeper.traces.library import folder
 from wattkeeper.traces.library.folder import keep_traces
 
@@ -26,6 +25,10 @@ ENTRY: Final = "laws"
 
 SCENARIOS: Final = 100
 """Number of scenarios, unless another is asked for."""
+
+
+class CannotRun(Exception):
+    """A drawn scenario is refused before it runs."""
 
 
 class LawResults(NamedTuple):
@@ -63,11 +66,11 @@ def check_random_scenarios(
             drawn = draw_scenario(seed)
             try:
                 runs = run_checked(drawn, Path(scratch) / str(seed))
-            except (LawBroken, PolicyFailed) as error:
-                results.broken[seed] = "\n".join([str(error), *getattr(error, "__notes__", ())])
-            except WattkeeperError as error:
-                results.refused[str(error.problems[0].message)[:100]] += 1
+            except CannotRun as error:
+                results.refused[str(error)[:100]] += 1
                 continue
+            except WattkeeperError as error:
+                results.broken[seed] = "\n".join([str(error), *getattr(error, "__notes__", ())])
             except Exception as error:
                 results.broken[seed] = f"{type(error).__name__}: {error}"
             else:
@@ -84,8 +87,8 @@ def run_checked(drawn: RandomScenario, scratch: Path) -> int:
         scratch: A folder to make, for its file and traces.
 
     Raises:
+        CannotRun: If the scenario is refused before it runs.
         LawBroken: If the results of a run break a law.
-        WattkeeperError: If the scenario cannot run.
     """
     scratch.mkdir(parents=True)
     for name, trace in drawn.traces.items():
@@ -94,9 +97,12 @@ def run_checked(drawn: RandomScenario, scratch: Path) -> int:
     _name_traces(document, scratch)
     path = scratch / "scenario.yaml"
     path.write_text(json.dumps(document), encoding="utf-8")
-    loaded = load(str(path))
-    inputs = read_inputs(loaded).update_runs(checked=True)
-    check_policies(loaded, inputs)
+    try:
+        loaded = load(str(path))
+        inputs = read_inputs(loaded).update_runs(checked=True)
+        check_policies(loaded, inputs)
+    except WattkeeperError as error:
+        raise CannotRun(error.problems[0].message) from error
     specs = run_specs(loaded.scenario)
     for spec in specs:
         execute(spec, inputs.runs[spec.variant])
@@ -116,9 +122,10 @@ def _name_traces(document: dict[str, Any], scratch: Path) -> None:
 def describe(results: LawResults) -> str:
     """The results in lines of text."""
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(results.scenarios.items()))
+    kept = results.scenarios.total() - len(results.broken)
     lines = [
         f"Laws of conservation: {count(results.runs, 'run')} of "
-        f"{count(results.scenarios.total(), 'random scenario')} ({kinds}) keep them; "
+        f"{count(kept, 'random scenario')} (of {kinds}) keep them; "
         f"{count(results.refused.total(), 'scenario')} could not run as drawn."
     ]
     lines += [f"Random scenario {seed} breaks a law:\n{what}"

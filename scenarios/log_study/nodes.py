@@ -14,7 +14,7 @@ from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Watts
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, read
-from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model, suggest_gpu_type
+from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model, highest_limit_w, suggest_gpu_type
 
 ASSUMED_SLEEP: Final = Sleep(after_s=600.0, power_w=0.0, wake_s=300.0)
 """Sleep of nodes where the file states none: they are switched off, and boot again."""
@@ -126,8 +126,8 @@ def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePo
     idle_w, busy_w = (modelled if own is None else own for own, modelled in values.values())
     assert idle_w is not None
     assert busy_w is not None
-    highest_w = busy_w if model is None else model.max_limit_w
-    if busy_w > highest_w:
+    highest_w = highest_limit_w(name)
+    if highest_w is not None and busy_w > highest_w:
         what = (
             f"busy_w: {busy_w:g} W is above the highest power limit of {name}, {highest_w:g} W: "
             "state what one GPU draws, not its node, or the GPU type that it is (gpu, model)"

@@ -16,7 +16,8 @@ Partitions = Mapping[str, tuple[str, ...]]
 def find_partitions(jobs: pa.Table, described: Sequence[str]) -> Partitions:
     """The partitions of a log, if they form several queues; else none.
 
-    The GPU types of a partition are those that its jobs ask for; all, if none of them names any.
+    The GPU types of a partition are those that its jobs ask for; all, if none of them names any
+    that nodes have. Types that no job names belong to partitions in which some jobs name none.
     Partitions that share a type share a queue, and so do types that a job of no partition may run
     on. Types that no node has do not count, nor do jobs that never ran.
 
@@ -28,21 +29,21 @@ def find_partitions(jobs: pa.Table, described: Sequence[str]) -> Partitions:
     rows = ran.group_by(["queue", "gpu_type"], use_threads=False).aggregate([]).to_pylist()
     asked: dict[str, set[str]] = {}
     others: list[set[str]] = []
+    open_to_all = set[str]()
     for row in rows:
         text = row["gpu_type"]
-        names = set(described) if text is None else set(text.split("|")) & set(described)
+        names = set[str]() if text is None else set(text.split("|")) & set(described)
         if row["queue"] is None:
-            others.append(names)
-        else:
-            asked.setdefault(row["queue"], set()).update(names if text is not None else ())
-    silent = {row["queue"] for row in rows} - {
-        row["queue"] for row in rows if row["gpu_type"] is not None
-    }
+            others.append(names or set(described))
+            continue
+        asked.setdefault(row["queue"], set()).update(names)
+        if text is None:
+            open_to_all.add(row["queue"])
+    unnamed = set(described).difference(*asked.values(), *others)
     partitions: dict[str, tuple[str, ...]] = {}
     for name in sorted(asked):
-        types = set(described) if name in silent else asked[name]
-        if types:
-            partitions[name] = tuple(each for each in described if each in types)
+        types = (asked[name] or set(described)) | (unnamed if name in open_to_all else set())
+        partitions[name] = tuple(each for each in described if each in types)
     if len(join_types(described, (*partitions.values(), *others))) == 1:
         return {}
     return partitions

@@ -101,11 +101,11 @@ def collect_results(
     if inputs.checked:
         from wattkeeper.sim.results.laws import check_laws
 
-        check_laws(result.tables, result.metrics, _laws_of(spec, inputs, not unmeasured))
+        check_laws(result.tables, result.metrics, _laws_of(spec, inputs, world, not unmeasured))
     return result
 
 
-def _laws_of(spec: RunSpec, inputs: RunInputs, measured: bool) -> RunLaws:
+def _laws_of(spec: RunSpec, inputs: RunInputs, world: World, measured: bool) -> RunLaws:
     """What the laws of a run need to know."""
     from wattkeeper.sim.results.laws import RunLaws
 
@@ -114,12 +114,16 @@ def _laws_of(spec: RunSpec, inputs: RunInputs, measured: bool) -> RunLaws:
     if cluster.cap is not None:
         series = inputs.signals[cluster.cap.name].series
         if series is not None:
-            cap = series.at
+            cap = series.changes
     elif cluster.power_cap_w is not None:
-        cap_w = cluster.power_cap_w
-        cap = lambda times_s: np.full(len(times_s), cap_w)  # noqa: E731
-    count = None if jobs is None else len(jobs)
-    return RunLaws(cluster, cap, spec.occupancy == "recorded", measured, count)
+        constant = np.array([cluster.power_cap_w])
+        cap = lambda from_s, _: (np.array([from_s]), constant)  # noqa: E731
+    ids = frozenset[str]() if jobs is None else frozenset(jobs["job_id"].to_pylist())
+    numbers = np.array(world.recorder.unable, dtype=np.int64)
+    unable = frozenset(world.source.column("job_id", numbers).to_pylist())
+    is_whole = spec.window == (None, None)
+    recorded = spec.occupancy == "recorded"
+    return RunLaws(cluster, cap, recorded, measured, is_whole, ids, unable)
 
 
 def _scope(inputs: RunInputs) -> ElasticScope | None:

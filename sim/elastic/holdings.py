@@ -126,7 +126,7 @@ class Holdings:
         batch, nodes = training.task.batch, len(training.nodes)
         if attempt.begun_s == self._loop.now_s:
             samples, lost_samples = spent.committed * batch, spent.lost_steps * batch
-            carried.amend(samples, lost_samples, lost, earlier_s, self.busy_w)
+            carried.amend(samples, lost_samples, lost, earlier_s)
             return earlier_s * self._gpus, earlier_s * self.busy_w
         self._hold_writes(attempt, spent.writes)
         busy_w = self.busy_w * nodes
@@ -135,11 +135,8 @@ class Holdings:
             attempt.slow_s += spent.slow_s + spent.write_slow_s
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
         self._world.record_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
-        if lost is not None:
-            all_s = lost_s + earlier_s / nodes
-            recorder.add_loss(lost, all_s, all_s * busy_w)
         recorder.add_shape(self._row(training, spent), nodes * self._gpus)
-        carried.add(spent)
+        carried.add(spent, lost, lost_s)
         gpu_s, energy_j = earlier_s * self._gpus, earlier_s * self.busy_w
         return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + energy_j
 
@@ -147,7 +144,7 @@ class Holdings:
         """Lose what a job would go on with."""
         lost_s = training.carried.lose()
         lost_samples = training.drop_work() * training.task.batch
-        training.carried.amend(0.0, lost_samples, None, lost_s, self.busy_w)
+        training.carried.amend(0.0, lost_samples, None, lost_s)
 
     def _hold_writes(self, attempt: Attempt, writes: Sequence[tuple[float, float]]) -> None:
         """Count writes of checkpoints as times without training."""

@@ -98,7 +98,7 @@ class ElasticJobs:
     def start(self, attempt: Attempt) -> Execution:
         """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         known = self._jobs[attempt.job.number]
-        carried = CarriedWork(self._recorder)
+        carried = CarriedWork(self._recorder, self._holdings.busy_w)
         return ElasticTraining(self._loop, attempt, known.task, known.samples, self, carried)
 
     def form(self, training: ElasticTraining, moment: ReplanMoment) -> None:

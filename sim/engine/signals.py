@@ -91,14 +91,15 @@ class SignalSeries:
         repeated: Floats = self.value[within]
         return repeated
 
-    def at(self, times_s: Floats) -> Floats:
-        """The value at each time (s), shape (times,).
+    def changes(self, from_s: float, until_s: float) -> tuple[Floats, Floats]:
+        """Start (s) and value of the slots of a span of time; the first one starts with it.
 
         Raises:
-            InputError: If the series does not cover a time.
+            InputError: If the series does not cover it.
         """
-        slots = [self.slot(time_s) for time_s in times_s.tolist()]
-        return np.array([self.values(slot, slot + 1)[0] for slot in slots])
+        first, last = self.slot(from_s), self.slot(until_s)
+        inner = [self.begin_s(slot) for slot in range(first + 1, last + 1)]
+        return np.array([from_s, *inner]), self.values(first, last + 1)
 
     def integral(self, times_s: Floats) -> Floats:
         """The integral of the value from second 0 until each time, in its unit times seconds.

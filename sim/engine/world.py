@@ -1075,8 +1075,10 @@ class World(Listener):
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Decision:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         number = untuned.start.job.number
-        runs = self._running[number].attempt.number  # another one after a loss
-        decision = self._decisions.tune(untuned.of_attempt(runs), report)
+        execution = self._running.get(number)
+        if execution is not None:  # else it was preempted while its report was under way
+            untuned = untuned.of_attempt(execution.attempt.number)  # another one after a loss
+        decision = self._decisions.tune(untuned, report)
         if self._retuner is not None and isinstance(decision, Tuned):
             measured = untuned.measured + report
             self._retuner.settle(number, decision.knobs, measured)

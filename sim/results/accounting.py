@@ -278,16 +278,23 @@ def _parts(
     idle_of_jobs = math.fsum(each * power_w for each, power_w in zip(gpus, idle_w, strict=True))
     waiting = _product(_lengths(held_from, held_to, window, clock), held_power) / UNITS_PER_WATT
     free = _without_jobs(cluster.idle_power_w, sleeps, window, clock)
+    all_idle = cluster.idle_power_w * _span(window, clock)
     above /= UNITS_PER_WATT
-    training = _rest_of(above + idle_of_jobs, waiting)
-    energy = EnergyParts(training, waiting, _rest_of(free.idle, idle_of_jobs), free.asleep)
-    return energy, math.fsum(gpus)
+    training = _rest_of(above + idle_of_jobs, waiting, above + idle_of_jobs)
+    idle = _rest_of(free.idle, idle_of_jobs, all_idle)
+    return EnergyParts(training, waiting, idle, free.asleep), math.fsum(gpus)
 
 
-def _rest_of(whole: float, part: float) -> float:
-    """What a part leaves of a whole; what is left by rounding is none."""
+def _rest_of(whole: float, part: float, size: float) -> float:
+    """What a part leaves of a whole; what is left by rounding of sums of a size is none."""
     rest = whole - part
-    return rest if abs(rest) > ROUNDING * max(abs(whole), abs(part)) else 0.0
+    return rest if abs(rest) > ROUNDING * abs(size) else 0.0
+
+
+def _span(window: Window, clock: Clock) -> float:
+    """What accrues in a window."""
+    begin, end = clock(np.array(window)).tolist()
+    return float(end - begin)
 
 
 def _by_type(cluster: ClusterSpec, held: Iterable[tuple[Floats, Ints, Ints]]) -> Floats:
@@ -306,8 +313,8 @@ def _by_type(cluster: ClusterSpec, held: Iterable[tuple[Floats, Ints, Ints]]) ->
 def _without_jobs(idle_w: float, sleeps: Sleeps, window: Window, clock: Clock) -> EnergyParts:
     """The parts of a window in which no job runs."""
     slept = _lengths(sleeps.from_s, sleeps.to_s, window, clock)
-    begin, end = clock(np.array(window)).tolist()
-    idle = idle_w * (end - begin) - _product(slept, sleeps.awake_w)
+    all_idle = idle_w * _span(window, clock)
+    idle = _rest_of(all_idle, _product(slept, sleeps.awake_w), all_idle)
     return EnergyParts(0.0, 0.0, idle, _product(slept, sleeps.asleep_w))
 
 

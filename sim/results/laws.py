@@ -23,13 +23,18 @@ from wattkeeper.sim.results.parquet import AnyTable, StoredTable
 ROUNDING: Final = 1e-9
 """Sums that should be equal differ by less, relative to the sum of their sizes."""
 
+SUM_ROUNDING: Final = 1e-6
+"""The account sums up changes of power times what is left of the window: of long runs with many
+changes that is a sum of large numbers, which is exact to `ROUNDING` times this share of them."""
+
 SLACK_W: Final = 1e-5
 """Power that should be below a cap is above it by less, by rounding."""
 
 ENERGIES: Final = "_energy_j"
 
-Cap = Callable[[Floats], Floats]
-"""The power cap of all GPUs (W) at each time (s)."""
+Cap = Callable[[float, float], tuple[Floats, Floats]]
+"""The power cap of all GPUs between two times (s): when it changes (s), the first time among them,
+and what it is from then on (W)."""
 
 
 class LawBroken(WattkeeperError):
@@ -46,14 +51,18 @@ class RunLaws(NamedTuple):
         cap: Its power cap; None: there is none.
         recorded: Whether jobs hold their GPUs for their recorded duration, however long they train.
         measured: Whether all power is known.
-        jobs: Jobs that were submitted; None: not known.
+        is_whole: Whether the energy of the cluster is counted over the whole run.
+        jobs: Ids of the jobs that were submitted; empty: not known.
+        unable: Ids of those that are counted as unable to end.
     """
 
     cluster: ClusterSpec
     cap: Cap | None = None
     recorded: bool = False
     measured: bool = True
-    jobs: int | None = None
+    is_whole: bool = True
+    jobs: frozenset[str] = frozenset()
+    unable: frozenset[str] = frozenset()
 
 
 def check_balance(line: AnyTable, account: Account, *, measured: bool) -> None:
@@ -88,7 +97,7 @@ def check_laws(tables: Mapping[str, AnyTable], metrics: Mapping[str, float], law
         *_find_wrong_times(tables["jobs"], laws),
         *_find_overlaps(tables["jobs"]),
         *_find_wrong_decisions(tables),
-        *_find_lost_jobs(tables, metrics, laws),
+        *_find_lost_jobs(tables["jobs"], laws),
         *_find_on_lost_nodes(tables),
         *_find_uneven_shapes(tables, metrics),
     ])  # fmt: skip
@@ -113,10 +122,10 @@ def _find_imbalances(line: AnyTable, account: Account, measured: bool) -> Iterat
     for name, value in metrics.items():
         if name.endswith(ENERGIES) and value < 0:
             yield Problem(f"{name} is {value:.9g} J; allowed is 0 or more")
-    drawn = _integrate(line)
-    if account.window == drawn.window:
+    drawn = _integrate(line, account.window)
+    if drawn.is_covered:
         error_j = abs(metrics[ENERGY] - drawn.energy_j)
-        if error_j > ROUNDING * max(drawn.energy_j, account.idle_w * drawn.span_s):
+        if error_j > ROUNDING * max(drawn.energy_j, drawn.span_s * drawn.change_w * SUM_ROUNDING):
             yield Problem(
                 f"{ENERGY} is {metrics[ENERGY]:.12g} J, the integral of timeline.power_w "
                 f"{drawn.energy_j:.12g} J"
@@ -124,28 +133,35 @@ def _find_imbalances(line: AnyTable, account: Account, measured: bool) -> Iterat
 
 
 class _Drawn(NamedTuple):
-    """The integral of the power of a timeline, J, over its window."""
+    """The power of a timeline over a window.
+
+    Attributes:
+        energy_j: Its integral, J.
+        span_s: Length of the timeline, s.
+        change_w: Sum of the sizes of all its changes, and of the first value, W.
+        is_covered: Whether the window lies within the timeline.
+    """
 
     energy_j: float
-    window: Window
-
-    @property
-    def span_s(self) -> float:
-        return self.window.until_s - self.window.from_s
+    span_s: float
+    change_w: float
+    is_covered: bool
 
 
-def _integrate(line: AnyTable) -> _Drawn:
-    sums, first_s, last_s, last_w = list[float](), math.nan, math.nan, 0.0
+def _integrate(line: AnyTable, window: Window) -> _Drawn:
+    sums, first_s, last_s, last_w, change_w = list[float](), math.nan, math.nan, 0.0, 0.0
     for time_s, power_w in zip(_parts(line, "time_s"), _parts(line, "power_w"), strict=True):
         if not len(time_s):
             continue
         if math.isnan(first_s):
-            first_s = float(time_s[0])
-        else:
-            sums.append(last_w * (float(time_s[0]) - last_s))
-        sums.append(math.fsum((power_w[:-1] * np.diff(time_s)).data))
+            first_s = last_s = float(time_s[0])
+        clipped = window.clip(np.concatenate([[last_s], time_s]))
+        steps = np.concatenate([[last_w], power_w])
+        sums.append(math.fsum((steps[:-1] * np.diff(clipped)).data))
+        change_w += float(np.abs(np.diff(steps)).sum())
         last_s, last_w = float(time_s[-1]), float(power_w[-1])
-    return _Drawn(math.fsum(sums), Window(first_s, last_s))
+    is_covered = first_s <= window.from_s and window.until_s <= last_s
+    return _Drawn(math.fsum(sums), last_s - first_s, change_w, is_covered)
 
 
 def _parts(table: AnyTable, name: str) -> Iterator[npt.NDArray[Any]]:
@@ -214,14 +230,19 @@ def _find_above_cap(line: AnyTable, laws: RunLaws) -> Iterator[Problem]:
     if laws.cap is None or not laws.measured:
         return
     time_s, power_w = _column(line, "time_s"), _column(line, "power_w") / laws.cluster.pue
-    ends_s = np.append(time_s[1:], math.inf)
-    cap_w = laws.cap(time_s)
-    above = np.flatnonzero((power_w > cap_w + SLACK_W) & (ends_s > time_s))
+    if not len(time_s):
+        return
+    changes_s, caps_w = laws.cap(float(time_s[0]), float(time_s[-1]))
+    at_s = np.union1d(time_s, changes_s)
+    rows = np.searchsorted(time_s, at_s, side="right") - 1
+    cap_w = caps_w[np.searchsorted(changes_s, at_s, side="right") - 1]
+    above = np.flatnonzero(power_w[rows] > cap_w + SLACK_W)
     if len(above):
-        row = above[0]
+        first = int(above[0])
         yield Problem(
-            f"GPUs draw {power_w[row]:.9g} W at {time_s[row]:.9g} s; the cap is {cap_w[row]:.9g} W",
-            f"timeline, row {row}",
+            f"GPUs draw {power_w[rows[first]]:.9g} W at {at_s[first]:.9g} s; the cap is "
+            f"{cap_w[first]:.9g} W",
+            f"timeline, row {rows[first]}",
         )
 
 
@@ -229,7 +250,7 @@ def _find_uneven_energy(
     jobs: AnyTable, metrics: Mapping[str, float], laws: RunLaws
 ) -> Iterator[Problem]:
     """Attempts whose energies are not that of the GPUs that jobs hold, in sum."""
-    if not laws.measured or "training_energy_j" not in metrics:
+    if not (laws.measured and laws.is_whole) or "training_energy_j" not in metrics:
         return
     own_j = math.fsum(_column(jobs, "energy_j").data)
     held_j = (metrics["training_energy_j"] + metrics["held_energy_j"]) / laws.cluster.pue
@@ -346,16 +367,15 @@ def _unfinished(jobs: AnyTable) -> list[tuple[str, float]]:
     ]
 
 
-def _find_lost_jobs(
-    tables: Mapping[str, AnyTable], metrics: Mapping[str, float], laws: RunLaws
-) -> Iterator[Problem]:
+def _find_lost_jobs(jobs: AnyTable, laws: RunLaws) -> Iterator[Problem]:
     """Jobs that were submitted, and neither ran nor are counted as unable to."""
-    if laws.jobs is None:
-        return
-    ran = len(np.unique(_codes(tables["jobs"], "job_id")))
-    unable = metrics.get("unable_jobs", 0.0)
-    if not laws.jobs - unable <= ran <= laws.jobs:
-        yield Problem(f"of {laws.jobs} jobs {ran} ran, and {unable:g} are counted as unable to end")
+    lost = sorted(laws.jobs.difference(_texts(jobs, "job_id"), laws.unable))
+    if lost:
+        yield Problem(
+            f"job {lost[0]} neither ran nor is counted as unable to end"
+            + f", and {len(lost) - 1} others" * (len(lost) > 1),
+            "jobs",
+        )
 
 
 def _find_on_lost_nodes(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:

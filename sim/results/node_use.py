@@ -163,7 +163,9 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
 
 def redundant_time_s(rows: Sequence[ShapeRow]) -> Floats:
     """Time of redundant computation in steps that were committed, s, shape (shapes,)."""
-    return np.array([row.redundant_share * (row.steps_s - row.lost_s - row.open_s) for row in rows])
+    return np.array([
+        row.redundant_share * float(rest_of(row.steps_s, row.lost_s, row.open_s)) for row in rows
+    ])  # fmt: skip
 
 
 def rest_of(span_s: Floats | float, *parts_s: Floats | float) -> Floats:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import ZooBackend
@@ -142,11 +141,6 @@ def collect(
     than `MOST_ATTEMPTS`; None: they are in memory. `scheduled`: whether jobs are submitted at given
     times, so that amounts of a year follow from these.
     """
-    if not recorder.attempts:
-        raise InputError(
-            f"variant {variant!r}, seed {seed}: no job ever got GPUs: nodes were down, or too few "
-            "were up at a time, until the end"
-        )
     pool, is_large = pa.default_memory_pool(), recorder.attempts > MOST_ATTEMPTS
     if is_large:
         pool.release_unused()

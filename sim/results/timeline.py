@@ -99,6 +99,10 @@ def timeline(
     changes = sum(float(np.abs(each.power).sum(dtype=float)) for each in steps)
     may_exceed = idle + changes > MOST_UNITS
     sums, power = np.zeros(3, np.int64), 0.0
+    if not any(len(each.time_s) for each in steps):
+        none = np.zeros(1)
+        power_w = none + idle / UNITS_PER_WATT * cluster.pue
+        yield Timeline(none, power_w, none, none.astype(np.int64))
     for part in _cut(steps, points):
         times, is_last, order = _merge(part)
         power_of, busy, waiting = (

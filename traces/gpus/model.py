@@ -24,6 +24,11 @@ Memory = Literal["gddr", "hbm"]
 """Memory of a GPU. The base power of boards with GDDR is the larger part of their limit."""
 
 
+OTHER_FORMS_W: Final = {"v100": 350.0, "p100": 300.0}
+"""Highest power limits of other forms that a bare name may stand for, W: V100 SXM3 and P100 SXM2,
+by NVIDIA's data sheets."""
+
+
 class CaseFit(NamedTuple):
     """One case of boundness; see `LimitCurve`.
 
@@ -162,6 +167,14 @@ def find_gpu_model(name: str) -> GpuModel | None:
     which has other limits, is not known.
     """
     return _models().get(normalise_name(name))
+
+
+def highest_limit_w(name: str) -> float | None:
+    """The highest power limit of a GPU with this name, W; None if the name is not known."""
+    model = find_gpu_model(name)
+    if model is None:
+        return None
+    return max(model.max_limit_w, OTHER_FORMS_W.get(normalise_name(name), 0.0))
 
 
 def suggest_gpu_type(name: str) -> str:

@@ -38,16 +38,16 @@ def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> N
 
 def _check_limit(at: tuple[str, ...], gpu_type: str, busy_w: float | None) -> None:
     """Refuse a GPU that draws more than its highest power limit, if that is known."""
-    from wattkeeper.traces.gpus.model import find_gpu_model
+    from wattkeeper.traces.gpus.model import highest_limit_w
 
-    model = None if busy_w is None else find_gpu_model(gpu_type)
-    if model is not None and busy_w is not None and busy_w > model.max_limit_w:
+    limit_w = None if busy_w is None else highest_limit_w(gpu_type)
+    if limit_w is not None and busy_w is not None and busy_w > limit_w:
         raise PydanticCustomError(
             "elsewhere",
             "{key}: {busy_w} W is above the highest power limit of {gpu}, {limit_w} W: state what "
             "one GPU draws, not its node",
             {"at": at, "key": ".".join(at), "busy_w": f"{busy_w:g}", "gpu": gpu_type,
-             "limit_w": f"{model.max_limit_w:g}"},
+             "limit_w": f"{limit_w:g}"},
         )  # fmt: skip
 
 

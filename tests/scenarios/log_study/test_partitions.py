@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 import yaml
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.partition_logs import PartitionJob, draw_jobs, write_log
+from wattkeeper.scenarios.log_study.partitions import Partitions, find_partitions
+from wattkeeper.traces.schema import jobs_table
 
 PARTITIONS = (("short", "a100", 8), ("large", "h100", 16), ("old", "v100", 8))
 NODES = {"a100": 1, "h100": 2, "v100": 1}
@@ -144,3 +147,28 @@ def test_a_pool_has_one_queue(inside: Command, tmp_path: Path) -> None:
     nameless = [job._replace(partition="") for job in draw_jobs(PARTITIONS, 20)]
     study(inside, tmp_path, nameless, name="nameless")
     assert "partitions" not in scenario_of(tmp_path, "nameless")["cluster"]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "found"),
+    [
+        # A type that nobody names is where jobs run that name none.
+        ([("gpu", "a100"), ("gpu", None)], {}),
+        ([("gpu", "a100"), ("gpu", None), ("x", "v100")],
+         {"gpu": ("a100", "h100"), "x": ("v100",)}),
+        # One that no node has does not make a partition vanish.
+        ([("y", "k80"), ("y", None), ("x", "a100")], {}),
+        ([("y", "v100"), ("x", "a100"), ("x", "k80"), ("z", "h100")],
+         {"x": ("a100",), "y": ("v100",), "z": ("h100",)}),
+    ],
+)  # fmt: skip
+def test_types_of_a_partition_are_those_on_which_its_jobs_can_run(
+    jobs: Sequence[tuple[str, str | None]], found: Partitions
+) -> None:
+    table = jobs_table({
+        "job_id": [str(number) for number in range(len(jobs))],
+        "submit_time_s": [0.0] * len(jobs), "duration_s": [1.0] * len(jobs),
+        "gpus": [1] * len(jobs), "queue": [queue for queue, _ in jobs],
+        "gpu_type": [gpu for _, gpu in jobs],
+    })  # fmt: skip
+    assert find_partitions(table, ("a100", "h100", "v100")) == found

@@ -39,8 +39,9 @@ from tests.support.worlds import (
 from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.protocols import SETUP_S, Slice
 from wattkeeper.scenarios.contract.scripted import job
+from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, whole_units
+from wattkeeper.sim.recording.recorder import UNITS_PER_WATT
 from wattkeeper.sim.results.accounting import Window
 from wattkeeper.sim.results.columns import attempt_columns, recorded_columns
 
@@ -321,6 +322,15 @@ def test_energy_is_split_by_what_gpus_do(setting: Setting) -> None:
         assert metrics["gpu_utilisation"] == pytest.approx(utilisation, rel=1e-9)
 
 
+def idle_of_nodes(cluster: ClusterSpec) -> float:
+    """Idle power of all GPUs, W, in whole units of each node."""
+    units = [
+        round(cluster.power[group.gpu_type].idle_w * group.gpus_per_node * UNITS_PER_WATT)
+        for group in cluster.groups for _ in range(group.nodes)
+    ]  # fmt: skip
+    return sum(units) / UNITS_PER_WATT
+
+
 @any_world
 def test_timeline_stays_within_the_cluster_and_ends_idle(setting: Setting) -> None:
     world, cluster = setting.run(), setting.cluster
@@ -336,7 +346,7 @@ def test_timeline_stays_within_the_cluster_and_ends_idle(setting: Setting) -> No
     waited_s = math.fsum(line.jobs_waiting[:-1] * np.diff(line.time_s))
     mean_s = collected(setting, world).metrics["queue_delay_s"]
     assert waited_s == pytest.approx(mean_s * len(setting.jobs), rel=1e-9, abs=1e-6)
-    idle_w = whole_units(cluster.idle_power_w) / UNITS_PER_WATT * cluster.pue
+    idle_w = idle_of_nodes(cluster) * cluster.pue
     if cluster.sleep_after_s is None:
         assert line.power_w[-1] == idle_w
     else:
@@ -366,6 +376,5 @@ def uneven() -> Setting:
 def test_timeline_returns_to_exactly_the_idle_power(setting: Setting) -> None:
     cluster = replace(setting.cluster, sleep_after_s=None)
     line = timeline_of(setting._replace(cluster=cluster).run())
-    idle = round(cluster.idle_power_w * UNITS_PER_WATT) / UNITS_PER_WATT
-    assert line.power_w[-1] == idle * cluster.pue
+    assert line.power_w[-1] == idle_of_nodes(cluster) * cluster.pue
     assert line.power_w.min() >= 0

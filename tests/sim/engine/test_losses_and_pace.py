@@ -54,7 +54,7 @@ def run(
     losses = RunLosses(rules, iter(changes))
     world = run_world(jobs, KNOWN, nodes, chosen(**policies), losses=losses)
     result = collect("v", 1, world.recorder, world.source, nodes, {}, world.env.events)
-    check_laws(result.tables, result.metrics, RunLaws(nodes, jobs=len(jobs)))
+    check_laws(result.tables, result.metrics, RunLaws(nodes))
     return result
 
 

@@ -14,6 +14,7 @@ from tests.support.worlds import chosen, run_world, spec
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
+from wattkeeper.sim.results.accounting import Window
 from wattkeeper.sim.results.laws import LawBroken, RunLaws, check_balance, check_laws
 from wattkeeper.sim.results.tables import RunResult, collect
 
@@ -33,7 +34,8 @@ def result() -> RunResult:
 
 def laws(**changed: Any) -> RunLaws:
     cap = CLUSTER.power_cap_w or 0.0
-    known = RunLaws(CLUSTER, lambda times_s: np.full(len(times_s), cap), jobs=9)
+    ids = frozenset(f"j{n}" for n in range(9))
+    known = RunLaws(CLUSTER, lambda from_s, _: (np.array([from_s]), np.array([cap])), jobs=ids)
     return known._replace(**changed)
 
 
@@ -136,8 +138,28 @@ def test_a_row_that_is_missing_is_found(result: RunResult) -> None:
 
 
 def test_a_job_that_vanished_is_found(result: RunResult) -> None:
-    with pytest.raises(LawBroken, match="of 12 jobs 9 ran"):
-        check_laws(result.tables, result.metrics, laws(jobs=12))
+    more = laws().jobs | {"j9", "k"}
+    with pytest.raises(LawBroken, match=r"job j9 neither ran nor is counted as unable .* 1 others"):
+        check_laws(result.tables, result.metrics, laws(jobs=more))
+    check_laws(result.tables, result.metrics, laws(jobs=more, unable=frozenset({"j9", "k"})))
+
+
+def test_a_cap_that_falls_while_power_stays_is_found(result: RunResult) -> None:
+    falls = laws(cap=lambda from_s, _: (np.array([from_s, from_s + 21.0]), np.array([1e9, 1.0])))
+    with pytest.raises(LawBroken, match="the cap is 1 W"):
+        check_laws(result.tables, result.metrics, falls)
+
+
+@pytest.mark.parametrize("window", [Window(10.0, 70.0), Window(21.5, 21.75)])
+def test_the_integral_is_that_of_the_window(result: RunResult, window: Window) -> None:
+    line = result.tables["timeline"]
+    times, power_w = (line[name].to_numpy() for name in ("time_s", "power_w"))
+    drawn = float((power_w[:-1] * np.diff(window.clip(times))).sum())
+    energy = result.account.energy._replace(training=drawn, held=0.0, idle=0.0, asleep=0.0)
+    account = result.account._replace(window=window, energy=energy)
+    check_balance(line, account, measured=True)
+    with pytest.raises(LawBroken, match="integral"):
+        check_balance(line, account._replace(energy=energy._replace(held=1.0)), measured=True)
 
 
 def test_a_negative_metric_is_found(result: RunResult) -> None:

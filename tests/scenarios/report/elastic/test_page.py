@@ -17,6 +17,7 @@ from tests.support.losses import generate_jobs
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium, instance
 from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
+from wattkeeper.scenarios.report.charts.stacked_bars import format_figure
 
 RENT = "rent: {node_hour: 0.9, on_demand: 3, currency: USD}"
 
@@ -124,7 +125,9 @@ def test_redundant_computation_is_a_part_of_energy(inside: Command) -> None:
     share = own["elastic_redundant_j"] / own["elastic_energy_j"]
     assert_states(plain(energy), "redundant, ", f"{100 * share:.1f} %")
     assert "redundant" not in plain(time)
-    assert_states(plain(rent), "of redundant computation, USD", f"{own['redundant_rent']:,.0f}")
+    assert_states(
+        plain(rent), "of redundant computation, USD", format_figure(own["redundant_rent"])
+    )
     assert "Redundant: " in plain(section)
 
 
