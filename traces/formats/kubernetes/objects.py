@@ -89,6 +89,7 @@ class KubeObject(NamedTuple):
         gpu_milli: Thousandths of each.
         status: Phase or reason; `failed` says whether that is a failure.
         disrupted: Whether it was evicted, preempted or lost its node.
+        labelled: The user that its labels name; empty if they name none.
         tries: That it records itself.
         elastic: Whether it is a slice of an elastic workload.
         replaces: Name of a workload, with its namespace, of which it is another slice; or empty.
@@ -121,6 +122,7 @@ class KubeObject(NamedTuple):
     tries: int
     ran: bool
     disrupted: bool = False
+    labelled: str = ""
     elastic: bool = False
     replaces: str = ""
     doubt: str = ""
@@ -153,13 +155,13 @@ def read_pod(record: Json) -> KubeObject | str:
     user = _read_user(labels)
     limit = read_whole(spec, "activeDeadlineSeconds") or _read_longest_run(labels)
     return KubeObject(
-        uid, f"{namespace}/{name}", job, f"{job}/{part_of.uid or user or ''}", part_of.uid is None,
+        uid, f"{namespace}/{name}", job, f"{job}/{part_of.uid or ''}", part_of.uid is None,
         part_of.owner, name, submit, start, end, *demand, _read_type(spec),
         user or (None if service == "default" else service),
         read_key(labels, LABELS, QUEUE) or namespace, namespace,
         read_text(spec, "priorityClassName") or read_key(labels, LABELS, PRIORITY),
         limit, phase, phase == "Failed", 1, start is not None,
-        disrupted=phase == "Failed" and _is_disrupted(record),
+        disrupted=phase == "Failed" and _is_disrupted(record), labelled=user or "",
         claims=tuple(claims), demand=wanted if claims else {},
     )  # fmt: skip
 
