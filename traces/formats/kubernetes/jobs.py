@@ -234,7 +234,7 @@ def _resolve(
             demand = Counter(part.demand) + Counter(part.quota)
             doubts.append(BY_QUOTA if part.quota else LEFT_OUT)
         others, untold = demand.pop(OTHER, 0), demand.pop(UNTOLD, 0)
-        found = NO_COUNT if untold else read_demand(demand)
+        found = NO_COUNT if untold else read_demand(demand, part.gpu_type)
         if isinstance(found, tuple):
             resolved.append(part._replace(gpus=found[0], gpu_milli=found[1]))
         elif found == NO_GPU and is_held and resolved:
