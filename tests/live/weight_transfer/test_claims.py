@@ -27,7 +27,7 @@ def make(name: str, size: tuple[Any, ...], seed: int) -> nn.Module:
     return randomise(FAMILIES[name].make(*size), np.random.default_rng(seed))
 
 
-def count_claims(name: str, pairs: Iterable[tuple[Any, Any]]) -> int:
+def count_claims(name: str, pairs: Iterable[tuple[Any, ...]]) -> int:
     """Functions that are claimed to be preserved between sizes, each claim checked in eval mode.
 
     `test_output_that_only_train_mode_has` says why in eval mode alone.
