@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.import_options import import_options, print_import
 from wattkeeper.scenarios.cli.options import FILE, PATH
@@ -65,6 +65,9 @@ def study(
     rates = read_electricity(options_of_rates, cluster, nodes.parent)
     folder = out.absolute() / log_study.TRACE
     place = None
+    if options.zone not in (None, rates.zone) and rates.zone is not None:
+        text = f"{options.zone}, and the file of nodes says {rates.zone}: leave one of them out"
+        raise InputError([Problem(text, "--zone"), Problem(rates.zone, rates.places["zone"])])
     if options.zone is None and rates.zone is not None:
         options, place = options._replace(zone=rates.zone), rates.places["zone"]
     with at_place(place):

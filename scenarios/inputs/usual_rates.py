@@ -42,8 +42,9 @@ USUAL: Final[Mapping[str, _Usual]] = {
 def explain_unusual(key: Quantity, rate: Rate | Floats, unit: str) -> str:
     """Asks back where a rate, or most values of a series, are not usual; 0 is. Empty if they are.
 
-    A series is too low if its highest value is, and too high if its median is: prices fall below 0
-    and rise to many times the usual ones for hours.
+    Intensities are judged by the median of those that are not 0: of a series in kg, some may be
+    above 1. Prices are too high if their median is, since they rise to many times the usual ones
+    for hours, and too low if the highest is, since they can be near 0 most of the time.
 
     Args:
         key: What it is; of other quantities, all values are usual.
@@ -54,13 +55,15 @@ def explain_unusual(key: Quantity, rate: Rate | Floats, unit: str) -> str:
         return ""
     usual = USUAL[key]
     values = np.abs(rate.value if isinstance(rate, Series) else np.atleast_1d(rate))
-    highest, middle = float(values.max()), float(np.median(values))
-    if 0 < highest < usual.least:
-        found, shown = highest, "at most "
-    elif middle > usual.most:
-        found, shown = middle, "in the middle "
-    else:
+    if key == "carbon":
+        values = values[values > 0]
+    if not values.any():
         return ""
+    middle, highest = float(np.median(values)), float(values.max())
+    if (middle if key == "carbon" else highest) >= usual.least and middle <= usual.most:
+        return ""
+    is_highest = key == "price" and middle <= usual.most
+    found, shown = (highest, "at most ") if is_highest else (middle, "in the middle ")
     shown = shown if len(values) > 1 else ""
     guesses = [f"{words} it would be {found * factor:g}" for words, factor in usual.units.items()
                if usual.least <= found * factor <= usual.most]  # fmt: skip

@@ -98,14 +98,15 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
         raise InputError(faults)
     if not stated:
         return StudyRates(None, {}, {}, {})
-    if not files:
+    if not files and any(getattr(options, key) is not None for key in RATES):
         stated = {key: value for key, value in stated.items() if key not in OF_FILES}
-    zone = stated.pop("zone", None)  # the import reads the log's dates by it
     try:
+        ElectricitySection.model_validate_json(json.dumps(stated), strict=True)
+        zone = stated.pop("zone", None)  # the import reads the log's dates by it
         section = ElectricitySection.model_validate_json(json.dumps(stated), strict=True)
     except (ValidationError, ValueError) as error:
         given = ", ".join(f"--{key}" for key, text in options._asdict().items() if text is not None)
-        place = given or "electricity"
+        place = given or f"{cluster.document.where(('electricity',))}, electricity"
         raise InputError([Problem(text, place) for text in _explain(error)]) from None
     series: dict[Quantity, Rate] = {}
     for key in RATES:

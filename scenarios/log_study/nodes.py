@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from wattkeeper.policies.errors import Problem, ScenarioError
 from wattkeeper.scenarios.spec.loading import validate
@@ -37,6 +37,14 @@ class StudyNodes(Section):
     """Power of one GPU while a job holds it, W; the model's if absent."""
 
 
+class StatedElectricity(ElectricitySection):
+    """What the energy of the cluster costs and emits, but for what options say."""
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        return self  # it is with the options
+
+
 class StudyCluster(Section):
     """The nodes of a cluster, and what their electricity costs."""
 
@@ -46,7 +54,7 @@ class StudyCluster(Section):
     """Power usage effectiveness: power of the whole facility over that of its GPUs."""
     sleep: Sleep | None = None
     """How nodes would sleep, for the variant in which they do."""
-    electricity: ElectricitySection | None = None
+    electricity: StatedElectricity | None = None
     """What electricity costs and emits, where options do not say it."""
 
 

@@ -21,6 +21,7 @@ from wattkeeper.traces.files.private import (
     open_own_folder,
     read_own_file,
 )
+from wattkeeper.traces.files.user_dirs import state_folder
 
 MARK: Final = "wattkeeper-live.json"
 """Name of the file that marks a folder of live runs."""
@@ -71,11 +72,13 @@ def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = Non
 
     Raises:
         StoreError: If it holds something else, or unfinished runs of another scenario, a file of
-            policies changed, anything in it belongs to another user, or others may write it.
+            policies changed, anything in it belongs to another user, or others may write it; or
+            if the state folder is not this user's alone. Nothing is changed then.
     """
     files = loaded.document.policy_files or ()
     resolved = loaded.scenario.model_dump_json(exclude={"live": {"lease_s"}})
     digest = sha256(resolved.encode()).hexdigest()
+    state_folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.path.lexists(folder):
         check_own_tree(folder, OPTION)
@@ -83,13 +86,13 @@ def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = Non
         make_private_folder(folder)
     descriptor = open_own_folder(folder, OPTION)
     try:
+        goes_on = bool(list_names(descriptor)) and _goes_on(folder, digest, files)
         os.fchmod(descriptor, 0o700)  # made by the user, or by an older wattkeeper
-        if list_names(descriptor):
-            if _goes_on(folder, digest, files):
-                return True
-            for name in list_names(descriptor):  # the mark goes last: it may be interrupted
-                if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
-                    shutil.rmtree(name, dir_fd=descriptor)
+        if goes_on:
+            return True
+        for name in list_names(descriptor):  # the mark goes last: it may be interrupted
+            if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                shutil.rmtree(name, dir_fd=descriptor)
     finally:
         os.close(descriptor)
     mark = Mark(digest=digest, done=False, policies={file.name: file.source for file in files})

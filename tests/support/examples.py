@@ -3,8 +3,9 @@
 from hypothesis import settings
 
 
-def examples(thorough: int) -> int:
-    """A tenth of a number, and at least the profile's own; all in the profile `thorough`."""
+def examples(thorough: int, few: int | None = None) -> int:
+    """All in the profile `thorough`; otherwise `few`, or a tenth and at least the profile's own."""
     own = settings().max_examples
-    is_thorough = own >= settings.get_profile("thorough").max_examples
-    return thorough if is_thorough else max(own, thorough // 10)
+    if own >= settings.get_profile("thorough").max_examples:
+        return thorough
+    return max(own, thorough // 10) if few is None else few

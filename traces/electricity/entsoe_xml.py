@@ -30,8 +30,8 @@ AREAS: Final = ("in_Domain.mRID", "inBiddingZone_Domain.mRID", "outBiddingZone_D
 DEEPEST: Final = 32
 TOO_MANY: Final = f"has more than {MOST_SLOTS:,} values, more than are read"
 UNITS: Final = {"MWH": "MWh", "KWH": "kWh", "MAW": "MW", "KWT": "kW"}
-ABOUT: Final = ("area", "sequence", "unit")
-"""Columns besides those of the start and the value."""
+ABOUT: Final = ("end", "area", "sequence", "unit")
+"""Columns besides those of the start of a slot and the value."""
 OF_SERIES: Final = (*AREAS, SEQUENCE, "curveType", "currency_Unit.name", "price_Measure_Unit.name",
                     "quantity_Measure_Unit.name", "contract_MarketAgreement.type")  # fmt: skip
 
@@ -194,8 +194,8 @@ class _Reader:
             if held is None:
                 needs = "its first one" if curve == "A03" else "each one"
                 raise ValueError(f"position {place} has no point; a curve {curve} needs {needs}")
-            moment = datetime.fromtimestamp(start_s + (place - 1) * step_s, UTC)
-            texts = (f"{moment:%Y-%m-%dT%H:%M:%SZ}", held.value, *about)
+            begin, end = (_moment(start_s + slot * step_s) for slot in (place - 1, place))
+            texts = (begin, held.value, end, *about)
             for column, text in zip(self._columns, texts, strict=True):
                 column.append(text)
             self._lines.append(held.line)
@@ -235,6 +235,10 @@ class _Reader:
             raise ValueError(f"is in {quote(unit)}, and series before are in {quote(self._unit)}")
         self._unit = unit
         return area, sequence, unit
+
+
+def _moment(time_s: float) -> str:
+    return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _seconds(period: Mapping[str, str], name: str) -> float:

@@ -59,6 +59,7 @@ class Form(NamedTuple):
         area: Column of the area.
         sequence: Column of ENTSO-E's auctions.
         note: What a reader must know.
+        end: Column of the ends of the slots.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Form(NamedTuple):
     area: str = ""
     sequence: str = ""
     note: str = ""
+    end: str = ""
 
 
 ENTSOE: Final = "ENTSO-E"
@@ -147,7 +149,7 @@ def _entsoe_document(table: pa.Table, path: Path, quantity: Quantity) -> Form:
     unit, column = only_text(table, "unit"), PRICE if PRICE in table.column_names else QUANTITY
     if quantity == "carbon" or (quantity == "price" and column != PRICE):
         raise TraceError(f"is a document of ENTSO-E with {column} in {unit}, no {quantity}", path)
-    return Form("ENTSO-E, XML", "start", column, unit, "", "UTC", "area", "sequence")
+    return Form("ENTSO-E, XML", "start", column, unit, "", "UTC", "area", "sequence", end="end")
 
 
 def _electricity_maps_answer(table: pa.Table, path: Path, quantity: Quantity) -> Form:

@@ -1,5 +1,6 @@
 """Files of prices and carbon intensities as `Series`: rows become slots on the clock of UTC."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import tzinfo
 from pathlib import Path
@@ -64,7 +65,10 @@ def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = Non
     if faults:
         raise TraceError(faults)
     time_s, value, texts = _parse_rows(texts, form, quantity, said, path, notes)
-    edges = _find_edges(time_s, texts, said, path, notes)
+    slot_s = None
+    if form.end and said.stamp != "end":
+        slot_s = parse_times(texts.table, form.end, {}, numbers=False).seconds - time_s
+    edges = _find_edges(time_s, slot_s, texts, said, path, notes)
     if factor != 1.0:
         notes.append(f"values are converted from {said.unit or form.unit} to {unit}")
     return Series(edges[:-1], float(edges[-1]), value * factor, unit, kind, str(path), area,
@@ -118,12 +122,18 @@ def _choose_rows(
         area = area or "".join(areas)
     if form.sequence:
         cells = strip_cells(texts.table, form.sequence)
-        labels = sorted(cells.unique().to_pylist(), key=lambda text: ("Without" not in text, text))
+        labels = sorted(cells.unique().to_pylist(), key=_auction_order)
         texts = texts.keep(np.asarray(pc.equal(cells, labels[0])))
         others = f", not {', '.join(map(quote, labels[1:]))}" if labels[1:] else ""
         if others or form.name != ENTSOE:
             notes.append(f"{quote(labels[0])} is read{others}")
     return texts, area
+
+
+def _auction_order(label: str) -> tuple[bool, list[tuple[int, str]]]:
+    """Sorts labels of auctions: numbers in them by their values, those without sequence first."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", label)
+    return "Without" not in label, [(int(p), "") if p.isdigit() else (-1, p) for p in parts]
 
 
 def _parse_rows(
@@ -163,7 +173,7 @@ def _parse_rows(
     if (np.diff(time_s[order]) < 0).any():
         notes.append("rows are not in the order of time, and were sorted")
         order = order[np.argsort(time_s[order], kind="stable")]
-    return time_s[order], value[order], texts._replace(numbers=texts.numbers[order])
+    return time_s[order], value[order], texts.take(order)
 
 
 def _refuse(wrong: Mapping[int, str], texts: Texts, path: Path) -> None:
@@ -203,9 +213,14 @@ def _find_zone(name: str, path: Path) -> tzinfo:
 
 
 def _find_edges(
-    time_s: Floats, texts: Texts, said: SeriesOptions, path: Path, notes: list[str]
+    time_s: Floats,
+    slot_s: Floats | None,
+    texts: Texts,
+    said: SeriesOptions,
+    path: Path,
+    notes: list[str],
 ) -> Floats:
-    """Starts of all slots, and the end of the last.
+    """Starts of all slots, and the end of the last; `slot_s`: their lengths, where they are known.
 
     Raises:
         TraceError: For overlaps, and for gaps and other uneven steps unless they are to be filled.
@@ -223,21 +238,24 @@ def _find_edges(
     lengths, counts = np.unique(steps, return_counts=True)
     step, is_end = float(lengths[counts.argmax()]), said.stamp == "end"
     is_calendar = lengths[0] >= 23 * 3600 and lengths[-1] <= CALENDAR_RATIO * lengths[0]
-    odd = np.flatnonzero(steps != step)[:MOST_FAULTS].tolist() if not is_calendar else []
+    is_calendar &= slot_s is None
+    usual_s = np.full(len(time_s), step) if slot_s is None else slot_s
+    odd = np.flatnonzero(steps != usual_s[:-1])[:MOST_FAULTS].tolist() if not is_calendar else []
     if not said.fill or (is_end and lengths[0] < step):
         hint = "" if said.fill else "; `fill: previous` lets a value hold until the next"
-        state = {i: "leaves a gap" if steps[i] > step else "is uneven" for i in odd}
-        usual = f"where {step:g} s are usual{hint}"
-        faults = {i + 1: f"{state[i]}: {steps[i]:g} s after {after(i)}, {usual}" for i in odd}
+        state = {i: "leaves a gap" if steps[i] > usual_s[i] else "is uneven" for i in odd}
+        usual = {i: f"where {usual_s[i]:g} s are usual{hint}" for i in odd}
+        faults = {i + 1: f"{state[i]}: {steps[i]:g} s after {after(i)}, {usual[i]}" for i in odd}
         _refuse(faults, texts, path)
+    shown = " and ".join(f"{each:g}" for each in np.unique(usual_s))
     note = (
         f"{len(time_s)} values from {format_time(time_s[0])} to {format_time(time_s[-1])}, at the "
-        f"{said.stamp} of slots of {step:g} s{' (by the calendar)' * bool(is_calendar)}"
+        f"{said.stamp} of slots of {shown} s{' (by the calendar)' * bool(is_calendar)}"
     )
     if odd:
-        gaps = steps[steps > step] - step
+        gaps = (steps - usual_s[:-1])[steps > usual_s[:-1]]
         note += f"; {len(gaps)} gaps, {gaps.sum() / 3600:.6g} hours in all, hold the value before"
     notes.append(note)
     if not is_end:
-        return np.append(time_s, time_s[-1] + step)
+        return np.append(time_s, time_s[-1] + usual_s[-1])
     return np.append(time_s - step, time_s[-1]) if odd else np.append(time_s[0] - step, time_s)

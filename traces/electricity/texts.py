@@ -20,6 +20,10 @@ class Texts(NamedTuple):
         """Only some of the rows."""
         return Texts(self.table.filter(pa.array(mask)), self.numbers[mask], self.row)
 
+    def take(self, places: Ints) -> "Texts":
+        """Rows by their places, in this order."""
+        return Texts(self.table.take(pa.array(places)), self.numbers[places], self.row)
+
 
 def number_rows(table: pa.Table, path: object) -> Texts:
     """The rows of a table, numbered from 1.

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError
 from wattkeeper.traces.files.locks import lock
 
 LEFTOVER: Final = re.compile(r"\.(.+)\.([0-9a-f]{12})\.(lock|new|old)")
@@ -172,7 +172,7 @@ def settle(folder: Path, name: str | None = None) -> None:
     killed = {match.group(1, 2) for match in matches if match and name in (None, match[1])}
     for base, token in sorted(killed):
         names = _names(folder / base, token)
-        with suppress(OSError):
+        with suppress(OSError, StoreError):
             release = lock(names.lock)
             try:
                 _finish(names, folder / base)

@@ -1,8 +1,10 @@
 """Lock files that the kernel releases when their process ends, however it ends."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from wattkeeper.traces.files.private import check_file
 
 
 def lock(path: Path, *, wait: bool = False) -> Callable[[], None]:
@@ -15,10 +17,13 @@ def lock(path: Path, *, wait: bool = False) -> Callable[[], None]:
 
     Raises:
         BlockingIOError: If there is another holder, and `wait` is not given.
+        StoreError: If it is no file but a link or a pipe, or has another name.
         OSError: If the file system refuses.
     """
     from filelock import FileLock, Timeout
 
+    with suppress(FileNotFoundError):
+        check_file(path.lstat(), path)
     # No soft lock in its place where the file system has none: a killed process would leave it.
     file_lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
     try:

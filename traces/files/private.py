@@ -17,6 +17,7 @@ MOST_LINKS: Final = 40
 """Links that are followed one after the other, as kernels do."""
 OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 NO_FOLDER: Final = {errno.ELOOP, errno.ENOTDIR}
+NOT_A_FILE: Final = "is a link or a pipe, not a file: remove it"
 NO_FILE: Final = {errno.ELOOP, errno.ENXIO}
 """Errors of links, and of pipes without a reader."""
 
@@ -132,11 +133,10 @@ def open_private(path: str | Path, flags: int) -> int:
     except OSError as error:
         if error.errno not in NO_FILE:
             raise
-        raise StoreError("is a link or a pipe, not a file: remove it", path) from None
+        raise StoreError(NOT_A_FILE, path) from None
     try:
         state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
-            raise StoreError("is no file, or one with another name: remove it", path)
+        check_file(state, path)
         _check_owner(state, Path(path), "name another file")
         if flags & os.O_TRUNC:
             os.ftruncate(descriptor, 0)
@@ -172,7 +172,7 @@ def check_own_entry(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(state.st_mode):
-        raise StoreError("is a link or a pipe, not a file: remove it", path)
+        raise StoreError(NOT_A_FILE, path)
     _check_owner(state, path, "name another file")
 
 
@@ -185,6 +185,18 @@ def read_own_file(path: Path) -> bytes:
     """
     with open(path, "rb", opener=open_private) as file:
         return file.read()
+
+
+def check_file(state: os.stat_result, path: str | Path) -> None:
+    """Check that what a path names is a file, without another name.
+
+    Raises:
+        StoreError: If it is not.
+    """
+    if stat.S_ISLNK(state.st_mode) or stat.S_ISFIFO(state.st_mode):
+        raise StoreError(NOT_A_FILE, path)
+    if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
+        raise StoreError("is no file, or one with another name: remove it", path)
 
 
 def _name_another(option: str) -> str:

@@ -121,6 +121,25 @@ def test_a_folder_that_others_may_have_filled_is_refused(
     assert not (tmp_path / "live").exists()
 
 
+def test_a_folder_that_is_refused_keeps_its_mode(tmp_path: Path) -> None:
+    path = scenario(tmp_path, REHEARSED, recurrences=1)
+    (folder := tmp_path / "live.live").mkdir(mode=0o755)
+    (folder / "mine").touch()
+    before = modes(folder)
+    said = run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=2)
+    assert_states(said, str(folder), "no live runs of wattkeeper")
+    assert modes(folder) == before
+
+
+def test_no_folder_is_made_where_the_state_is_refused(tmp_path: Path) -> None:
+    path = scenario(tmp_path, REHEARSED, recurrences=1)
+    (folder := tmp_path / "state").mkdir()
+    folder.chmod(0o777)
+    said = run_openly(*command("run", path, "--live", "--out", "live"), folder=tmp_path, code=2)
+    assert_states(said, str(folder), "(mode 0777)")
+    assert not (tmp_path / "live.live").exists()
+
+
 @pytest.mark.parametrize("empty", [True, False])
 def test_a_link_to_a_live_folder_is_refused(tmp_path: Path, empty: bool) -> None:
     path = scenario(tmp_path, REHEARSED, recurrences=1)

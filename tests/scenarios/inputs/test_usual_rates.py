@@ -42,7 +42,10 @@ NODES = "nodes: [{gpu: a100, count: 1, gpus: 8}]\nelectricity: %s\n"
         ("price", [30, 50, -90], ("in the middle 50", "0.05")),
         ("carbon", [0.35], ("carbon is 0.35 ", "1 to 2000", "kg, it would be 350")),
         ("carbon", [350_000], ("MWh, it would be 350",)),
-        ("carbon", [0.1, 0.9], ("at most 0.9",)),
+        ("carbon", [0.1, 0.9], ("in the middle 0.5", "kg, it would be 500")),
+        ("carbon", [0, 0, 0.3, 0.5, 1.05], ("in the middle 0.5 ", "kg, it would be 500")),
+        ("carbon", [0.9] * 99 + [40.0], ("in the middle 0.9 ",)),
+        ("carbon", [0, 0, 0, 350_000, 350_000], ("in the middle 350000 ", "MWh, it would be 350")),
     ],
 )
 def test_what_is_not_usual_is_asked_back(
@@ -59,6 +62,7 @@ def test_what_is_not_usual_is_asked_back(
         ("price", [0.05, -0.5, 0.0001]),
         ("price", [0.03] * 99 + [9.0]),  # hours of scarcity
         ("carbon", [0.0]), ("carbon", [1.0]), ("carbon", [2000]), ("carbon", [0.2, 30]),
+        ("carbon", [0.0, 0.0]), ("carbon", [0.0] * 9 + [24.0]), ("carbon", [0.4, 1.0, 3.0]),
         ("value", [1e9]),
     ],
 )  # fmt: skip

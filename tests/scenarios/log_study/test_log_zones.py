@@ -76,6 +76,35 @@ def test_a_zone_beside_offsets_is_refused(inside: Command, site: Path) -> None:
     assert not list(site.glob("offsets/*"))
 
 
+def test_two_zones_of_a_log_are_refused(inside: Command, site: Path) -> None:
+    (site / "nodes.yaml").write_text(NODES % (CARBON, ", zone: America/Los_Angeles"))
+    said = inside(*study("local"), "--zone", "Europe/Berlin", code=2).stderr
+    assert_states(said, "--zone: Europe/Berlin", "America/Los_Angeles", "nodes.yaml:2:")
+    assert not list(site.glob("local/*"))
+    (site / "nodes.yaml").write_text(NODES % (CARBON, ", zone: Europe/Berlin"))
+    inside(*study("local"), "--zone", "Europe/Berlin")
+
+
+def test_options_complete_what_the_file_of_nodes_says(inside: Command, site: Path) -> None:
+    (site / "nodes.yaml").write_text("nodes: [{gpu: a100, count: 1, gpus: 1}]\n"
+                                     "electricity: {zone: Europe/Berlin}\n")  # fmt: skip
+    said = inside(*study("local"), code=2).stderr
+    assert_states(said, "nodes.yaml:2:", "electricity needs price, carbon or both")
+    rows = [f"{FIRST + timedelta(hours=hour):%Y-%m-%dT%H:%M:%S%z},0.2" for hour in range(-4, 60)]
+    (site / "price.csv").write_text("\n".join(["time,price (EUR/kWh)", *rows, ""]))
+    inside(*study("local"), "--price", "price.csv")
+    manifest = json.loads((site / "local/results/manifest.json").read_text(encoding="utf-8"))
+    assert {each["origin_s"] for each in manifest["electricity"].values()} == {FIRST.timestamp()}
+    for stated, fact in (
+        ("{price: 0.2, currency: EUR, zone: UTC}", "origin, zone: they are of files"),
+        ("{price: 0.2}", "currency: needed with a price"),
+        ("{currency: EUR}", "electricity needs price"),
+    ):
+        (site / "nodes.yaml").write_text(NODES.replace("{carbon: %s%s}", stated))
+        said = inside(*study("offsets"), code=2).stderr
+        assert_states(said, "nodes.yaml:2:", fact)
+
+
 def test_a_zone_of_a_scenario_beside_offsets_is_refused(inside: Command, site: Path) -> None:
     inside("traces", "import", "csv", "offsets.csv", "--name", "some")
     (site / "own.yaml").write_text(

@@ -66,8 +66,9 @@ def test_jobs_of_a_partition_do_not_wait_behind_those_of_another(
         assert found.tolist() == [0, 35_940, 0]
 
 
-def test_three_partitions_are_as_each_alone(inside: Command, tmp_path: Path) -> None:
-    jobs = draw_jobs(PARTITIONS, 600)
+@pytest.mark.parametrize("count", [150, pytest.param(600, marks=pytest.mark.slow)])
+def test_three_partitions_are_as_each_alone(inside: Command, tmp_path: Path, count: int) -> None:
+    jobs = draw_jobs(PARTITIONS, count)
     study(inside, tmp_path, jobs)
     partitions = {name: [gpu] for name, gpu, _ in PARTITIONS}
     assert scenario_of(tmp_path)["cluster"]["partitions"] == partitions
@@ -83,7 +84,7 @@ def test_three_partitions_are_as_each_alone(inside: Command, tmp_path: Path) -> 
     for variant in (*STUDIED, *OTHERS):
         tables = "others" if variant in OTHERS else "results"
         together = waits(tmp_path / f"all/{tables}/jobs.parquet", variant)
-        assert len(together) == 600
+        assert len(together) == count
         for part in partitions:
             alone = waits(tmp_path / f"{part}/{tables}/jobs.parquet", variant)
             assert (alone.wait_s.mean() > 300) or variant not in ("fifo", "fjf", "easy-backfill")

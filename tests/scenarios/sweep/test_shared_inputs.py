@@ -52,6 +52,7 @@ def test_a_trace_is_read_once_for_a_sweep(
     assert reads == {"a": 2, "b": 2}  # nothing is kept for another command
 
 
+@pytest.mark.slow  # `test_what_a_sweep_leaves_behind` compares one process with workers, too
 def test_workers_need_no_traces(pool: Command, tmp_path: Path) -> None:
     """They get their inputs from one file, and results are those of one process."""
     axes = ("--sweep", "cluster.gpus=64,72")

@@ -75,6 +75,23 @@ def test_a_link_to_a_sweep_is_refused(inside: Command, tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / MARK).exists()
 
 
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "pipe", "other name"])
+def test_a_lock_that_is_no_file_is_refused(inside: Command, tmp_path: Path, kind: str) -> None:
+    (folder := tmp_path / "out.sweep").mkdir(mode=0o700)
+    (target := tmp_path / "target").write_text("mine")
+    if kind == "pipe":
+        os.mkfifo(folder / MARK)
+    elif kind == "other name":
+        os.link(target, folder / MARK)
+    else:
+        (folder / MARK).symlink_to(target if kind == "link" else "nothing")
+    said = inside("run", *SWEEP, code=2).stderr
+    assert_states(said, str(folder / MARK), "remove it")
+    assert target.read_text() == "mine"
+    assert os.path.lexists(folder / MARK)
+    assert not (folder / "nothing").exists()
+
+
 def interrupt(inside: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave a sweep with all its units, each in a file of its own."""
 

@@ -116,7 +116,7 @@ def history(world: World) -> dict[str, list[tuple[float, ...]]]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "carbon-aware"])
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(60, few=6))
 @given(jobs=loads(), checkpoint_s=st.sampled_from([0.0, 20.0]), naps=st.booleans())
 def test_a_queue_is_as_if_it_were_alone(
     kind: str, jobs: list[Job], checkpoint_s: float, naps: bool
@@ -151,7 +151,7 @@ def test_a_queue_that_waits_for_cleaner_hours_is_too(jobs: list[Job], queue: str
 
 
 @pytest.mark.parametrize("kind", TIMELESS)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(40, few=6))
 @given(jobs=loads(), draw=st.data())
 def test_losses_of_nodes_of_another_queue_change_nothing(
     kind: str, jobs: list[Job], draw: st.DataObject
@@ -187,7 +187,7 @@ def test_losses_of_nodes_of_another_queue_change_nothing(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "carbon-aware"])
-@settings(max_examples=examples(30))
+@settings(max_examples=examples(30, few=6))
 @given(jobs=loads(), cap=st.integers(0, 12), follows=st.booleans())
 def test_a_power_cap_is_shared(kind: str, jobs: list[Job], cap: int, follows: bool) -> None:
     """No job is forgotten that waited for power which a job of another queue gave back."""

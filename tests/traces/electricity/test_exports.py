@@ -194,9 +194,47 @@ def test_auctions_and_areas_of_a_document(read: Read, refuse: Refuse) -> None:
         assert series.value == pytest.approx([0.01, 0.02, 0.03, 0.04])
         assert_states(" ".join(series.notes), "'sequence 1' is read, not 'sequence 2'")
     assert_states(" ".join(read(document(later)).notes), "'sequence 2' is read")
+    tenth = read(document(series_of((1, 99), sequence="10"), later))
+    assert_states(" ".join(tenth.notes), "'sequence 2' is read, not 'sequence 10'")
     other = series_of((1, 99), area="10YFR")
     assert_states(refuse(document(series_of(*WHOLE), other)), "has 2 areas", "'10YFR', '10YGR'")
     assert read(document(series_of(*WHOLE), other), area="10YFR").value[0] == pytest.approx(0.099)
+
+
+HOUR = {"start": "2025-09-30T21:00Z", "end": "2025-09-30T22:00Z"}
+QUARTERS = {"start": "2025-09-30T22:00Z", "end": "2025-09-30T23:00Z", "resolution": "PT15M"}
+
+
+def test_a_market_goes_from_hours_to_quarters_of_an_hour(read: Read, refuse: Refuse) -> None:
+    four = series_of((1, 1), (2, 2), (3, 3), (4, 4), **QUARTERS)
+    days = [series_of((1, 9), **HOUR), four]
+    for order in (days, days[::-1]):
+        series = read(document(*order))
+        assert starts(series) == ["30 21:00", "30 22:00", "30 22:15", "30 22:30", "30 22:45"]
+        assert series.value == pytest.approx([0.009, 0.001, 0.002, 0.003, 0.004])
+        assert series.end_s - series.start_s[-1] == 900
+        assert_states(" ".join(series.notes), "slots of 900 and 3600 s")
+    back = {"start": "2025-09-30T23:00Z", "end": "2025-10-01T01:00Z"}
+    series = read(document(*days, series_of((1, 5), **back)))
+    assert series.end_s - series.start_s[-1] == 3600
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "fact"),
+    [
+        ("2025-09-30T23:15Z", "2025-10-01T01:15Z", "leaves a gap: 1800 s after"),
+        ("2025-09-30T22:50Z", "2025-10-01T00:50Z", "is uneven: 300 s after"),
+        ("2025-09-30T22:45Z", "2025-10-01T00:45Z", "overlap"),
+    ],
+)
+def test_slots_of_several_lengths_have_no_gaps(
+    refuse: Refuse, start: str, end: str, fact: str
+) -> None:
+    four = series_of((1, 1), **QUARTERS)
+    assert_states(refuse(document(four, series_of((1, 5), start=start, end=end))), fact)
+    hour = series_of((1, 9), **HOUR)
+    late = series_of((1, 1), **QUARTERS | {"start": "2025-09-30T22:30Z"})
+    assert_states(refuse(document(hour, late)), "leaves a gap: 5400 s after")
 
 
 def test_days_of_a_document_follow_each_other(read: Read, refuse: Refuse) -> None:

@@ -83,6 +83,31 @@ def test_other_namespaces_and_groups_are_other_jobs(tmp_path: Path, kind: str) -
     assert [row[0] for row in rows.values()] == [4, 4, 4]
 
 
+@pytest.mark.parametrize("labelled", [(0,), (1,), (0, 2), (1, 2, 3), ()])
+@pytest.mark.parametrize("kind", ["kueue", "coscheduling", "kai", "kubeflow", "volcano"])
+def test_pods_without_a_user_are_of_the_only_one(
+    tmp_path: Path, kind: str, labelled: tuple[int, ...]
+) -> None:
+    pods = four(GROUPS[kind])
+    pods[0]["spec"]["serviceAccountName"] = "trainer"
+    for number in labelled:
+        pods[number]["metadata"]["labels"]["user"] = "ann"
+    trace = import_objects(tmp_path / "x.jsonl", pods)
+    assert list(hours(trace).values()) == [(4, 0.0, 1.0, 3.0)]
+    assert [row["user"] for row in jobs(trace).values()] == ["ann" if labelled else "trainer"]
+
+
+def test_a_name_goes_from_a_user_to_another(tmp_path: Path) -> None:
+    label = {"kueue.x-k8s.io/pod-group-name": "g"}
+    pods = [
+        pod(f"p-{user}-{number}", start, end, created=start, labels=label | user_label)
+        for user, start, end in (("ann", "08:00", "09:00"), ("bob", "10:00", "12:00"))
+        for number, user_label in enumerate(({"user": user}, {}))
+    ]
+    rows = jobs(import_objects(tmp_path / "x.jsonl", pods))
+    assert [(row["user"], row["gpus"]) for row in rows.values()] == [("ann", 2), ("bob", 2)]
+
+
 def test_users_of_one_group_name_have_a_job_each(tmp_path: Path) -> None:
     label = {"scheduling.x-k8s.io/pod-group": "train"}
     pods = [

@@ -68,7 +68,7 @@ def longest_wait_h(trace: Trace) -> float:
 
 
 @settings(
-    max_examples=examples(300),
+    max_examples=examples(300, few=12),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     deadline=None,
 )

@@ -57,10 +57,30 @@ def split_lives(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
     """The objects of each of the jobs that bore one name, one after the other.
 
     An object goes on with a job if it was created before all others had ended, by the same
-    controller, or after an eviction that ended the job. Where the job's uid is known, it tells.
+    controller, or after an eviction that ended the job. Objects of two users are two jobs. Where
+    the job's uid is known, it tells.
     """
     if not parts[0].named:
         return [list(parts)]
+    split: list[list[KubeObject]] = []
+    for life in _split_times(parts):
+        users = split_users(life)
+        split += (
+            [life] if len(users) == 1 else [one for each in users for one in _split_times(each)]
+        )
+    return split
+
+
+def split_users(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
+    """The objects of each user if labels name several: those that name none are apart, too."""
+    users: dict[str, list[KubeObject]] = {}
+    for part in parts:
+        users.setdefault(part.labelled, []).append(part)
+    is_split = parts[0].named and len(users.keys() - {""}) > 1
+    return list(users.values()) if is_split else [list(parts)]
+
+
+def _split_times(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
     lives: list[list[KubeObject]] = []
     waiting = [part for part in parts if not part.ran]
     for part in sorted((part for part in _end_replaced(parts) if part.ran), key=_submission):
@@ -134,7 +154,7 @@ def unite(
     worst = next((part for part in last if part.failed), last[-1])
     return Job(
         first.job_id if names[first.job_id] == 1 else f"{first.job_id}/{first.uid}",
-        _first(part.user for part in ordered),
+        _first(part.labelled for part in ordered) or _first(part.user for part in ordered),
         first.queue,
         first.account,
         _first(part.qos for part in ordered),
@@ -214,7 +234,7 @@ def _resolve(
             demand = Counter(part.demand) + Counter(part.quota)
             doubts.append(BY_QUOTA if part.quota else LEFT_OUT)
         others, untold = demand.pop(OTHER, 0), demand.pop(UNTOLD, 0)
-        found = NO_COUNT if untold else read_demand(demand)
+        found = NO_COUNT if untold else read_demand(demand, part.gpu_type)
         if isinstance(found, tuple):
             resolved.append(part._replace(gpus=found[0], gpu_milli=found[1]))
         elif found == NO_GPU and is_held and resolved:

@@ -13,6 +13,7 @@ from wattkeeper.traces.formats.kubernetes.jobs import (
     find_shared_claims,
     merge_slices,
     split_lives,
+    split_users,
     unite,
 )
 from wattkeeper.traces.formats.kubernetes.objects import KubeObject, read_pod, read_workload
@@ -93,7 +94,8 @@ class ObjectLog:
         for part in self._objects.values():
             gangs.setdefault(part.gang, []).append(part)
         merge_slices(gangs)
-        devices = Devices(self._devices, find_shared_claims(gangs.values()))
+        users = (each for parts in gangs.values() for each in split_users(parts))
+        devices = Devices(self._devices, find_shared_claims(users))
         lives = [life for parts in gangs.values() for life in split_lives(parts)]
         names = count_names(lives)
         first: list[tuple[tuple[int, int], list[KubeObject]]] = []

@@ -40,7 +40,7 @@ NOT_STARTED: Final = "never started"
 PLACEHOLDER: Final = "only reserves GPUs for a pod of a gang"
 VARIANT: Final = "is a variant of another workload, which counts"
 GPU: Final = re.compile(r"(nvidia\.com/gpu|amd\.com/gpu|gpu\.intel\.com/(i915|xe))(\.shared)?")
-MIG: Final = re.compile(r"nvidia\.com/mig-([1-7])g\.([0-9]+)gb(\.me)?")
+MIG: Final = re.compile(r"nvidia\.com/mig-([1-7])g\.([0-9]+)gb([.-][a-z]+)*")
 QUOTA: Final = re.compile(r"(.*[^a-z])?gpus?([^a-z].*)?")
 """Name of a quota of GPUs that claims are counted by; not where it is one of `PARTS`."""
 PARTS: Final = re.compile(r"mig|shar|vgpu|slice|mem|core")
@@ -89,6 +89,7 @@ class KubeObject(NamedTuple):
         gpu_milli: Thousandths of each.
         status: Phase or reason; `failed` says whether that is a failure.
         disrupted: Whether it was evicted, preempted or lost its node.
+        labelled: The user that its labels name; empty if they name none.
         tries: That it records itself.
         elastic: Whether it is a slice of an elastic workload.
         replaces: Name of a workload, with its namespace, of which it is another slice; or empty.
@@ -121,6 +122,7 @@ class KubeObject(NamedTuple):
     tries: int
     ran: bool
     disrupted: bool = False
+    labelled: str = ""
     elastic: bool = False
     replaces: str = ""
     doubt: str = ""
@@ -135,8 +137,8 @@ def read_pod(record: Json) -> KubeObject | str:
     metadata = {path: read_object(record, path) for path in (LABELS, ANNOTATIONS)}
     spec, labels = read_object(record, "spec"), metadata[LABELS]
     claims = read_claims(spec, read_object(record, "status"), namespace, 1)
-    wanted = _pod_demand(spec)
-    demand = (0, 0) if claims else read_demand(wanted)
+    wanted, gpu_type = _pod_demand(spec), _read_type(spec)
+    demand = (0, 0) if claims else read_demand(wanted, gpu_type)
     if demand == NO_GPU:
         demand = _read_fraction(metadata[ANNOTATIONS])
     if isinstance(demand, str):
@@ -153,13 +155,13 @@ def read_pod(record: Json) -> KubeObject | str:
     user = _read_user(labels)
     limit = read_whole(spec, "activeDeadlineSeconds") or _read_longest_run(labels)
     return KubeObject(
-        uid, f"{namespace}/{name}", job, f"{job}/{part_of.uid or user or ''}", part_of.uid is None,
-        part_of.owner, name, submit, start, end, *demand, _read_type(spec),
+        uid, f"{namespace}/{name}", job, f"{job}/{part_of.uid or ''}", part_of.uid is None,
+        part_of.owner, name, submit, start, end, *demand, gpu_type,
         user or (None if service == "default" else service),
         read_key(labels, LABELS, QUEUE) or namespace, namespace,
         read_text(spec, "priorityClassName") or read_key(labels, LABELS, PRIORITY),
         limit, phase, phase == "Failed", 1, start is not None,
-        disrupted=phase == "Failed" and _is_disrupted(record),
+        disrupted=phase == "Failed" and _is_disrupted(record), labelled=user or "",
         claims=tuple(claims), demand=wanted if claims else {},
     )  # fmt: skip
 
@@ -186,11 +188,6 @@ def read_workload(record: Json) -> KubeObject | str:
         claims += read_claims(spec, {}, namespace, pods)
         types.update((_read_type(spec) or "").split("|"))
     quota = _read_quota(given, demand) if claims else Counter[str]()
-    parts = (0, 0) if claims else read_demand(demand)
-    if isinstance(parts, str):
-        return parts
-    run = _read_conditions(record)
-    _check_order(run.start_s, run.end_s, "its admission", "it finished")
     flavors = {
         text
         for each in given
@@ -199,6 +196,11 @@ def read_workload(record: Json) -> KubeObject | str:
         and (text := check_text(value, f"flavors.{key}"))
     }
     gpu_type = "|".join(sorted(types - {""}) or sorted(flavors)) or None
+    parts = (0, 0) if claims else read_demand(demand, gpu_type)
+    if isinstance(parts, str):
+        return parts
+    run = _read_conditions(record)
+    _check_order(run.start_s, run.end_s, "its admission", "it finished")
     metadata = {path: read_object(record, path) for path in (LABELS, ANNOTATIONS)}
     job, owner_uid = read_text(owner, "name"), read_text(owner, "uid") or ""
     alone = kind == "LeaderWorkerSet" or not (job and owner_uid)  # a workload for each group
@@ -288,13 +290,22 @@ def _is_gpu(resource: str) -> bool:
 
 
 def _pod_demand(spec: Json) -> Counter[str]:
-    """Resources with GPUs of a pod: the sum of its containers, or more in an init container."""
-    total = Counter[str]()
-    for container in read_objects(spec, "containers"):
-        total.update(_container_demand(container))
+    """Resources with GPUs of a pod: of its containers and sidecars, or more in an init container.
+
+    Sidecars are init containers that are started again; they hold theirs from their start to the
+    end, and so beside the init containers after them.
+    """
+    sidecars, first = Counter[str](), Counter[str]()
     for container in read_objects(spec, "initContainers"):
-        total |= _container_demand(container)
-    return total
+        demand = _container_demand(container)
+        if read_text(container, "restartPolicy") == "Always":
+            sidecars.update(demand)
+            first |= sidecars
+        else:
+            first |= sidecars + demand
+    for container in read_objects(spec, "containers"):
+        sidecars.update(_container_demand(container))
+    return sidecars | first
 
 
 def _container_demand(container: Json) -> Counter[str]:
@@ -309,14 +320,14 @@ def _container_demand(container: Json) -> Counter[str]:
     return wanted
 
 
-def read_demand(demand: Counter[str]) -> tuple[int, int] | str:
-    """GPUs and thousandths of each, or why the object is left out."""
+def read_demand(demand: Counter[str], gpu_type: str | None) -> tuple[int, int] | str:
+    """GPUs of a type and thousandths of each, or why the object is left out."""
     counts = Counter[int]()
     for key, count in demand.items():
         if not count:
             continue
         if match := MIG.fullmatch(key):
-            counts[to_milli(int(match[1]), int(match[2]))] += count
+            counts[to_milli(int(match[1]), int(match[2]), gpu_type)] += count
         elif key.endswith(".shared"):
             return SHARED
         else:
