@@ -18,6 +18,7 @@ from tests.support.slurm_records import Log, logs, write_json, write_text
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.local_times import TWICE
 from wattkeeper.traces.readers.base import ImportOptions
 from wattkeeper.traces.trace import Trace
 
@@ -48,6 +49,12 @@ def row(job: str, submit: str, start: str, end: str, hours: float, gpus: int, **
         "limit": "1440", "state": "COMPLETED", "tres": f"cpu=8,gres/gpu={gpus},node=1",
     }  # fmt: skip
     return "|".join((values | more).values())
+
+
+def store_trace(path: Path, **more: Any) -> Trace:
+    folder = path.with_name("trace")
+    store.add("slurm", [path], folder=folder, replace=True, **more)
+    return store.find(f"{folder}")
 
 
 def column(trace: Trace, name: str) -> Any:
@@ -211,6 +218,50 @@ def test_a_resized_job_may_be_requeued(put: Put) -> None:
     assert (column(trace, "tries"), column(trace, "gpus")) == ([2], [2])
     assert longest_wait_h(trace) == 5
     assert_states(trace.notes[0], "12.0 GPU hours, which are left out")
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Tokyo", "Europe/Berlin"])
+def test_who_a_job_is_does_not_depend_on_the_zone_of_its_log(put: Put, zone: str) -> None:
+    """Resized jobs, lost nodes, jobs that ran at the export, and those without counted GPUs."""
+    plain = {"tres": "cpu=8,node=1"}
+    path = put(
+        HEAD,
+        row("1", "01-05T08", "01-05T08", "01-05T09", 1, 1, **plain),
+        row("2", "01-05T08", "01-05T09", "01-05T10", 1, 1),
+        row("3", "01-05T10", "01-05T10", "01-05T13", 3, 4, state="RESIZING"),
+        row("3", "01-05T13", "01-05T13", "01-05T14", 1, 2),
+        row("4", "01-05T08", "01-05T08", "01-05T10", 2, 2, state="NODE_FAIL"),
+        row("4", "01-05T10", "01-05T11", "01-05T12", 1, 2),
+        row("5", "01-05T08", "01-05T08", "01-05T09", 9, 2, state="RUNNING", limit="120"),
+        row("5", "01-05T10", "01-05T11", "01-05T12", 1, 2),
+        row("6", "01-05T08", "01-05T08", "01-05T10", 2, 2, user="bob"),
+        row("6", "01-05T15", "01-05T16", "01-05T17", 1, 2, user="bob"),
+    )
+    without, found = (
+        store_trace(path, options=ImportOptions(zone=each)) for each in (None, zone)
+    )
+    assert found.tables == without.tables
+    assert found.notes == without.notes
+    assert found.quality["dropped"] == without.quality["dropped"]
+    assert found.quality["doubts"] == without.quality["doubts"]
+    assert column(found, "job_id") == ["2", "3", "4", "5", "6", "6#2"]
+
+
+def test_times_of_a_job_follow_each_other_as_clocks_are_set_back(put: Put) -> None:
+    """02:20 is an hour after 01:20, and once more an hour later."""
+    path = put(
+        ELIGIBLE.replace("|End", ""),
+        "1|ann|gpu|2024-10-27T01:00:00|2024-10-27T02:50:00|2024-10-27T02:20:00|3600|60|COMPLETED|"
+        "gres/gpu=1",
+        "2|ann|gpu|2024-10-27T01:00:00|2024-10-27T02:20:00|2024-10-27T02:50:00|3600|60|COMPLETED|"
+        "gres/gpu=1",
+    )
+    trace = store_trace(path, options=ImportOptions(zone="Europe/Berlin"))
+    assert set(trace.quality["doubts"]) == {TWICE}
+    starts, arrivals = column(trace, "start_time_s"), column(trace, "submit_time_s")
+    assert [start - at for start, at in zip(starts, arrivals, strict=True)] == [1800, 1800]
+    (doubt,) = store_trace(path).quality["doubts"]
+    assert_states(doubt, "Start before Eligible")
 
 
 ELIGIBLE = HEAD.replace("|Start", "|Eligible|Start").replace("|Cluster", "")
