@@ -237,9 +237,7 @@ def test_who_a_job_is_does_not_depend_on_the_zone_of_its_log(put: Put, zone: str
         row("6", "01-05T08", "01-05T08", "01-05T10", 2, 2, user="bob"),
         row("6", "01-05T15", "01-05T16", "01-05T17", 1, 2, user="bob"),
     )
-    without, found = (
-        store_trace(path, options=ImportOptions(zone=each)) for each in (None, zone)
-    )
+    without, found = (store_trace(path, options=ImportOptions(zone=each)) for each in (None, zone))
     assert found.tables == without.tables
     assert found.notes == without.notes
     assert found.quality["dropped"] == without.quality["dropped"]
@@ -458,7 +456,7 @@ def test_a_table_for_the_screen_is_refused_once(
             "line 1: time is absent|squeue|and 1 more row",
         ),
         ('{"jobs": [{"time": {"start": 5}}]}', "line 1: Submit is empty"),
-        ('{"jobs": [1]}', "line 1: a job is 1, must be an object"),
+        ('{"jobs": [1]}', "line 1: no job starts here: found '1', expected '{'|sacct --json"),
         ('{"jobs": [\n{"time": 3}]}', "line 2: time is 3, must be an object"),
         (
             '{"jobs": [{"time": {}, "tres": {"allocated": [{"count": "x"}]}}]}',
@@ -467,16 +465,63 @@ def test_a_table_for_the_screen_is_refused_once(
         ('{"jobs": [{"time": {}, "user": 7}]}', "user is 7, must be a text"),
         ('{"jobs": [{"time": {}, "user": "\\ud800"}]}', "user is '\\ud800', must be a text"),
         ('{"jobs": [{"time": {}, "state": {"current": [[]]}}]}', "state.current is []"),
-        ('{"jobs": [\n{"job_id": 1},', "line 3: is no JSON of sacct|ends early|--parsable2"),
-        ('{"jobs": [\n{"job_id": 1', "line 2: is no JSON of sacct"),
-        ('{"jobs": 3}', "found '3', must be '['"),
+        ('{"jobs": [\n{"job_id": 1},', "line 3: no job starts here|end of the file|--parsable2"),
+        ('{"jobs": [\n{"job_id": 1', "line 2: the job that starts here is broken|--parsable2"),
+        ('{"jobs": 3}', "JSON without 'jobs'"),
+        ('{"jobs": [{"job_id": 1} {"job_id": 2}]}', "line 1: the array goes on wrongly"),
+        ('{"jobs": [{"job_id": 1},]}', "line 1: no job starts here: found ']'"),
+        ('{"jobs": [], }', "line 1: the object ends with a comma"),
+        ('{"jobs": [] "meta": {}}', "line 1: the object goes on wrongly"),
+        ('{"jobs": []}\nslurm says', "line 2: no job starts here: found 's'|sacct --json"),
+        ('{"jobs": []}]', "no job starts here: found ']'"),
+        ('{"kind": "Pod"}', "JSON without 'jobs'"),
         ('{"meta": {}}', "JSON without 'jobs'|sacct --json"),
         ('{"jobs": []}', "has no rows"),
-        ('{"jobs": [' + "[" * 100_000, "is no JSON of sacct"),
+        ('{"jobs": [' + '{"a":' * 100_000, "the job that starts here is broken"),
     ],
 )
 def test_what_is_no_json_of_sacct(put: Put, text: str, facts: str) -> None:
     assert_states(import_faults(put(text)), *facts.split("|"))
+
+
+def json_job(number: int) -> dict[str, Any]:
+    return {
+        "job_id": number, "user": "ann", "partition": "gpu", "state": {"current": ["COMPLETED"]},
+        "time": {"submission": 1000, "start": 1010, "eligible": 1000, "end": 4610, "elapsed": 3600,
+                 "limit": {"set": True, "number": 60}},
+        "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 2}]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["slurm", "auto"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda jobs: "\n".join(json.dumps({"jobs": [job], "meta": {}}) for job in jobs),
+        lambda jobs: json.dumps({"plugins": {"type": "x"}, "jobs": jobs}, indent=1),
+        lambda jobs: json.dumps(jobs, indent=2),
+        lambda jobs: "\n".join(map(json.dumps, jobs)),
+        lambda jobs: "".join(json.dumps(job, indent=2) for job in jobs),
+    ],
+)
+def test_jobs_of_sacct_in_json_need_not_be_one_document(
+    put: Put, form: str, write: Callable[[list[dict[str, Any]]], str]
+) -> None:
+    """Exports that follow each other, `jq .jobs`, `jq -c '.jobs[]'`, and `jq '.jobs[]'`."""
+    trace = import_trace(form, [put(write([json_job(n) for n in (1, 2, 3)]))])
+    assert column(trace, "job_id") == ["1", "2", "3"]
+    assert gpu_hours(trace) == 6
+
+
+def test_a_job_of_many_steps_is_read_from_json(put: Put) -> None:
+    job = json_job(1)
+    job["steps"] = [
+        {"step": {"id": f"1.{n}", "name": "x" * 300}, "statistics": {"energy": {"consumed": 5}}}
+        for n in range(20_000)
+    ]
+    text = json.dumps({"jobs": [job]})
+    assert len(text) > 7_000_000
+    assert column(import_trace("slurm", [put(text)]), "energy_j") == [100_000]
 
 
 def test_older_json_has_plain_numbers_and_codes(put: Put) -> None:
