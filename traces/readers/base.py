@@ -111,11 +111,13 @@ class WithoutGpus(NamedTuple):
 
     Attributes:
         rows: Their 0-based numbers in the batch.
+        cluster: The cluster of each.
         queue: The partition of each.
         submit_time_s: Their submissions.
     """
 
     rows: Ints
+    cluster: pa.Array
     queue: pa.Array
     submit_time_s: Floats
 

@@ -365,6 +365,26 @@ def test_jobs_from_before_gpus_were_counted_are_a_doubt(put: Put) -> None:
         assert import_trace("slurm", [put(HEAD, *others, *later)]).quality["doubts"] == {}
 
 
+@pytest.mark.parametrize(("cluster", "partition"), [("alpha", ""), ("beta", "gpu"), ("", "")])
+def test_uncounted_gpus_are_told_by_partition_of_each_cluster(
+    put: Put, cluster: str, partition: str
+) -> None:
+    """Where another one has GPUs from the beginning, and later jobs without."""
+    place = {"cluster": cluster, "partition": partition}
+    lines = [
+        row("1", "01-01T08", "01-01T08", "01-01T09", 1, 0, tres="cpu=8,node=1", **place),
+        row("2", "03-01T08", "03-01T08", "03-01T09", 1, 2, **place),
+        row("3", "01-01T07", "01-01T07", "01-01T08", 1, 2, cluster="gamma"),
+        *[row(str(n), "03-02T08", "03-02T08", "03-02T09", 1, 0, tres="cpu=8", cluster="gamma")
+          for n in range(4, 9)],
+    ]  # fmt: skip
+    ((doubt, place_of_first),) = (
+        import_trace("slurm", [put(HEAD, *lines)]).quality["doubt_examples"].items()
+    )
+    assert_states(doubt, "before the first job of its partition")
+    assert place_of_first == "sacct.txt, line 2"
+
+
 def test_run_times_and_limits_that_contradict_others_are_doubts(put: Put) -> None:
     good = row("1", "01-05T08", "01-05T08", "01-05T09", 1, 1)
     head = f"{HEAD}|Suspended"
