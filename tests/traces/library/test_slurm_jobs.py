@@ -103,11 +103,11 @@ def test_the_records_of_jobs_are_read_back_into_these_jobs(
         assert job["user"] == truth.user
         assert job["submit_time_s"] == truth.arrival_s - origin
         assert job["start_time_s"] == truth.start_s - origin
-        assert job["duration_s"] == truth.run_s
         assert (job["tries"] or 1) == truth.tries
-        held = job["gpus"] * job["gpu_milli"] * truth.run_s
-        rounding = job["gpu_milli"] * truth.run_s / 2 if truth.resized else 0
-        assert abs(held - truth.gpu_milli_s) <= rounding
+        held = job["gpus"] * job["gpu_milli"] * job["duration_s"]
+        assert held == pytest.approx(truth.gpu_milli_s, rel=1e-12)
+        assert job["duration_s"] == truth.run_s or truth.resized
+        assert job["duration_s"] <= truth.run_s
 
 
 def test_one_number_in_two_clusters_is_two_jobs(put: Put) -> None:
@@ -200,11 +200,47 @@ def test_records_of_a_resized_job_are_parts_of_one(put: Put, submit: str) -> Non
     trace = import_trace("slurm", [path])
     assert column(trace, "job_id") == ["201", "202"]
     assert longest_wait_h(trace) == 0
-    assert column(trace, "duration_s")[0] == 15 * 3600
-    assert column(trace, "gpus")[0] == 7  # 100 GPU hours in 15 h
+    assert column(trace, "duration_s")[0] == 12.5 * 3600
+    assert column(trace, "gpus")[0] == 8  # 100 GPU hours
     assert column(trace, "status")[0] == "COMPLETED"
     assert "tries" not in trace.tables["jobs"].column_names or column(trace, "tries")[0] is None
-    assert_states(trace.notes[0], "1 jobs were resized", "105.0 GPU hours for 100.0 recorded")
+    assert_states(trace.notes[0], "1 jobs were resized", "the most GPUs", "the same GPU time")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([("gpu=1", 10), ("gpu=2", 6)], (2, 1000, 22.0)),
+        ([("gpu=2", 6), ("gpu=1", 10)], (2, 1000, 22.0)),
+        ([("gpu:1g.5gb=1", 5), ("gpu=1", 1)], (1, 1000, 1.715)),
+        ([("gpu:1g.5gb=3", 5), ("gpu:3g.20gb=2", 1)], (2, 429, 3.003)),
+        ([("gpu=3", 1), ("gpu=1", 1), ("gpu=2", 5)], (3, 1000, 14.0)),
+    ],
+)
+def test_a_resized_job_keeps_its_gpu_time(
+    put: Put, sizes: list[tuple[str, int]], expected: tuple[int, int, float]
+) -> None:
+    lines, hour = [], 1
+    for number, (gpus, hours) in enumerate(sizes):
+        state = "RESIZING" if number < len(sizes) - 1 else "COMPLETED"
+        lines.append(row("1", "01-05T01", f"01-05T{hour:02}", f"01-05T{hour + hours:02}", hours, 0,
+                         tres=f"gres/{gpus}", state=state))  # fmt: skip
+        hour += hours
+    trace = import_trace("slurm", [put(HEAD, *lines)])
+    assert (*column(trace, "gpus"), *column(trace, "gpu_milli")) == expected[:2]
+    assert gpu_hours(trace) == pytest.approx(expected[2], rel=1e-12)
+
+
+def test_a_job_that_was_resized_and_runs_still_has_no_duration(put: Put) -> None:
+    path = put(
+        HEAD,
+        row("1", "01-05T08", "01-05T08", "01-05T18", 10, 8, state="RESIZING"),
+        row("1", "01-05T08", "01-05T18", "01-05T19", 5, 4, state="RUNNING"),
+    )
+    trace = import_trace("slurm", [path])
+    assert (column(trace, "duration_s"), column(trace, "gpus")) == ([None], [8])
+    assert_states(trace.notes[0], "1 jobs were resized")
+    assert "hours" not in trace.notes[0]
 
 
 def test_a_resized_job_may_be_requeued(put: Put) -> None:
@@ -215,7 +251,7 @@ def test_a_resized_job_may_be_requeued(put: Put) -> None:
         row("1", "01-05T12", "01-05T13", "01-05T14", 1, 2),
     )
     trace = import_trace("slurm", [path])
-    assert (column(trace, "tries"), column(trace, "gpus")) == ([2], [2])
+    assert (column(trace, "tries"), column(trace, "gpus")) == ([2], [2])  # of the last try
     assert longest_wait_h(trace) == 5
     assert_states(trace.notes[0], "12.0 GPU hours, which are left out")
 
