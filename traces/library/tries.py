@@ -27,6 +27,8 @@ LATEST_S: Final = 3600.0
 """And as long after it as the controller knows a job that ended: `MinJobAge`, 5 min by default."""
 LONGEST_S: Final = 31 * 86400.0
 """Run time of a try whose end is not recorded, if it has no limit."""
+FINAL: Final = ("COMPLETED", "CANCELLED")
+"""States of a job that is over; a try that is requeued ends as REQUEUED, NODE_FAIL, and so on."""
 JOIN_S: Final = 60.0
 """Largest gap between parts of a job that was resized."""
 
@@ -116,6 +118,8 @@ def _is_requeued(before: Row, row: Row) -> bool:
     """Whether a record is a further try of the job of the one before."""
     if row["submitted_s"] == before["submitted_s"]:
         return True
+    if before["status"] in FINAL:
+        return False
     end_s = _end(before)
     if end_s is not None:
         after_s = float(row["submitted_s"]) - end_s

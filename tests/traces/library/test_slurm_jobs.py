@@ -132,7 +132,7 @@ def test_one_number_in_two_clusters_is_two_jobs(put: Put) -> None:
 def test_what_looks_like_a_requeue_in_another_cluster_is_another_job(put: Put, submit: str) -> None:
     path = put(
         HEAD,
-        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4),
+        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4, state="NODE_FAIL"),
         row("101", submit, "01-05T19", "01-05T20", 1, 2, cluster="beta"),
     )
     trace = import_trace("slurm", [path])
@@ -166,10 +166,28 @@ def test_a_number_that_is_used_again_is_another_job(
     assert_states(trace.notes[0], "1 jobs have a number that an earlier job", "NUMBER#2")
 
 
+@pytest.mark.parametrize(
+    ("state", "tries"),
+    [
+        ("COMPLETED", 1), ("CANCELLED", 1), ("CANCELLED by 1000", 1), ("REQUEUED", 2),
+        ("NODE_FAIL", 2), ("PREEMPTED", 2), ("FAILED", 2), ("TIMEOUT", 2), ("SPECIAL_EXIT", 2),
+    ],
+)  # fmt: skip
+def test_a_job_that_is_over_is_not_requeued(put: Put, state: str, tries: int) -> None:
+    path = put(
+        HEAD,
+        row("10", "01-05T08", "01-05T08", "01-05T09", 1, 4, state=state),
+        row("10", "01-05T09", "01-05T10", "01-05T12", 2, 2),
+    )
+    trace = import_trace("slurm", [path])
+    assert column(trace, "job_id") == (["10"] if tries == 2 else ["10", "10#2"])
+    assert gpu_hours(trace) == (4 if tries == 2 else 8)
+
+
 def test_runs_that_overlap_are_no_tries_of_one_job(put: Put) -> None:
     path = put(
         HEAD,
-        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4),
+        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4, state="NODE_FAIL"),
         row("101", "01-05T12", "01-05T12", "01-05T14", 2, 2),
         row("101", "01-05T18", "01-05T19", "01-05T20", 1, 4),
     )
