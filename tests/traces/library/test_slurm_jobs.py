@@ -522,6 +522,34 @@ def test_a_table_for_the_screen_is_refused_once(
     assert "--columns" not in str(problem)
 
 
+@pytest.mark.parametrize("form", ["slurm", "auto"])
+@pytest.mark.parametrize("names", ["JobID JobName Partition Account", "User JobID Submit"])
+def test_a_table_without_the_needed_columns_is_a_table_of_sacct(
+    put: Put, form: str, names: str
+) -> None:
+    words = names.split()
+    lines = (" ".join(f"{word:>12}" for word in row) for row in (words, ["-" * 12] * len(words)))
+    with pytest.raises(TraceError) as caught:
+        import_trace(form, [put(*lines)])
+    assert_states(str(caught.value), "line 1", "sacct --parsable2")
+
+
+@pytest.mark.parametrize("end", ["", "|"])
+def test_logs_that_were_joined_repeat_the_header(put: Put, tmp_path: Path, end: str) -> None:
+    lines = [row(str(n), "01-05T08", "01-05T08", "01-05T09", 1, 1) for n in range(3)]
+    text = [f"{line}{end}" for line in (HEAD, lines[0], HEAD, lines[1], HEAD, lines[2])]
+    path = put(*text)
+    assert_states(
+        import_faults(path), "line 3: repeats the header", "and 1 more row", "2 of 5 rows"
+    )
+    trace = store_trace(path, skip_bad=True)
+    assert column(trace, "job_id") == ["0", "1", "2"]
+    columns = (*COLUMNS, "x") if end else COLUMNS
+    bare = put(*([f"{line}x" for line in text[1:]] if end else text[1:]))
+    named = ImportOptions(columns=columns)
+    assert column(store_trace(bare, skip_bad=True, options=named), "job_id") == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize(
     ("text", "facts"),
     [

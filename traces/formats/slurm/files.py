@@ -61,7 +61,8 @@ def _read(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
 
 def sniff(path: Path) -> bool:
     """Whether its first line is a header of sacct, or it is JSON of sacct."""
-    return looks_right(path) or set(NEEDED) <= {*_split_header(path), *first_line(path).split()}
+    named = "JobID" in first_line(path).split()  # of a table for the screen
+    return named or looks_right(path) or set(NEEDED) <= set(_split_header(path))
 
 
 def _refuse_table(path: Path) -> None:
