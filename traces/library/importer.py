@@ -247,9 +247,9 @@ def _check(batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None) ->
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
         table = table.take(pa.array(good))
     if others is not None:
-        places = (table[name].combine_chunks() for name in ("cluster", "queue"))
+        cluster, queue = (table[name].combine_chunks() for name in ("cluster", "queue"))
         submit = np.asarray(table["submit_time_s"])
-        result.uncounted.add(*places, submit, others, file, batch.lines[others.rows])
+        result.uncounted.add(cluster, queue, submit, others, file, batch.lines[others.rows])
     return table
 
 

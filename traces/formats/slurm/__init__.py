@@ -177,10 +177,10 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
     none = ~not_started & (gpus.total == 0)
     none[list(wrong)] = False
     without = np.flatnonzero(none)
-    places = (values.take(pa.array(without)) for values in (cluster, queue))
+    clusters, queues = (values.take(pa.array(without)) for values in (cluster, queue))
     return rows._replace(
         identity={key: values.take(pa.array(rows.kept)) for key, values in identity.items()},
-        without_gpus=WithoutGpus(without, *places, submit.seconds[without]),
+        without_gpus=WithoutGpus(without, clusters, queues, submit.seconds[without]),
     )
 
 
