@@ -46,14 +46,15 @@ from wattkeeper.traces.readers.base import (
 )
 from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
 from wattkeeper.traces.time_origin import describe_time
+from wattkeeper.traces.zones import to_instants
 
 MUCH: Final = 0.1
 """Share of malformed rows above which a file is suspicious."""
 YEAR_2100_S: Final = 4102444800.0
 EARLY: Final = "started before they were submitted, so without a recorded start"
 """Doubt about starts."""
-IDENTITY: Final = ("cluster", "submitted_s", "ended_s")
-"""Columns of the scratch file that tell jobs and tries of one id apart."""
+INELIGIBLE: Final = "Start before Eligible, so Submit counts as its arrival"
+"""Doubt about the time from which on a job could start."""
 LONG_S: Final = 30 * 86400.0
 LONG: Final = "ran longer than 30 days, most of all: milliseconds?"
 """Doubt about durations."""
@@ -88,14 +89,20 @@ _UNPLACED: Final = pa.schema(
     [f.with_metadata({**f.metadata, b"rule": b"finite"}) if f.name in TIMES else f for f in JOBS],
     metadata=JOBS.metadata,
 )
+_IDENTITY: Final = [
+    pa.field("cluster", pa.string()),
+    pa.field("eligible_s", pa.float64()),
+    pa.field("ended_s", pa.float64()),
+]
+"""What a format with requeues says of a job besides `JOBS`."""
 _SCRATCH: Final = pa.schema(
     [
         *_UNPLACED,
         pa.field("file", pa.int32()),
         pa.field("line", pa.int64()),
         pa.field("cluster", pa.string()),
-        pa.field("submitted_s", pa.float64()),
         pa.field("ended_s", pa.float64()),
+        pa.field("submitted_s", pa.float64()),
     ]
 )
 
@@ -208,7 +215,15 @@ def _check(batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None) ->
     breaking = row_problems(table, _UNPLACED, rows.names)
     result.names = rows.names
     result.kinds |= rows.kinds
+    nulls = {f.name: pa.nulls(table.num_rows, f.type) for f in _IDENTITY}
+    for want in _IDENTITY:
+        values = {**nulls, **rows.identity}[want.name]
+        table = table.append_column(want, values.cast(want.type))
+    others = rows.without_gpus
     if clock is not None and rows.kinds.local:
+        if others is not None:
+            submit = to_instants(others.submit_time_s, clock).first_s
+            others = others._replace(submit_time_s=submit)
         table, skipped, doubts = read_local_times(table, clock, rows.names)
         breaking = skipped | breaking
         for what, odd in doubts.items():
@@ -222,18 +237,19 @@ def _check(batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None) ->
     result.count(result.dropped, rows.dropped)
     for what, odd in rows.doubts.items():
         result.doubt(what, file, int(batch.lines[odd].min()), len(odd))
-    nulls = {name: pa.nulls(table.num_rows, _SCRATCH.field(name).type) for name in IDENTITY}
-    more = {"file": pa.array(np.full(len(lines), file)), "line": pa.array(lines)}
-    for name, values in {**more, **nulls, **rows.identity}.items():
-        want = _SCRATCH.field(name)
-        table = table.append_column(want, values.cast(want.type))
-    table = _remove_early_starts(table, result)
+    more = {"file": np.full(len(lines), file), "line": lines}
+    for name, numbers in more.items():
+        table = table.append_column(want := _SCRATCH.field(name), pa.array(numbers).cast(want.type))
+    table = table.append_column(_SCRATCH.field("submitted_s"), table["submit_time_s"])
+    table = _remove_early_starts(_await_eligibility(table, result), result)
+    table = table.select(_SCRATCH.names)
     if breaking:
         good = np.setdiff1d(np.arange(table.num_rows), list(breaking))
         table = table.take(pa.array(good))
-    if (others := rows.without_gpus) is not None:
-        queue, submit = table["queue"].combine_chunks(), np.asarray(table["submit_time_s"])
-        result.uncounted.add(queue, submit, others, file, batch.lines[others.rows])
+    if others is not None:
+        cluster, queue = (table[name].combine_chunks() for name in ("cluster", "queue"))
+        submit = np.asarray(table["submit_time_s"])
+        result.uncounted.add(cluster, queue, submit, others, file, batch.lines[others.rows])
     return table
 
 
@@ -242,6 +258,18 @@ def _doubt(result: FirstPass, what: str, table: pa.Table, rows: Bools) -> None:
     if len(found := np.flatnonzero(rows)):
         file, line = (table[name][int(found[0])].as_py() for name in ("file", "line"))
         result.doubt(what, file, line, len(found))
+
+
+def _await_eligibility(table: pa.Table, result: FirstPass) -> pa.Table:
+    """The jobs, of which those that had to wait until they were eligible arrive then."""
+    eligible = table["eligible_s"]
+    if eligible.null_count == table.num_rows:
+        return table
+    ineligible = pc.less(table["start_time_s"], eligible).fill_null(False)
+    _doubt(result, INELIGIBLE, table, np.asarray(ineligible))
+    later = pc.and_not(pc.greater(eligible, table["submit_time_s"]).fill_null(False), ineligible)
+    arrival = pc.if_else(later, eligible, table["submit_time_s"])
+    return replace_column(table, "submit_time_s", arrival)
 
 
 def _remove_early_starts(table: pa.Table, result: FirstPass) -> pa.Table:

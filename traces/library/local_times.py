@@ -18,6 +18,8 @@ from wattkeeper.traces.zones import find_zone, offset_s, to_instants
 OPTION: Final = "--zone"
 TWICE: Final = "at a time that clocks show twice, as they are set back: the first one is taken"
 """Doubt about local times."""
+CHAIN: Final = ("submit_time_s", "eligible_s", "start_time_s", "ended_s", "deadline_s")
+"""The times of a job, each not before those that stand before it."""
 
 
 class ZoneRefused(InputError):
@@ -68,14 +70,19 @@ def read_local_times(
 ) -> tuple[pa.Table, dict[int, str], dict[str, Ints]]:
     """Jobs with times in UTC, faults by row, and the rows of each doubt.
 
+    Of two instants that clocks show as one time, the first that is not before the times of the job
+    that precede it is meant.
+
     Args:
-        table: Jobs whose times are seconds since 1970 as the clocks of the zone read.
+        table: Jobs whose times are seconds since 1970 as the clocks of the zone read, with the
+            columns `CHAIN`.
         zone: Of the log's dates.
         names: As in `Rows`.
     """
     faults: dict[int, str] = {}
     is_twice = np.zeros(table.num_rows, dtype=bool)
-    for name in TIMES:
+    passed_s = np.full(table.num_rows, -np.inf)
+    for name in CHAIN:
         local_s = to_floats(table[name]).copy()
         known = np.isfinite(local_s)
         found = to_instants(local_s[known], zone)
@@ -85,11 +92,13 @@ def read_local_times(
                 row, f"{names.get(name, name)} is {shown}, which clocks in {zone} never show, as "
                 "they are set forward; is the --zone right?"
             )  # fmt: skip
-        is_twice[known] |= found.is_twice
-        utc_s = np.where(found.is_never, local_s[known], found.first_s)
-        if name != "submit_time_s":  # of two times, one before the submission cannot be meant
-            utc_s = np.where(utc_s < to_floats(table["submit_time_s"])[known], found.last_s, utc_s)
+        if name in TIMES:
+            is_twice[known] |= found.is_twice
+        before_s = passed_s[known]
+        is_last = (found.first_s < before_s) & (found.last_s >= before_s)
+        utc_s = np.where(is_last, found.last_s, found.first_s)
         local_s[known] = np.where(found.is_never, local_s[known], utc_s)
+        passed_s = np.fmax(passed_s, local_s)
         table = replace_column(table, name, pa.array(local_s, mask=~known))
     twice = np.flatnonzero(is_twice).astype(np.int64)
     return table, faults, {TWICE: twice} if len(twice) else {}

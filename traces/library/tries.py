@@ -27,6 +27,8 @@ LATEST_S: Final = 3600.0
 """And as long after it as the controller knows a job that ended: `MinJobAge`, 5 min by default."""
 LONGEST_S: Final = 31 * 86400.0
 """Run time of a try whose end is not recorded, if it has no limit."""
+FINAL: Final = ("COMPLETED", "CANCELLED")
+"""States of a job that is over; a try that is requeued ends as REQUEUED, NODE_FAIL, and so on."""
 JOIN_S: Final = 60.0
 """Largest gap between parts of a job that was resized."""
 
@@ -116,6 +118,8 @@ def _is_requeued(before: Row, row: Row) -> bool:
     """Whether a record is a further try of the job of the one before."""
     if row["submitted_s"] == before["submitted_s"]:
         return True
+    if before["status"] in FINAL:
+        return False
     end_s = _end(before)
     if end_s is not None:
         after_s = float(row["submitted_s"]) - end_s
@@ -139,7 +143,7 @@ class _United:
         self._skip: list[int] = []
         self._values: dict[str, dict[int, Any]] = {}
         self._dropped, self._requeued, self._resized, self._renamed = Counter[str](), 0, 0, 0
-        self._held_gpu_s = self._parts_gpu_s = self._sized_gpu_s = 0.0
+        self._held_gpu_s = 0.0
 
     def skip_again(self, rows: list[Row]) -> list[Row]:
         """The rows without those that repeat a record; one that tells of its end is kept."""
@@ -172,25 +176,16 @@ class _United:
         return last
 
     def _resize(self, tried: Part) -> None:
-        """One size for all parts of a try: the mean over its time, rounded."""
-        last = tried[-1]
+        """One size for all parts of a try: the largest, with the same GPU time."""
+        last, largest = tried[-1], max(tried, key=_gpus)
         self._set(last, "start_time_s", tried[0]["start_time_s"])
+        self._set(last, "gpus", largest["gpus"])
+        self._set(last, "gpu_milli", largest["gpu_milli"])
         if last["duration_s"] is None:
             return
-        total_s = sum(row["duration_s"] or 0.0 for row in tried)
-        self._set(last, "duration_s", total_s)
+        self._set(last, "duration_s", _gpu_s(tried) / _gpus(largest))
         energies = [row["energy_j"] for row in tried]
         self._set(last, "energy_j", None if None in energies else sum(energies))
-        recorded_gpu_s = _gpu_s(tried)
-        mean = recorded_gpu_s / total_s if total_s else _gpus(last)
-        milli = last["gpu_milli"]
-        if len({row["gpu_milli"] for row in tried}) > 1:
-            milli = 1000 if mean >= 1 else max(1, round(1000 * mean))
-        gpus = max(1, round(1000 * mean / milli))
-        self._set(last, "gpus", gpus)
-        self._set(last, "gpu_milli", milli)
-        self._parts_gpu_s += recorded_gpu_s
-        self._sized_gpu_s += gpus * milli / 1000 * total_s
 
     def rename(self, row: Row, number: int) -> None:
         """Give a job whose id another one has an id of its own."""
@@ -208,9 +203,8 @@ class _United:
             )
         if self._resized:
             notes.append(
-                f"{self._resized} jobs were resized while they ran, and have the number of GPUs "
-                f"that they held in the mean, rounded: {self._sized_gpu_s / 3600:,.1f} GPU hours "
-                f"for {self._parts_gpu_s / 3600:,.1f} recorded."
+                f"{self._resized} jobs were resized while they ran: each is taken as one run on "
+                "the most GPUs that it had, with the same GPU time."
             )
         if self._renamed:
             notes.append(

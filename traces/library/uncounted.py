@@ -24,10 +24,18 @@ class Uncounted(NamedTuple):
     place: tuple[int, int]
 
 
-class UncountedGpus:
-    """Tells by partition which jobs without GPU ran before any with GPUs.
+def _join(cluster: pa.Array, queue: pa.Array) -> pa.Array:
+    """One text for each partition of a cluster."""
+    return pc.binary_join_element_wise(
+        cluster, queue, "\0", null_handling="replace", null_replacement="\0"
+    )
 
-    Memory holds a count for each partition and hour of submission.
+
+class UncountedGpus:
+    """Tells by partition of each cluster which jobs without GPU ran before any with GPUs.
+
+    Memory holds a count for each partition and hour of submission. Jobs whose partition or cluster
+    is not recorded are a partition of their own.
     """
 
     def __init__(self) -> None:
@@ -36,15 +44,23 @@ class UncountedGpus:
         self._without: defaultdict[str, dict[int, Uncounted]] = defaultdict(dict)
 
     def add(
-        self, queue: pa.Array, submit_s: Floats, without: WithoutGpus, file: int, lines: Ints
+        self,
+        cluster: pa.Array,
+        queue: pa.Array,
+        submit_s: Floats,
+        without: WithoutGpus,
+        file: int,
+        lines: Ints,
     ) -> None:
         """Count the jobs of a batch: those with GPUs, and the others with their lines."""
-        for name in pc.unique(queue).drop_null().to_pylist():
-            times = submit_s[np.asarray(pc.equal(queue, name).fill_null(False))]
+        places = _join(cluster, queue)
+        for name in pc.unique(places).to_pylist():
+            times = submit_s[np.asarray(pc.equal(places, name))]
             self._jobs[name] += len(times)
             self._first_s[name] = min(self._first_s.get(name, np.inf), float(times.min()))
-        for name in pc.unique(without.queue).drop_null().to_pylist():
-            rows = np.flatnonzero(np.asarray(pc.equal(without.queue, name).fill_null(False)))
+        places = _join(without.cluster, without.queue)
+        for name in pc.unique(places).to_pylist():
+            rows = np.flatnonzero(np.asarray(pc.equal(places, name)))
             hours = np.floor(without.submit_time_s[rows] / HOUR_S).astype(np.int64)
             counts = self._without[name]
             for hour, first, number in zip(

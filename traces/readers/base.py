@@ -111,11 +111,13 @@ class WithoutGpus(NamedTuple):
 
     Attributes:
         rows: Their 0-based numbers in the batch.
+        cluster: The cluster of each.
         queue: The partition of each.
         submit_time_s: Their submissions.
     """
 
     rows: Ints
+    cluster: pa.Array
     queue: pa.Array
     submit_time_s: Floats
 
@@ -135,8 +137,7 @@ class Rows(NamedTuple):
             again with `Batch.kind` set to the most frequent one.
         names: The file's name of a canonical column, where it differs.
         identity: Of a format with requeues, what tells jobs and tries of one id apart, of each kept
-            row: ``cluster``, ``submitted_s`` (which may be before ``submit_time_s``) and
-            ``ended_s``.
+            row: ``cluster``, ``ended_s``, and ``eligible_s``, before which it could not start.
         without_gpus: Dropped jobs, where a log may be older than its counts of GPUs.
     """
 

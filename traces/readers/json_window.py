@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.readers.csvfile import open_plain
@@ -24,17 +24,26 @@ class JsonWindow:
         line: Physical line of the window's start.
     """
 
-    def __init__(self, path: Path, what: str) -> None:
-        """Open a file; `what` names a value in messages, such as "job"."""
+    def __init__(
+        self, path: Path, what: str, *, longest: int = LONGEST_VALUE, advice: str = ""
+    ) -> None:
+        """Open a file.
+
+        Args:
+            path: The file.
+            what: Names a value in messages, such as "job".
+            longest: Characters of a value that is decoded at once.
+            advice: Ends messages.
+        """
         self.path, self.line = path, 1
-        self._what = what
+        self._what, self._longest, self._advice = what, longest, advice
         self._chunks = _chunks(path)
         self._text, self._at, self._ended = "", 0, False
         self._decoder = json.JSONDecoder()
 
     def fail(self, message: str) -> NoReturn:
         """Raise `TraceError` with file and line."""
-        raise TraceError(message, f"{self.path}, line {self.line}")
+        raise TraceError(message + self._advice, f"{self.path}, line {self.line}")
 
     def peek(self) -> str:
         """The next character that is not white space; empty at the end."""
@@ -55,16 +64,19 @@ class JsonWindow:
         """Decode the value that starts here; its number of characters.
 
         Raises:
-            TraceError: If it is broken, or longer than `LONGEST_VALUE`.
+            TraceError: If it is broken, or too long.
         """
         self.peek()
         while True:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                if len(self._text) - self._at < LONGEST_VALUE and self._more():
+                length = len(self._text) - self._at
+                if length < self._longest and self._more():
                     continue
                 fault = getattr(error, "msg", error)
+                if length >= self._longest:
+                    fault = f"{fault}, or it is longer than {self._longest:,} characters"
                 self.fail(f"the {self._what} that starts here is broken: {fault}")
             if end == len(self._text) and self._more():  # a number may go on
                 continue
@@ -84,6 +96,41 @@ class JsonWindow:
                     break
                 self.expect(",", "")
         self.expect("]", "the array goes on wrongly, or ends too early")
+
+    def records(self, name: str) -> Iterator[tuple[int, object, dict[str, Any]]]:
+        """The objects of the documents that follow each other, with their first lines.
+
+        A document is an array of objects, an object with such an array as its member `name`, which
+        is not held as a whole, or an object without it, which counts itself. Each object comes with
+        the members of its document that stand before the array.
+        """
+        while first := self.peek():
+            if first == "[":
+                yield from ((line, record, {}) for line, record, _ in self.elements())
+            else:
+                yield from self._document(name)
+
+    def _document(self, name: str) -> Iterator[tuple[int, object, dict[str, Any]]]:
+        self.expect("{", f"no {self._what} starts here")
+        line, members, is_list = self.line, dict[str, Any](), False
+        while self.peek() != "}":
+            self.expect('"', "the object goes on wrongly, or ends too early")
+            self._at -= 1
+            key, _ = self.value()
+            self.expect(":", "the object goes on wrongly, or ends too early")
+            if key == name and self.peek() == "[":
+                is_list = True
+                for number, record, _ in self.elements():
+                    yield number, record, members
+            else:
+                members[str(key)], _ = self.value()
+            if self.peek() != "}":
+                self.expect(",", "the object goes on wrongly, or ends too early")
+                if self.peek() == "}":
+                    self.fail("the object ends with a comma")
+        self.expect("}", "")
+        if not is_list:
+            yield line, members, {}
 
     def _move(self, end: int) -> None:
         self.line += self._text.count("\n", self._at, end)

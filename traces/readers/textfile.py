@@ -25,6 +25,7 @@ from wattkeeper.traces.readers.csvfile import (
 
 BLOCK_BYTES: Final = 1 << 21
 SNIFFED_BYTES: Final = 1 << 16
+REPEATED: Final = "repeats the header, as where files were joined: import them one beside the other"
 BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -67,13 +68,14 @@ def text_batches(
 
     Yields:
         Batches whose ``rows`` is a table of strings and whose ``wrong`` has the malformed lines: of
-        wrong length, not UTF-8, with an unclosed quotation mark.
+        wrong length, not UTF-8, with an unclosed quotation mark, or the header again.
 
     Raises:
         TraceError: If the file cannot be read, is damaged, or lacks a needed column.
     """
-    header = layout.columns
+    header, head = layout.columns, b""
     if header is not None:
+        head = layout.delimiter.join(header).encode()
         _check_header(header, layout, needed, path, None)
     for start, lines in _blocks(path, block_bytes):
         numbers = np.arange(start, start + len(lines))
@@ -84,9 +86,15 @@ def text_batches(
         if header is None and lines:
             header = _header(lines[0], layout, path, int(numbers[0]))
             _check_header(header, layout, needed, path, int(numbers[0]))
-            lines, numbers = lines[1:], numbers[1:]
-        if header is not None and lines:
-            yield _batch(path, header, layout, lines, numbers)
+            head, lines, numbers = lines[0], lines[1:], numbers[1:]
+        wrong = dict[int, str]()
+        if head in lines:
+            again = np.array([line == head for line in lines], dtype=bool)
+            wrong = dict.fromkeys(numbers[again].tolist(), REPEATED)
+            lines, numbers = [line for line in lines if line != head], numbers[~again]
+        if header is not None and (lines or wrong):
+            batch = _batch(path, header, layout, lines, numbers)
+            yield batch._replace(wrong={**batch.wrong, **wrong})
     if header is None:
         raise TraceError("is empty; a header and rows are needed", path)
 

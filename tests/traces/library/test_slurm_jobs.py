@@ -18,6 +18,7 @@ from tests.support.slurm_records import Log, logs, write_json, write_text
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.library import store
+from wattkeeper.traces.library.local_times import TWICE
 from wattkeeper.traces.readers.base import ImportOptions
 from wattkeeper.traces.trace import Trace
 
@@ -48,6 +49,12 @@ def row(job: str, submit: str, start: str, end: str, hours: float, gpus: int, **
         "limit": "1440", "state": "COMPLETED", "tres": f"cpu=8,gres/gpu={gpus},node=1",
     }  # fmt: skip
     return "|".join((values | more).values())
+
+
+def store_trace(path: Path, **more: Any) -> Trace:
+    folder = path.with_name("trace")
+    store.add("slurm", [path], folder=folder, replace=True, **more)
+    return store.find(f"{folder}")
 
 
 def column(trace: Trace, name: str) -> Any:
@@ -96,11 +103,11 @@ def test_the_records_of_jobs_are_read_back_into_these_jobs(
         assert job["user"] == truth.user
         assert job["submit_time_s"] == truth.arrival_s - origin
         assert job["start_time_s"] == truth.start_s - origin
-        assert job["duration_s"] == truth.run_s
         assert (job["tries"] or 1) == truth.tries
-        held = job["gpus"] * job["gpu_milli"] * truth.run_s
-        rounding = job["gpu_milli"] * truth.run_s / 2 if truth.resized else 0
-        assert abs(held - truth.gpu_milli_s) <= rounding
+        held = job["gpus"] * job["gpu_milli"] * job["duration_s"]
+        assert held == pytest.approx(truth.gpu_milli_s, rel=1e-12)
+        assert job["duration_s"] == truth.run_s or truth.resized
+        assert job["duration_s"] <= truth.run_s
 
 
 def test_one_number_in_two_clusters_is_two_jobs(put: Put) -> None:
@@ -125,7 +132,7 @@ def test_one_number_in_two_clusters_is_two_jobs(put: Put) -> None:
 def test_what_looks_like_a_requeue_in_another_cluster_is_another_job(put: Put, submit: str) -> None:
     path = put(
         HEAD,
-        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4),
+        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4, state="NODE_FAIL"),
         row("101", submit, "01-05T19", "01-05T20", 1, 2, cluster="beta"),
     )
     trace = import_trace("slurm", [path])
@@ -159,10 +166,28 @@ def test_a_number_that_is_used_again_is_another_job(
     assert_states(trace.notes[0], "1 jobs have a number that an earlier job", "NUMBER#2")
 
 
+@pytest.mark.parametrize(
+    ("state", "tries"),
+    [
+        ("COMPLETED", 1), ("CANCELLED", 1), ("CANCELLED by 1000", 1), ("REQUEUED", 2),
+        ("NODE_FAIL", 2), ("PREEMPTED", 2), ("FAILED", 2), ("TIMEOUT", 2), ("SPECIAL_EXIT", 2),
+    ],
+)  # fmt: skip
+def test_a_job_that_is_over_is_not_requeued(put: Put, state: str, tries: int) -> None:
+    path = put(
+        HEAD,
+        row("10", "01-05T08", "01-05T08", "01-05T09", 1, 4, state=state),
+        row("10", "01-05T09", "01-05T10", "01-05T12", 2, 2),
+    )
+    trace = import_trace("slurm", [path])
+    assert column(trace, "job_id") == (["10"] if tries == 2 else ["10", "10#2"])
+    assert gpu_hours(trace) == (4 if tries == 2 else 8)
+
+
 def test_runs_that_overlap_are_no_tries_of_one_job(put: Put) -> None:
     path = put(
         HEAD,
-        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4),
+        row("101", "01-05T08", "01-05T08", "01-05T18", 10, 4, state="NODE_FAIL"),
         row("101", "01-05T12", "01-05T12", "01-05T14", 2, 2),
         row("101", "01-05T18", "01-05T19", "01-05T20", 1, 4),
     )
@@ -193,11 +218,47 @@ def test_records_of_a_resized_job_are_parts_of_one(put: Put, submit: str) -> Non
     trace = import_trace("slurm", [path])
     assert column(trace, "job_id") == ["201", "202"]
     assert longest_wait_h(trace) == 0
-    assert column(trace, "duration_s")[0] == 15 * 3600
-    assert column(trace, "gpus")[0] == 7  # 100 GPU hours in 15 h
+    assert column(trace, "duration_s")[0] == 12.5 * 3600
+    assert column(trace, "gpus")[0] == 8  # 100 GPU hours
     assert column(trace, "status")[0] == "COMPLETED"
     assert "tries" not in trace.tables["jobs"].column_names or column(trace, "tries")[0] is None
-    assert_states(trace.notes[0], "1 jobs were resized", "105.0 GPU hours for 100.0 recorded")
+    assert_states(trace.notes[0], "1 jobs were resized", "the most GPUs", "the same GPU time")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([("gpu=1", 10), ("gpu=2", 6)], (2, 1000, 22.0)),
+        ([("gpu=2", 6), ("gpu=1", 10)], (2, 1000, 22.0)),
+        ([("gpu:1g.5gb=1", 5), ("gpu=1", 1)], (1, 1000, 1.715)),
+        ([("gpu:1g.5gb=3", 5), ("gpu:3g.20gb=2", 1)], (2, 429, 3.003)),
+        ([("gpu=3", 1), ("gpu=1", 1), ("gpu=2", 5)], (3, 1000, 14.0)),
+    ],
+)
+def test_a_resized_job_keeps_its_gpu_time(
+    put: Put, sizes: list[tuple[str, int]], expected: tuple[int, int, float]
+) -> None:
+    lines, hour = [], 1
+    for number, (gpus, hours) in enumerate(sizes):
+        state = "RESIZING" if number < len(sizes) - 1 else "COMPLETED"
+        lines.append(row("1", "01-05T01", f"01-05T{hour:02}", f"01-05T{hour + hours:02}", hours, 0,
+                         tres=f"gres/{gpus}", state=state))  # fmt: skip
+        hour += hours
+    trace = import_trace("slurm", [put(HEAD, *lines)])
+    assert (*column(trace, "gpus"), *column(trace, "gpu_milli")) == expected[:2]
+    assert gpu_hours(trace) == pytest.approx(expected[2], rel=1e-12)
+
+
+def test_a_job_that_was_resized_and_runs_still_has_no_duration(put: Put) -> None:
+    path = put(
+        HEAD,
+        row("1", "01-05T08", "01-05T08", "01-05T18", 10, 8, state="RESIZING"),
+        row("1", "01-05T08", "01-05T18", "01-05T19", 5, 4, state="RUNNING"),
+    )
+    trace = import_trace("slurm", [path])
+    assert (column(trace, "duration_s"), column(trace, "gpus")) == ([None], [8])
+    assert_states(trace.notes[0], "1 jobs were resized")
+    assert "hours" not in trace.notes[0]
 
 
 def test_a_resized_job_may_be_requeued(put: Put) -> None:
@@ -208,9 +269,51 @@ def test_a_resized_job_may_be_requeued(put: Put) -> None:
         row("1", "01-05T12", "01-05T13", "01-05T14", 1, 2),
     )
     trace = import_trace("slurm", [path])
-    assert (column(trace, "tries"), column(trace, "gpus")) == ([2], [2])
+    assert (column(trace, "tries"), column(trace, "gpus")) == ([2], [2])  # of the last try
     assert longest_wait_h(trace) == 5
     assert_states(trace.notes[0], "12.0 GPU hours, which are left out")
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Tokyo", "Europe/Berlin"])
+def test_who_a_job_is_does_not_depend_on_the_zone_of_its_log(put: Put, zone: str) -> None:
+    """Resized jobs, lost nodes, jobs that ran at the export, and those without counted GPUs."""
+    plain = {"tres": "cpu=8,node=1"}
+    path = put(
+        HEAD,
+        row("1", "01-05T08", "01-05T08", "01-05T09", 1, 1, **plain),
+        row("2", "01-05T08", "01-05T09", "01-05T10", 1, 1),
+        row("3", "01-05T10", "01-05T10", "01-05T13", 3, 4, state="RESIZING"),
+        row("3", "01-05T13", "01-05T13", "01-05T14", 1, 2),
+        row("4", "01-05T08", "01-05T08", "01-05T10", 2, 2, state="NODE_FAIL"),
+        row("4", "01-05T10", "01-05T11", "01-05T12", 1, 2),
+        row("5", "01-05T08", "01-05T08", "01-05T09", 9, 2, state="RUNNING", limit="120"),
+        row("5", "01-05T10", "01-05T11", "01-05T12", 1, 2),
+        row("6", "01-05T08", "01-05T08", "01-05T10", 2, 2, user="bob"),
+        row("6", "01-05T15", "01-05T16", "01-05T17", 1, 2, user="bob"),
+    )
+    without, found = (store_trace(path, options=ImportOptions(zone=each)) for each in (None, zone))
+    assert found.tables == without.tables
+    assert found.notes == without.notes
+    assert found.quality["dropped"] == without.quality["dropped"]
+    assert found.quality["doubts"] == without.quality["doubts"]
+    assert column(found, "job_id") == ["2", "3", "4", "5", "6", "6#2"]
+
+
+def test_times_of_a_job_follow_each_other_as_clocks_are_set_back(put: Put) -> None:
+    """02:20 is an hour after 01:20, and once more an hour later."""
+    path = put(
+        ELIGIBLE.replace("|End", ""),
+        "1|ann|gpu|2024-10-27T01:00:00|2024-10-27T02:50:00|2024-10-27T02:20:00|3600|60|COMPLETED|"
+        "gres/gpu=1",
+        "2|ann|gpu|2024-10-27T01:00:00|2024-10-27T02:20:00|2024-10-27T02:50:00|3600|60|COMPLETED|"
+        "gres/gpu=1",
+    )
+    trace = store_trace(path, options=ImportOptions(zone="Europe/Berlin"))
+    assert set(trace.quality["doubts"]) == {TWICE}
+    starts, arrivals = column(trace, "start_time_s"), column(trace, "submit_time_s")
+    assert [start - at for start, at in zip(starts, arrivals, strict=True)] == [1800, 1800]
+    (doubt,) = store_trace(path).quality["doubts"]
+    assert_states(doubt, "Start before Eligible")
 
 
 ELIGIBLE = HEAD.replace("|Start", "|Eligible|Start").replace("|Cluster", "")
@@ -316,6 +419,26 @@ def test_jobs_from_before_gpus_were_counted_are_a_doubt(put: Put) -> None:
         assert import_trace("slurm", [put(HEAD, *others, *later)]).quality["doubts"] == {}
 
 
+@pytest.mark.parametrize(("cluster", "partition"), [("alpha", ""), ("beta", "gpu"), ("", "")])
+def test_uncounted_gpus_are_told_by_partition_of_each_cluster(
+    put: Put, cluster: str, partition: str
+) -> None:
+    """Where another one has GPUs from the beginning, and later jobs without."""
+    place = {"cluster": cluster, "partition": partition}
+    lines = [
+        row("1", "01-01T08", "01-01T08", "01-01T09", 1, 0, tres="cpu=8,node=1", **place),
+        row("2", "03-01T08", "03-01T08", "03-01T09", 1, 2, **place),
+        row("3", "01-01T07", "01-01T07", "01-01T08", 1, 2, cluster="gamma"),
+        *[row(str(n), "03-02T08", "03-02T08", "03-02T09", 1, 0, tres="cpu=8", cluster="gamma")
+          for n in range(4, 9)],
+    ]  # fmt: skip
+    ((doubt, place_of_first),) = (
+        import_trace("slurm", [put(HEAD, *lines)]).quality["doubt_examples"].items()
+    )
+    assert_states(doubt, "before the first job of its partition")
+    assert place_of_first == "sacct.txt, line 2"
+
+
 def test_run_times_and_limits_that_contradict_others_are_doubts(put: Put) -> None:
     good = row("1", "01-05T08", "01-05T08", "01-05T09", 1, 1)
     head = f"{HEAD}|Suspended"
@@ -399,6 +522,34 @@ def test_a_table_for_the_screen_is_refused_once(
     assert "--columns" not in str(problem)
 
 
+@pytest.mark.parametrize("form", ["slurm", "auto"])
+@pytest.mark.parametrize("names", ["JobID JobName Partition Account", "User JobID Submit"])
+def test_a_table_without_the_needed_columns_is_a_table_of_sacct(
+    put: Put, form: str, names: str
+) -> None:
+    words = names.split()
+    lines = (" ".join(f"{word:>12}" for word in row) for row in (words, ["-" * 12] * len(words)))
+    with pytest.raises(TraceError) as caught:
+        import_trace(form, [put(*lines)])
+    assert_states(str(caught.value), "line 1", "sacct --parsable2")
+
+
+@pytest.mark.parametrize("end", ["", "|"])
+def test_logs_that_were_joined_repeat_the_header(put: Put, tmp_path: Path, end: str) -> None:
+    lines = [row(str(n), "01-05T08", "01-05T08", "01-05T09", 1, 1) for n in range(3)]
+    text = [f"{line}{end}" for line in (HEAD, lines[0], HEAD, lines[1], HEAD, lines[2])]
+    path = put(*text)
+    assert_states(
+        import_faults(path), "line 3: repeats the header", "and 1 more row", "2 of 5 rows"
+    )
+    trace = store_trace(path, skip_bad=True)
+    assert column(trace, "job_id") == ["0", "1", "2"]
+    columns = (*COLUMNS, "x") if end else COLUMNS
+    bare = put(*([f"{line}x" for line in text[1:]] if end else text[1:]))
+    named = ImportOptions(columns=columns)
+    assert column(store_trace(bare, skip_bad=True, options=named), "job_id") == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
@@ -407,7 +558,7 @@ def test_a_table_for_the_screen_is_refused_once(
             "line 1: time is absent|squeue|and 1 more row",
         ),
         ('{"jobs": [{"time": {"start": 5}}]}', "line 1: Submit is empty"),
-        ('{"jobs": [1]}', "line 1: a job is 1, must be an object"),
+        ('{"jobs": [1]}', "line 1: no job starts here: found '1', expected '{'|sacct --json"),
         ('{"jobs": [\n{"time": 3}]}', "line 2: time is 3, must be an object"),
         (
             '{"jobs": [{"time": {}, "tres": {"allocated": [{"count": "x"}]}}]}',
@@ -416,16 +567,63 @@ def test_a_table_for_the_screen_is_refused_once(
         ('{"jobs": [{"time": {}, "user": 7}]}', "user is 7, must be a text"),
         ('{"jobs": [{"time": {}, "user": "\\ud800"}]}', "user is '\\ud800', must be a text"),
         ('{"jobs": [{"time": {}, "state": {"current": [[]]}}]}', "state.current is []"),
-        ('{"jobs": [\n{"job_id": 1},', "line 3: is no JSON of sacct|ends early|--parsable2"),
-        ('{"jobs": [\n{"job_id": 1', "line 2: is no JSON of sacct"),
-        ('{"jobs": 3}', "found '3', must be '['"),
+        ('{"jobs": [\n{"job_id": 1},', "line 3: no job starts here|end of the file|--parsable2"),
+        ('{"jobs": [\n{"job_id": 1', "line 2: the job that starts here is broken|--parsable2"),
+        ('{"jobs": 3}', "JSON without 'jobs'"),
+        ('{"jobs": [{"job_id": 1} {"job_id": 2}]}', "line 1: the array goes on wrongly"),
+        ('{"jobs": [{"job_id": 1},]}', "line 1: no job starts here: found ']'"),
+        ('{"jobs": [], }', "line 1: the object ends with a comma"),
+        ('{"jobs": [] "meta": {}}', "line 1: the object goes on wrongly"),
+        ('{"jobs": []}\nslurm says', "line 2: no job starts here: found 's'|sacct --json"),
+        ('{"jobs": []}]', "no job starts here: found ']'"),
+        ('{"kind": "Pod"}', "JSON without 'jobs'"),
         ('{"meta": {}}', "JSON without 'jobs'|sacct --json"),
         ('{"jobs": []}', "has no rows"),
-        ('{"jobs": [' + "[" * 100_000, "is no JSON of sacct"),
+        ('{"jobs": [' + '{"a":' * 100_000, "the job that starts here is broken"),
     ],
 )
 def test_what_is_no_json_of_sacct(put: Put, text: str, facts: str) -> None:
     assert_states(import_faults(put(text)), *facts.split("|"))
+
+
+def json_job(number: int) -> dict[str, Any]:
+    return {
+        "job_id": number, "user": "ann", "partition": "gpu", "state": {"current": ["COMPLETED"]},
+        "time": {"submission": 1000, "start": 1010, "eligible": 1000, "end": 4610, "elapsed": 3600,
+                 "limit": {"set": True, "number": 60}},
+        "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 2}]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["slurm", "auto"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda jobs: "\n".join(json.dumps({"jobs": [job], "meta": {}}) for job in jobs),
+        lambda jobs: json.dumps({"plugins": {"type": "x"}, "jobs": jobs}, indent=1),
+        lambda jobs: json.dumps(jobs, indent=2),
+        lambda jobs: "\n".join(map(json.dumps, jobs)),
+        lambda jobs: "".join(json.dumps(job, indent=2) for job in jobs),
+    ],
+)
+def test_jobs_of_sacct_in_json_need_not_be_one_document(
+    put: Put, form: str, write: Callable[[list[dict[str, Any]]], str]
+) -> None:
+    """Exports that follow each other, `jq .jobs`, `jq -c '.jobs[]'`, and `jq '.jobs[]'`."""
+    trace = import_trace(form, [put(write([json_job(n) for n in (1, 2, 3)]))])
+    assert column(trace, "job_id") == ["1", "2", "3"]
+    assert gpu_hours(trace) == 6
+
+
+def test_a_job_of_many_steps_is_read_from_json(put: Put) -> None:
+    job = json_job(1)
+    job["steps"] = [
+        {"step": {"id": f"1.{n}", "name": "x" * 300}, "statistics": {"energy": {"consumed": 5}}}
+        for n in range(20_000)
+    ]
+    text = json.dumps({"jobs": [job]})
+    assert len(text) > 7_000_000
+    assert column(import_trace("slurm", [put(text)]), "energy_j") == [100_000]
 
 
 def test_older_json_has_plain_numbers_and_codes(put: Put) -> None:

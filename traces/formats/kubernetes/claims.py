@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from typing import Final, NamedTuple
 
-from wattkeeper.traces.formats.kubernetes.values import (
+from wattkeeper.traces.readers.json_values import (
     Json,
     read_needed_text,
     read_object,

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wattkeeper.traces.readers.json_window import JsonWindow
 from wattkeeper.traces.readers.textfile import Layout, head_lines, text_batches
@@ -63,33 +63,9 @@ def _decode(text: str) -> object:
 
 def _document(path: Path) -> Iterator[tuple[int, object]]:
     """The objects of documents that follow each other, each an object, a list or an array."""
-    text = JsonWindow(path, "object")
-    while first := text.peek():
-        if first == "[":
-            yield from ((line, record) for line, record, _ in text.elements())
-        else:
-            yield from _members(text)
-
-
-def _members(text: JsonWindow) -> Iterator[tuple[int, object]]:
-    """The object that starts here, or the objects of its list, without holding the list."""
-    text.expect("{", f"no object starts here; {ADVICE}")
-    line, fields, is_list = text.line, dict[str, Any](), False
-    while text.peek() != "}":
-        key, _ = text.value()
-        text.expect(":", "the object goes on wrongly, or ends too early")
-        if key == "items" and text.peek() == "[":
-            is_list = True
-            kind = fields.get("kind")
-            for number, record, _ in text.elements():
-                yield number, _with_kind(record, kind)
-        else:
-            fields[str(key)], _ = text.value()
-        if text.peek() != "}":
-            text.expect(",", "the object goes on wrongly, or ends too early")
-    text.expect("}", "")
-    if not is_list:
-        yield line, fields
+    text = JsonWindow(path, "object", advice=f"; {ADVICE}")
+    for line, record, members in text.records("items"):
+        yield line, _with_kind(record, members.get("kind"))
 
 
 def _with_kind(record: object, kind: object) -> object:

@@ -7,7 +7,7 @@ Kubernetes (gang scheduling: ``schedulingGroup``, in 1.35 ``workloadRef``).
 
 from typing import Final, NamedTuple
 
-from wattkeeper.traces.formats.kubernetes.values import Json, read_key, read_objects, read_text
+from wattkeeper.traces.readers.json_values import Json, read_key, read_objects, read_text
 
 LABELS, ANNOTATIONS = "metadata.labels", "metadata.annotations"
 CONTROLLERS: Final = (

@@ -17,7 +17,7 @@ from wattkeeper.traces.formats.kubernetes.jobs import (
     unite,
 )
 from wattkeeper.traces.formats.kubernetes.objects import KubeObject, read_pod, read_workload
-from wattkeeper.traces.formats.kubernetes.values import quote, read_text
+from wattkeeper.traces.readers.json_values import quote, read_text
 
 READERS: Final = {"Pod": read_pod, "Workload": read_workload}
 CLAIMS: Final = ("ResourceClaim", "ResourceClaimTemplate")

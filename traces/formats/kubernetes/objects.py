@@ -21,7 +21,7 @@ from wattkeeper.traces.formats.kubernetes.gangs import (
     find_job,
     is_placeholder,
 )
-from wattkeeper.traces.formats.kubernetes.values import (
+from wattkeeper.traces.readers.json_values import (
     Json,
     check_text,
     check_whole,

@@ -41,7 +41,6 @@ NO_GPU: Final = "asks for no GPU"
 PART: Final = "is a part of a heterogeneous job, counted in its first part"
 KINDS: Final = "heterogeneous job with several GPU types, taken as any of them for all of its GPUs"
 SHARES: Final = "gres/mps counted as hundredths of a GPU, as it is configured by default"
-INELIGIBLE: Final = "Start before Eligible, so Submit counts as its arrival"
 LACKS: Final = (
     "JSON without the partition, the run time or the time limit, which sacct writes of every job; "
     "sacct --parsable2 writes them, too"
@@ -102,8 +101,6 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
             ("Submit", True), ("Eligible", False), ("Start", False), ("End", False),
         )
     ]  # fmt: skip
-    ineligible = start.seconds < eligible.seconds
-    later = (eligible.seconds > submit.seconds) & ~ineligible
     backwards = end.seconds < start.seconds
     state = parse_texts(table, "State")
     running = np.asarray(pc.match_substring_regex(state, RUNNING).fill_null(False))
@@ -126,7 +123,7 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
         "job_id": pc.replace_substring_regex(ids, r"\+.*$", ""),
         "user": user,
         "queue": queue,
-        "submit_time_s": np.where(later, eligible.seconds, submit.seconds),
+        "submit_time_s": submit.seconds,
         "duration_s": np.where(running, np.nan, elapsed),
         "estimate_s": limit,
         "start_time_s": start.seconds,
@@ -146,7 +143,6 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
         ("End before Start", backwards & ~np.isnan(elapsed)),
         ("End before Start, so without a duration", backwards & np.isnan(elapsed)),
         (f"{name} is not End - Start (suspended, or clocks changed?); it counts", contradicted),
-        (INELIGIBLE, ineligible),
         (SECONDS, in_seconds),
         (SHARES, gpus.shares),
         (LACKS, np.asarray(parse_texts(table, "Lacks").is_valid())),
@@ -167,21 +163,24 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
             "job_id": "JobID",
             "submit_time_s": "Submit",
             "start_time_s": "Start",
+            "eligible_s": "Eligible",
+            "ended_s": "End",
             "duration_s": name,
             "energy_j": find_energy_column(table.column_names),
         },
     )
     identity = {
         "cluster": cluster,
-        "submitted_s": pa.array(submit.seconds),
+        "eligible_s": pa.array(eligible.seconds, from_pandas=True),
         "ended_s": pa.array(np.where(running, np.nan, end.seconds), from_pandas=True),
     }
     none = ~not_started & (gpus.total == 0)
     none[list(wrong)] = False
     without = np.flatnonzero(none)
+    clusters, queues = (values.take(pa.array(without)) for values in (cluster, queue))
     return rows._replace(
         identity={key: values.take(pa.array(rows.kept)) for key, values in identity.items()},
-        without_gpus=WithoutGpus(without, queue.take(pa.array(without)), submit.seconds[without]),
+        without_gpus=WithoutGpus(without, clusters, queues, submit.seconds[without]),
     )
 
 

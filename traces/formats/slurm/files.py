@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.formats.slurm.json_log import is_json, json_batches
+from wattkeeper.traces.formats.slurm.json_log import is_json, json_batches, looks_right
 from wattkeeper.traces.formats.slurm.records import keep_together
 from wattkeeper.traces.formats.slurm.resources import GPU_COLUMNS
 from wattkeeper.traces.readers.base import Batch, ImportOptions
@@ -61,7 +61,8 @@ def _read(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
 
 def sniff(path: Path) -> bool:
     """Whether its first line is a header of sacct, or it is JSON of sacct."""
-    return is_json(path) or set(NEEDED) <= {*_split_header(path), *first_line(path).split()}
+    named = "JobID" in first_line(path).split()  # of a table for the screen
+    return named or looks_right(path) or set(NEEDED) <= set(_split_header(path))
 
 
 def _refuse_table(path: Path) -> None:

@@ -6,33 +6,32 @@ list of the state and its flags. Times count seconds since 1970. Source: data_pa
 Slurm (v0.0.39 to v0.0.44), and openapi/dbv0.0.36 to 38 before them.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.formats.kubernetes.values import (
+from wattkeeper.traces.limits import MOST_JSON_BYTES
+from wattkeeper.traces.readers.base import Batch
+from wattkeeper.traces.readers.csvfile import open_plain
+from wattkeeper.traces.readers.json_values import (
+    Json,
     check_text,
     quote,
     read_objects,
     read_text,
     read_value,
 )
-from wattkeeper.traces.limits import MOST_JSON_BYTES
-from wattkeeper.traces.readers.base import Batch
-from wattkeeper.traces.readers.csvfile import describe_odd_byte, find_odd_byte, open_plain
+from wattkeeper.traces.readers.json_window import JsonWindow
+from wattkeeper.traces.readers.textfile import SNIFFED_BYTES
 
-Json = dict[str, Any]
 Row = dict[str, str]
 
-SNIFFED_BYTES: Final = 1 << 16
-BLOCK_BYTES: Final = 1 << 20
 BATCH_JOBS: Final = 10_000
 NO_VALUE: Final = 0xFFFFFFFD
 """Slurm's 32-bit codes for "not set" and "infinite" are above."""
@@ -44,55 +43,75 @@ COLUMNS: Final = (
 """Those of sacct; which of `ALWAYS` a job lacks; and what is wrong with it, alone in its row."""
 ALWAYS: Final = ("partition", "time.elapsed", "time.limit")
 """What sacct writes of every job."""
-MEMBER: Final = re.compile(rb'\{\s*"(jobs|meta|errors|warnings)"\s*:')
-"""How such a file begins."""
-SPACE: Final = " \t\r\n"
+MARKS: Final = (
+    re.compile(rb'\{\s*"(jobs|meta|errors|warnings)"\s*:|"jobs"\s*:\s*\['),
+    re.compile(rb'"job_id"\s*:.*"(allocation_nodes|association|time)"\s*:'
+               rb'|"(allocation_nodes|association|time)"\s*:.*"job_id"\s*:', re.DOTALL),
+)  # fmt: skip
+"""Of which one is at the beginning of such a file, or of its jobs alone."""
 ADVICE: Final = "write the log with sacct --json or --parsable2 again"
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file looks like the output of ``sacct --json``; never raises."""
+    """Whether a file begins as JSON; never raises."""
+    return _head(path)[:1] in (b"{", b"[")
+
+
+def looks_right(path: Path) -> bool:
+    """Whether a file looks like the output of ``sacct --json``, or its jobs; never raises."""
+    head = _head(path)
+    return head[:1] in (b"{", b"[") and any(mark.search(head) for mark in MARKS)
+
+
+def _head(path: Path) -> bytes:
     try:
         with open_plain(path) as file:
-            head = file.read(SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+            return file.read(SNIFFED_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except TraceError:
-        return False
-    return MEMBER.match(head) is not None
+        return b""
 
 
 def json_batches(path: Path) -> Iterator[Batch]:
     """Read the jobs of a file; memory holds some of them at a time.
 
+    Outputs of sacct may follow each other, and so may lists of jobs, and jobs.
+
     Raises:
         TraceError: If the file is no such JSON.
     """
-    with open_plain(path) as file:
-        jobs = _Reader(file, path).read_jobs()
-        while True:
-            rows, lines = list[Row](), list[int]()
-            for line, job in islice(jobs, BATCH_JOBS):
-                try:
-                    read = rows_of_job(job)
-                except ValueError as error:
-                    read = [{"Fault": str(error)}]
-                rows += read
-                lines += [line] * len(read)
-            if not rows:
-                return
-            columns = {
-                name: pa.array([row.get(name, "") for row in rows], pa.string()) for name in COLUMNS
-            }
-            yield Batch(path, np.array(lines, dtype=np.int64), pa.table(columns))
+    jobs = _read_jobs(path)
+    while True:
+        rows, lines = list[Row](), list[int]()
+        for line, job in islice(jobs, BATCH_JOBS):
+            try:
+                read = rows_of_job(job)
+            except ValueError as error:
+                read = [{"Fault": str(error)}]
+            rows += read
+            lines += [line] * len(read)
+        if not rows:
+            return
+        columns = {
+            name: pa.array([row.get(name, "") for row in rows], pa.string()) for name in COLUMNS
+        }
+        yield Batch(path, np.array(lines, dtype=np.int64), pa.table(columns))
 
 
-def rows_of_job(job: object) -> list[Row]:
+def _read_jobs(path: Path) -> Iterator[tuple[int, Json]]:
+    text = JsonWindow(path, "job", longest=MOST_JSON_BYTES, advice=f"; {ADVICE}")
+    for line, job, _ in text.records("jobs"):
+        if not isinstance(job, dict) or job.keys().isdisjoint(("job_id", "time")):
+            where = f"{path}, line {line}"
+            raise TraceError(f"is JSON without 'jobs', as sacct --json writes it; {ADVICE}", where)
+        yield line, job
+
+
+def rows_of_job(job: Json) -> list[Row]:
     """The line of a job, and those of its steps.
 
     Raises:
         ValueError: If a value is not what sacct writes.
     """
-    if not isinstance(job, dict):
-        raise ValueError(f"a job is {quote(job)}, must be an object")
     row = row_of_job(job)
     steps = [
         {
@@ -196,103 +215,3 @@ def _step_name(step: Json) -> str:
         value = value.get("step_id")
         value = value.get("number") if isinstance(value, dict) else value
     return str(value).rpartition(".")[2]
-
-
-class _Reader:
-    """Reads one JSON object whose member ``jobs`` is a long list, an element at a time."""
-
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        self._file, self._path = file, path
-        self._decoder = json.JSONDecoder()
-        self._text, self._at, self._line = "", 0, 1
-        self._rest, self._first = b"", True
-
-    def read_jobs(self) -> Iterator[tuple[int, object]]:
-        """Yield each job with its line."""
-        found = False
-        self._take("{")
-        while self._peek() != "}":
-            mark = self._read_value()[1]
-            if not isinstance(mark, str):
-                raise self._fault(f"{quote(mark)} is no name of a value")
-            self._take(":")
-            if mark == "jobs":
-                found = True
-                yield from self._read_list()
-            else:
-                self._read_value()
-            if self._peek() == ",":
-                self._take(",")
-        if not found:
-            raise TraceError(f"is JSON without 'jobs', as sacct --json writes it; {ADVICE}",
-                             self._path)  # fmt: skip
-
-    def _read_list(self) -> Iterator[tuple[int, object]]:
-        self._take("[")
-        while self._peek() != "]":
-            yield self._read_value()
-            if self._peek() == ",":
-                self._take(",")
-        self._take("]")
-
-    def _fault(self, text: str) -> TraceError:
-        return TraceError(
-            f"is no JSON of sacct: {text}; {ADVICE}", f"{self._path}, line {self._line}"
-        )
-
-    def _take(self, mark: str) -> None:
-        if (found := self._peek()) != mark:
-            raise self._fault(f"found {quote(found)}, must be {mark!r}")
-        self._at += 1
-
-    def _peek(self) -> str:
-        """The next character that is no white space."""
-        while True:
-            while self._at < len(self._text) and self._text[self._at] in SPACE:
-                self._line += self._text[self._at] == "\n"
-                self._at += 1
-            if self._at < len(self._text):
-                return self._text[self._at]
-            if not self._fill():
-                raise self._fault("it ends early")
-
-    def _read_value(self) -> tuple[int, object]:
-        """The value that begins next, with its line."""
-        self._peek()
-        while True:
-            try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
-            except RecursionError:
-                raise self._fault("it is too deep") from None
-            except ValueError as error:
-                fault = getattr(error, "msg", str(error))
-                if len(self._text) - self._at > MOST_JSON_BYTES:
-                    raise self._fault(
-                        f"a value is longer than {MOST_JSON_BYTES:,} characters, or {fault}"
-                    ) from None
-                if not self._fill():
-                    raise self._fault(fault) from None
-                continue
-            if end == len(self._text) and self._fill():  # a number may go on
-                continue
-            line = self._line
-            self._line += self._text.count("\n", self._at, end)
-            self._at = end
-            return line, value
-
-    def _fill(self) -> bool:
-        """Read on; whether there is more."""
-        data = self._file.read(BLOCK_BYTES)
-        if self._first:
-            data, self._first = data.removeprefix(b"\xef\xbb\xbf"), False
-        block = self._rest + data
-        cut = len(block)
-        while data and cut and block[cut - 1] & 0xC0 == 0x80:  # do not divide a letter
-            cut -= 1
-        if data and cut and block[cut - 1] >= 0xC0:
-            cut -= 1
-        block, self._rest = block[:cut], block[cut:]
-        if (index := find_odd_byte(block)) is not None:
-            raise self._fault(describe_odd_byte(block, index))
-        self._text, self._at = self._text[self._at :] + block.decode(), 0
-        return bool(data)

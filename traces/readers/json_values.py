@@ -1,4 +1,4 @@
-"""Values of JSON objects of Kubernetes, with the path of what is wrong."""
+"""Values of JSON objects, with the path of what is wrong."""
 
 import re
 from datetime import UTC, datetime
