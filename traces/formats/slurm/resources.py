@@ -95,7 +95,7 @@ def parse_request(text: str, column: str) -> Request:
             plain[resource] += int(number)
             continue
         part = SLICE.fullmatch(kind)
-        typed[to_milli(int(part[2]), int(part[3])) if part else WHOLE] += int(number)
+        typed[to_milli(int(part[2]), int(part[3]), part[1]) if part else WHOLE] += int(number)
         kinds.add((part[1] or "") if part else kind)
     types = "|".join(sorted(kinds - {""})) or None
     if others := plain["gpu"] - sum(typed.values()):
