@@ -75,7 +75,6 @@ class Phase(ScheduledEvent):
             self.execution.end_phase()
 
 
-NO_PACE: Final = (0.0, 0.0)
 DELAY: Final = 0
 QUERY: Final = 1
 WORK: Final = 2
@@ -107,7 +106,6 @@ class Replayed(Execution):
 
     checkpoints: CheckpointClock | None = None
     power_w = 0.0
-    work_pace = NO_PACE
     trained_s = 0.0
     trained_j = 0.0
 
@@ -127,6 +125,7 @@ class Replayed(Execution):
         self.phases = 0
         self.since_s = 0.0
         self.left_s = 0.0
+        self.work_pace = (0.0, 0.0)
 
     @abstractmethod
     def work(self) -> None:
@@ -243,9 +242,7 @@ class Replayed(Execution):
         self.backend.listener.holds(self.attempt)
         self._enter(left_s)
 
-    def draw(
-        self, left_s: float, power_w: float, settled: bool, pace: tuple[float, float] = NO_PACE
-    ) -> None:
+    def draw(self, left_s: float, power_w: float, settled: bool, pace: tuple[float, float]) -> None:
         """Train for a while (s, at full pace) at a power (W); see `Listener.draws`.
 
         While a blocking checkpoint is written, GPUs draw as in training. Where a node is slow, all
@@ -306,7 +303,8 @@ class RecordedRun(Replayed):
 
     def work(self) -> None:
         """Work for the remaining time."""
-        self.draw(self.rest_s, self.busy_w / self.hold_share, not math.isnan(self.limit_w))
+        power_w = self.busy_w / self.hold_share
+        self.draw(self.rest_s, power_w, not math.isnan(self.limit_w), (power_w, 1.0))
 
     def stop_work(self) -> None:
         """Save the remaining time."""
