@@ -19,7 +19,7 @@ from wattkeeper.scenarios.spec.sections.workload import SyntheticSource
 
 GOLDEN = {
     "versions": {"python": "3.11.7", "numpy": "2.4.6", "pyarrow": "26.0.1", "simpy": "4.1.2"},
-    "carbon-deadlines": "6e692e9ef24bdd49c0c2274ebe396ac55d0c361fb684d0b2ae7dbeac9f371187",
+    "carbon-deadlines": "411fc49da368a14e8034917133e21123468c907fd7fb40835478c9472632ca2f",
     "carbon-limits": "9dc4773d495af44c8f4c5d7ad11f767796444b6c8a1d4b08edb1c87b9426b026",
     "quickstart": "04d1c96742b73b7842923fec009a3ae6123486eaf5ff019377a7ed700b3ac767",
     "zoo-bandits": "d58f04260500a7db908e42b44d1ac8d25db4250fb3aadab2376f31d1f708b5ec",
