@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
@@ -17,7 +16,11 @@ from wattkeeper.scenarios.analysis.texts.waits import describe_record
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
-from wattkeeper.scenarios.log_study.partitions import describe_queues, find_partitions
+from wattkeeper.scenarios.log_study.partitions import (
+    describe_queues,
+    explain_one_queue,
+    find_partitions,
+)
 from wattkeeper.scenarios.log_study.scenario_text import (
     HEADER,
     StudyPlan,
@@ -134,11 +137,8 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
     check_types(jobs, types, reporter.tell, partitions)
     if partitions:
         reporter.tell(describe_queues(partitions, types))
-    elif find_partitions(jobs.filter(pc.is_valid(jobs["gpu_type"])), types):
-        reporter.tell(
-            "Note: all jobs wait in one queue, for those that name no GPU type may run on the "
-            "nodes of any partition."
-        )
+    elif why := explain_one_queue(jobs, types):
+        reporter.tell(why)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
     if named and named not in schedulers:

@@ -190,6 +190,8 @@ def run(
             progress(len(results), len(specs), _describe_next(specs, len(results)))
     except (InputError, PolicyError) as error:
         raise locate_error(loaded, specs[len(results)].variant, error) from None
+    if check:
+        tell(f"Laws of conservation: {count(len(results), 'run')} kept them.")
     report = None
     if live is not None:
         report = live_results.report(equipment, endings, inputs.runs)

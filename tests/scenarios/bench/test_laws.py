@@ -45,12 +45,12 @@ def test_a_seed_draws_one_scenario() -> None:
     assert draw_scenario(8).document != one.document
 
 
-def test_the_command_counts_runs(wattkeeper: Command) -> None:
-    done = wattkeeper("bench", "laws", "--random", "4")
+def test_the_command_counts_runs(inside: Command) -> None:
+    done = inside("bench", "laws", "--random", "4")
     assert_states(done.stdout, "Laws of conservation", "4 random scenarios")
-    said = json.loads(wattkeeper("bench", "laws", "--random", "2", "--json").stdout)
+    said = json.loads(inside("bench", "laws", "--random", "2", "--json").stdout)
     assert said["laws"]["broken"] == {}
-    refused = wattkeeper("bench", "growth", "--random", "2", code=2)
+    refused = inside("bench", "growth", "--random", "2", code=2)
     assert_states(refused.stderr, "--random", "laws")
 
 
@@ -92,3 +92,10 @@ def test_planted_faults_are_caught(tmp_path: Path, plant: str) -> None:
         done = copy.python("-m", "wattkeeper.scenarios", "bench", "laws", "--random", "600")
     assert done.returncode == 1, done.stdout + done.stderr
     assert_states(done.stdout, "breaks a law")
+
+
+def test_a_run_can_be_checked(inside: Command) -> None:
+    done = inside("run", "quickstart", "--seeds", "1", "--check", "--out", "out")
+    assert_states(done.stderr, "Laws of conservation: 4 runs kept them.")
+    live = inside("run", "quickstart", "--check", "--live", code=2)
+    assert_states(live.stderr, "--check", "--live")

@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 import yaml
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.partition_logs import PartitionJob, draw_jobs, write_log
-from wattkeeper.scenarios.log_study.partitions import Partitions, find_partitions
+from wattkeeper.scenarios.log_study.partitions import (
+    Partitions,
+    explain_one_queue,
+    find_partitions,
+)
 from wattkeeper.traces.schema import jobs_table
 
 PARTITIONS = (("short", "a100", 8), ("large", "h100", 16), ("old", "v100", 8))
@@ -173,3 +178,27 @@ def test_types_of_a_partition_are_those_on_which_its_jobs_can_run(
         "gpu_type": [gpu for _, gpu in jobs],
     })  # fmt: skip
     assert find_partitions(table, ("a100", "h100", "v100")) == found
+
+
+def table_of(*rows: tuple[str, str | None, float]) -> pa.Table:
+    """Jobs by partition, GPU type and duration, s."""
+    return jobs_table({
+        "job_id": [str(number) for number in range(len(rows))],
+        "submit_time_s": [0.0] * len(rows), "duration_s": [row[2] for row in rows],
+        "gpus": [1] * len(rows), "queue": [row[0] for row in rows],
+        "gpu_type": [row[1] for row in rows],
+    })  # fmt: skip
+
+
+def test_a_stray_job_does_not_join_the_queues_of_two_partitions() -> None:
+    """It asks for a type of another partition; where that is no accident, a note says why."""
+    types = ("a100", "h100")
+    most = [("a", "a100", 900.0), ("h", "h100", 900.0)]
+    stray = table_of(*most, ("h", "a100", 10.0))
+    assert find_partitions(stray, types) == {"a": ("a100",), "h": ("h100",)}
+    often = table_of(*most, ("h", "a100", 100.0))
+    assert find_partitions(often, types) == {}
+    assert_states(explain_one_queue(often, types), "one queue", "a100 (a, h)")
+    assert not explain_one_queue(table_of(most[0]), types)
+    untyped = table_of(*most, ("x", None, 900.0))
+    assert_states(explain_one_queue(untyped, types), "one queue", "name no GPU type")
