@@ -24,7 +24,7 @@ Place = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Fault:
+class AlikeFaults:
     """A fault that rows have.
 
     Attributes:
@@ -67,9 +67,9 @@ class FirstPass:
 
     rows: int = 0
     wrong: int = 0
-    faults: dict[str, Fault] = field(default_factory=dict)
+    faults: dict[str, AlikeFaults] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
-    doubts: dict[str, Fault] = field(default_factory=dict)
+    doubts: dict[str, AlikeFaults] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=Kinds)
     durations: int = 0
@@ -116,7 +116,7 @@ class FirstPass:
         """A place as in messages, without folder name."""
         return f"{self.paths[place[0]].name}, line {place[1]}"
 
-    def _in_order(self) -> list[Fault]:
+    def _in_order(self) -> list[AlikeFaults]:
         return sorted(self.faults.values(), key=attrgetter("place"))
 
     def count(self, into: dict[str, int], counts: Mapping[str, int]) -> None:
@@ -125,12 +125,12 @@ class FirstPass:
             into[reason] = into.get(reason, 0) + count
 
 
-def _add(faults: dict[str, Fault], text: str, place: Place, rows: int) -> None:
+def _add(faults: dict[str, AlikeFaults], text: str, place: Place, rows: int) -> None:
     if known := faults.get(text):
         known.rows += rows
         known.place = min(known.place, place)
     else:
-        faults[text] = Fault(text, place, rows)
+        faults[text] = AlikeFaults(text, place, rows)
 
 
 def read_parts(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.traces.formats.kubernetes.documents import looks_right, read_objects
-from wattkeeper.traces.formats.kubernetes.jobs import Job
+from wattkeeper.traces.formats.kubernetes.jobs import KubeJob
 from wattkeeper.traces.formats.kubernetes.log import ObjectLog, Row
 from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
 from wattkeeper.traces.schema import JOBS
@@ -62,10 +62,12 @@ def _batch(path: Path, rows: list[Row]) -> Batch:
 def convert(batch: Batch) -> Rows:
     """From jobs, reasons of lines that are none, and faults, to canonical columns."""
     rows: list[Row] = batch.rows
-    jobs = {number: row.outcome for number, row in enumerate(rows) if isinstance(row.outcome, Job)}
+    jobs = {
+        number: row.outcome for number, row in enumerate(rows) if isinstance(row.outcome, KubeJob)
+    }
     columns = {
         name: pa.array([getattr(job, name) for job in jobs.values()], JOBS.field(name).type)
-        for name in Job._fields
+        for name in KubeJob._fields
     }
     faults = {
         n: str(row.outcome) for n, row in enumerate(rows) if isinstance(row.outcome, ValueError)

@@ -27,7 +27,7 @@ RESIZED: Final = (
 )
 
 
-class Job(NamedTuple):
+class KubeJob(NamedTuple):
     """A row of the table of jobs."""
 
     job_id: str
@@ -129,7 +129,7 @@ def merge_slices(gangs: dict[str, list[KubeObject]]) -> None:
 
 def unite(
     parts: Sequence[KubeObject], devices: Devices, names: Mapping[str, int]
-) -> tuple[Job | str, list[str]]:
+) -> tuple[KubeJob | str, list[str]]:
     """The job of some objects, or why it is left out; and doubts about it.
 
     Its last try counts: objects that run after a failure and after all others ended are a new
@@ -152,7 +152,7 @@ def unite(
         duration = _resize(last, duration, doubts)
     types = {name for part in last for name in (part.gpu_type or "").split("|") if name}
     worst = next((part for part in last if part.failed), last[-1])
-    return Job(
+    return KubeJob(
         first.job_id if names[first.job_id] == 1 else f"{first.job_id}/{first.uid}",
         _first(part.labelled for part in ordered) or _first(part.user for part in ordered),
         first.queue,

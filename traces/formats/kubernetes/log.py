@@ -8,7 +8,7 @@ from wattkeeper.traces.formats.kubernetes.claims import read_devices
 from wattkeeper.traces.formats.kubernetes.documents import ADVICE
 from wattkeeper.traces.formats.kubernetes.jobs import (
     Devices,
-    Job,
+    KubeJob,
     count_names,
     find_shared_claims,
     merge_slices,
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     """A place in the log: its job, why it is none, or its fault; and doubts about it."""
 
     line: int
-    outcome: Job | str | ValueError
+    outcome: KubeJob | str | ValueError
     doubts: Sequence[str] = ()
 
 

@@ -43,7 +43,7 @@ WHOLE: Final = 1000
 MPS_OF_A_GPU: Final = 100
 
 
-class Request(NamedTuple):
+class GpuRequest(NamedTuple):
     """What a list of resources says of GPUs.
 
     Attributes:
@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
 
 class Gpus(NamedTuple):
-    """GPUs of the rows of a batch, as in `Request`.
+    """GPUs of the rows of a batch, as in `GpuRequest`.
 
     `granted`: whether any resources were allocated; all rows, if no column tells.
     """
@@ -77,7 +77,7 @@ class Gpus(NamedTuple):
     shares: Bools
 
 
-def parse_request(text: str, column: str) -> Request:
+def parse_request(text: str, column: str) -> GpuRequest:
     """Read a list of resources, of all nodes (TRES) or of each (GRES)."""
     tres = column.endswith("TRES")
     plain, typed = Counter[str](), Counter[int]()
@@ -90,7 +90,7 @@ def parse_request(text: str, column: str) -> Request:
         number = "1" if number is None and not tres else number or ""
         if not COUNT.fullmatch(number):
             must = "must be a whole number > 0, or 0 for none"
-            return Request(math.nan, fault=f"{label} is {quote(number)}, {must}")
+            return GpuRequest(math.nan, fault=f"{label} is {quote(number)}, {must}")
         if resource != "gpu" or not kind:
             plain[resource] += int(number)
             continue
@@ -102,16 +102,16 @@ def parse_request(text: str, column: str) -> Request:
         typed[WHOLE] += max(others, 0)
     counts = {milli: count for milli, count in typed.items() if count}
     if len(counts) > 1:
-        return Request(sum(counts.values()), gpu_type=types, dropped=MIXED)
+        return GpuRequest(sum(counts.values()), gpu_type=types, dropped=MIXED)
     if counts:
         ((milli, count),) = counts.items()
-        return Request(count, milli, types)
+        return GpuRequest(count, milli, types)
     if mps := plain["mps"]:
         whole, rest = divmod(mps, MPS_OF_A_GPU)
         if whole and rest:
-            return Request(whole + 1, gpu_type=types, dropped=MIXED)
-        return Request(whole or 1, WHOLE if whole else 10 * rest, types, shares=True)
-    return Request(plain["shard"], gpu_type=types, dropped=SHARED if plain["shard"] else "")
+            return GpuRequest(whole + 1, gpu_type=types, dropped=MIXED)
+        return GpuRequest(whole or 1, WHOLE if whole else 10 * rest, types, shares=True)
+    return GpuRequest(plain["shard"], gpu_type=types, dropped=SHARED if plain["shard"] else "")
 
 
 def parse_gpus(table: pa.Table, wrong: Wrong) -> Gpus:
@@ -129,7 +129,7 @@ def parse_gpus(table: pa.Table, wrong: Wrong) -> Gpus:
             continue
         coded = strip_cells(table, name).dictionary_encode()
         codes, texts = np.asarray(coded.indices), coded.dictionary.to_pylist()
-        requests = [parse_request(text, name) for text in texts] or [Request()]
+        requests = [parse_request(text, name) for text in texts] or [GpuRequest()]
         faults = {n: f"{name}: {each.fault}" for n, each in enumerate(requests) if each.fault}
         add_coded_faults(wrong, codes, faults)
 
