@@ -19,7 +19,7 @@ from wattkeeper.scenarios.inputs.electricity import (
     unusual_rates,
 )
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
-from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
+from wattkeeper.scenarios.spec.sections.electricity import NO_CURRENCY, ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.sections.section import LARGEST
 from wattkeeper.traces.arrow import to_floats
 from wattkeeper.traces.electricity.charges import Rate, clock
@@ -107,7 +107,12 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
     except (ValidationError, ValueError) as error:
         given = ", ".join(f"--{key}" for key, text in options._asdict().items() if text is not None)
         place = given or f"{cluster.document.where(('electricity',))}, electricity"
-        raise InputError([Problem(text, place) for text in _explain(error)]) from None
+        problems = [
+            Problem("a price needs its currency: --currency EUR, or another one", "--price")
+            if options.price is not None and text == NO_CURRENCY else Problem(text, place)
+            for text in _explain(error)
+        ]  # fmt: skip
+        raise InputError(problems) from None
     series: dict[Quantity, Rate] = {}
     for key in RATES:
         rate = getattr(section, key)

@@ -1,7 +1,7 @@
 """The section of scenario files on prices and emissions of electricity."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -24,6 +24,9 @@ def check_offset(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a date with its offset from UTC is needed, as 2024-01-31T00:00:00+01:00")
     return moment
+
+
+NO_CURRENCY: Final = "currency: needed with a price that is a number"
 
 
 class RateFile(Section):
@@ -75,7 +78,7 @@ class ElectricitySection(Section):
         if self.price is None and self.carbon is None:
             raise ValueError("electricity needs price, carbon or both")
         if isinstance(self.price, float) and self.currency is None:
-            raise ValueError("currency: needed with a price that is a number")
+            raise ValueError(NO_CURRENCY)
         if self.currency is not None and self.price is None:
             raise ValueError("currency: there is no price")
         timed = isinstance(self.price, RateFile) or isinstance(self.carbon, RateFile)
