@@ -6,9 +6,25 @@ over a socket. The session works the same with both.
 """
 
 import math
-from typing import Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
+
+from pydantic import PlainValidator, TypeAdapter
 
 from wattkeeper.policies.protocols import Measurement, Slice
+
+_SLICE_FIELDS: Final = TypeAdapter[tuple[float, int | None, int, int, float]](
+    tuple[float, int | None, int, int, float]
+)
+
+
+def _read_slice(value: Any) -> Slice | None:
+    """A slice from its fields: compiled classes do not tell pydantic their types."""
+    if value is None or isinstance(value, Slice):
+        return value
+    return Slice(*_SLICE_FIELDS.validate_python(value))
+
+
+AnySlice = Annotated[Slice | None, PlainValidator(_read_slice)]
 
 EnergySource = Literal["counter", "integrated", "synthetic", "absent"]
 """Source of an energy: the device's counter; its power integrated over time; a synthetic device;
@@ -77,7 +93,7 @@ class Assignment(NamedTuple):
     zoo: str | None = None
     parent: str | None = None
     retunes: bool = False
-    slice: Slice | None = None
+    slice: AnySlice = None
     probes: bool = False
     samples_per_epoch: float = 0.0
     reports: int = 0

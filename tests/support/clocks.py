@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from types import ModuleType
-from typing import Final
 
 import pytest
-
-AHEAD_S: Final = 1e6
 
 
 class ManualTime:
     """Stands for the module `time` in modules under test.
 
+    Args:
+        ahead_s: How far ahead of the host's clock it begins, s.
+
     Attributes:
-        now_s: What it shows, s. It begins far ahead of the host's clock, which other processes of a
-            test see: what they change on a synthetic device does not lie in its future, however
-            long they take.
+        now_s: What it shows, s.
     """
 
-    def __init__(self) -> None:
-        self.now_s = time.monotonic() + AHEAD_S
+    def __init__(self, ahead_s: float = 0.0) -> None:
+        self.now_s = time.monotonic() + ahead_s
 
     def monotonic(self) -> float:
         """The time that it shows, s."""

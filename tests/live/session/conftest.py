@@ -25,8 +25,12 @@ def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualTime:
-    """The clock of this process's sessions and devices: trainings take no time but its sleeps."""
-    return ManualTime().govern(monkeypatch, wall_clock)
+    """The clock of this process's sessions and devices: trainings take no time but its sleeps.
+
+    It is far ahead of that of other processes, which guard limits: what these change on a device
+    does not lie in its future, however long they take.
+    """
+    return ManualTime(ahead_s=1e6).govern(monkeypatch, wall_clock)
 
 
 @pytest.fixture
