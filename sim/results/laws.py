@@ -99,7 +99,7 @@ def check_laws(tables: Mapping[str, AnyTable], metrics: Mapping[str, float], law
         *_find_wrong_decisions(tables),
         *_find_lost_jobs(tables["jobs"], laws),
         *_find_on_lost_nodes(tables),
-        *_find_uneven_shapes(tables, metrics),
+        *_find_uneven_shapes(tables, metrics, laws),
     ])  # fmt: skip
 
 
@@ -415,7 +415,7 @@ def _stays(jobs: AnyTable) -> Bools:
 
 
 def _find_uneven_shapes(
-    tables: Mapping[str, AnyTable], metrics: Mapping[str, float]
+    tables: Mapping[str, AnyTable], metrics: Mapping[str, float], laws: RunLaws
 ) -> Iterator[Problem]:
     """Shapes of elastic jobs whose parts are more than the whole, and parts of their energy."""
     if "shapes" not in tables:
@@ -435,6 +435,15 @@ def _find_uneven_shapes(
             rows = np.flatnonzero(wrong)
             if len(rows):
                 yield Problem(f"a shape has {what}", f"shapes, row {rows[0]}")
+        ids, jobs = set(_texts(shapes, "job_id")), tables["jobs"]
+        is_elastic = np.array([job in ids for job in _texts(jobs, "job_id")], dtype=bool)
+        own_j = math.fsum(_column(jobs, "energy_j")[is_elastic].tolist())
+        used_j = metrics["elastic_energy_j"] - metrics["elastic_waiting_j"]
+        if laws.measured and used_j > own_j * (1 + 1e-7) + 1e-6:
+            yield Problem(
+                f"parts of elastic_energy_j but for waiting are {used_j:.12g} J, the attempts of "
+                f"elastic jobs take {own_j:.12g} J"
+            )
     parts = [
         value
         for name, value in metrics.items()
