@@ -40,7 +40,9 @@ def test_a_killed_worker_costs_no_finished_step(replan: str, tmp_path: Path) -> 
     check(tmp_path, results)
     assert results.lost_steps == 0
     assert len(results.lost) == 2
-    assert [moment for moment, _ in moments(results)].count("lost") == 2
+    # A group may break again before its first step, while connections to the dead worker end.
+    trained = [shape.moment for shape in results.shapes if shape.samples]
+    assert trained.count("lost") == 2
     assert not any(shape.from_storage for shape in results.shapes)
 
 
