@@ -102,8 +102,11 @@ def can_compile() -> bool:
 
 def warn(reason: str) -> None:
     """Say that the core stays plain Python."""
-    print(f"wattkeeper: {reason}; the core runs as plain Python, with the same results, "
-          "several times slower", file=sys.stderr)  # fmt: skip
+    print(
+        f"wattkeeper: {reason}; the core runs as plain Python, with the same results, "
+        "several times slower",
+        file=sys.stderr,
+    )
 
 
 def remove_compiled() -> None:
@@ -125,8 +128,13 @@ def core() -> list[Extension]:
         if not link.is_symlink():
             link.symlink_to(Path("..", "..", "..", floor), target_is_directory=True)
     # `make check` looks for errors of types; here some libraries are not installed.
-    options = ["--config-file=", "--namespace-packages", "--explicit-package-bases",
-               "--ignore-missing-imports", "--follow-imports=silent"]  # fmt: skip
+    options = [
+        "--config-file=",
+        "--namespace-packages",
+        "--explicit-package-bases",
+        "--ignore-missing-imports",
+        "--follow-imports=silent",
+    ]
     os.environ["MYPYPATH"] = str(root.parent)
     modules = mypycify(
         [*options, *(str(root / path) for path in CORE)],
@@ -138,7 +146,7 @@ def core() -> list[Extension]:
         "-ffp-contract=off",  # as Python rounds, on any machine
         # Calls within the library are direct: runs of many jobs take 5 to 8 % less time.
         "-fvisibility=hidden",
-    ]  # fmt: skip
+    ]
     return modules
 
 

@@ -67,8 +67,7 @@ def find_pythons(names: Sequence[str]) -> dict[str, str]:
             continue
         found[version] = name
     supported = [version for version in found if version.rpartition(".")[0].split()[1] in VERSIONS]
-    missing = [version for version in VERSIONS
-               if not any(f" {version}." in name for name in found)]  # fmt: skip
+    missing = [version for version in VERSIONS if not any(f" {version}." in name for name in found)]
     if len(supported) != len(found) or not found:
         sys.exit(f"found {', '.join(found) or 'no interpreter'}; supported: {', '.join(VERSIONS)}")
     if missing:
@@ -120,8 +119,11 @@ def try_wheel(wheel: Path, python: str, version: str, folder: Path) -> str:
     run([str(scripts / "wattkeeper"), "run", "quickstart", "--out", "results"], cwd=place)
     manifest = json.loads((place / "results/manifest.json").read_text(encoding="utf-8"))
     digest: str = manifest["results_digest"]
-    print(f"tried: {wheel.name} on {version}, {len(packages)} packages, "
-          f"{manifest['wall_s']:.1f} s, results {digest[:12]}", flush=True)  # fmt: skip
+    print(
+        f"tried: {wheel.name} on {version}, {len(packages)} packages, "
+        f"{manifest['wall_s']:.1f} s, results {digest[:12]}",
+        flush=True,
+    )
     return digest
 
 
@@ -133,10 +135,14 @@ def make_environment(python: str, folder: Path) -> Path:
 
 def run(command: Sequence[str], cwd: Path | None = None, **more: str) -> str:
     """Run a command without what this environment adds to Python, and return what it prints."""
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("PYTHON", "WATTKEEPER", "VIRTUAL_ENV"))}  # fmt: skip
-    done = subprocess.run(command, cwd=cwd, env=kept | more, capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "WATTKEEPER", "VIRTUAL_ENV"))
+    }
+    done = subprocess.run(
+        command, cwd=cwd, env=kept | more, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout

@@ -134,14 +134,19 @@ def main(results: Path, out: Path) -> None:
             "seeds": seeds,
             "trainings": len(data.seed),
             "mean_coverage": float(data.coverage.mean()),
-            "accuracy_change": {"mean": float(data.change.mean()),
-                                "std": float(data.change.std(ddof=1))},
+            "accuracy_change": {
+                "mean": float(data.change.mean()),
+                "std": float(data.change.std(ddof=1)),
+            },
         },
-        "error": {"saved_rms_of_one_training": residual**0.5, "held_out_seeds": left_out[0],
-                  "held_out_threes": left_out[1]},
+        "error": {
+            "saved_rms_of_one_training": residual**0.5,
+            "held_out_seeds": left_out[0],
+            "held_out_threes": left_out[1],
+        },
         "source": "Fitted by benchmarks/calibrate_zoo.py to runs of the scenario zoo-digits: small "
         "convolutional networks on scikit-learn's digits.",
-    }  # fmt: skip
+    }
     out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     print(f"saved = {model.scale:.3f} * coverage ** {model.exponent:.2f}; {out}")
 

@@ -42,27 +42,46 @@ def scenario(country: str, slack: float, gpus: int, kind: str, given: argparse.N
     if given.queue == "easy-backfill":
         plain["estimates"] = "perfect"
     series = str(given.shared / f"data/carbon/{country}_2022.parquet")
-    return yaml.safe_dump({
-        "name": "carbon-queue",
-        "cluster": {"gpu": "GPU", "gpus": gpus, "idle_power_w": 0, "busy_power_w": 250},
-        "workload": {"kind": "trace", "trace": "philly", "gpu_types": "ignore", "slack": slack,
-                     "unusable": "drop"},
-        "electricity": {
-            "carbon": {"file": series, "column": "carbon_intensity", "unit": "g/kWh",
-                       "kind": "average", "repeat": "year", "zone": "UTC"},
-            "origin": f"2022-{given.month:02}-01T00:00:00+00:00",
-        },
-        "policies": {"place": "best-fit"},
-        "signals": {"carbon": {"forecast": kind}},
-        "variants": {
-            "plain": {"policies": {"select": plain}},
-            "held": {"policies": {"select": {
-                "kind": "carbon-aware", "estimates": "perfect", "least_gain": given.least_gain,
-                "queue": given.queue,
-            }}},
-        },
-        "baseline": "plain",
-    })  # fmt: skip
+    return yaml.safe_dump(
+        {
+            "name": "carbon-queue",
+            "cluster": {"gpu": "GPU", "gpus": gpus, "idle_power_w": 0, "busy_power_w": 250},
+            "workload": {
+                "kind": "trace",
+                "trace": "philly",
+                "gpu_types": "ignore",
+                "slack": slack,
+                "unusable": "drop",
+            },
+            "electricity": {
+                "carbon": {
+                    "file": series,
+                    "column": "carbon_intensity",
+                    "unit": "g/kWh",
+                    "kind": "average",
+                    "repeat": "year",
+                    "zone": "UTC",
+                },
+                "origin": f"2022-{given.month:02}-01T00:00:00+00:00",
+            },
+            "policies": {"place": "best-fit"},
+            "signals": {"carbon": {"forecast": kind}},
+            "variants": {
+                "plain": {"policies": {"select": plain}},
+                "held": {
+                    "policies": {
+                        "select": {
+                            "kind": "carbon-aware",
+                            "estimates": "perfect",
+                            "least_gain": given.least_gain,
+                            "queue": given.queue,
+                        }
+                    }
+                },
+            },
+            "baseline": "plain",
+        }
+    )
 
 
 def bounds(jobs: pd.DataFrame, values: Floats, first_day: int) -> tuple[float, float]:

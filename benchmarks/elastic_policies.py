@@ -47,13 +47,19 @@ class Model(NamedTuple):
 
 BERT_S = {n: 71.3 + 3.7 * (n - 15) for n in range(15, 26)}
 MODELS = (
-    Model("BERT-large", "bertLarge", 8192, 2,
-          BERT_S | {26: 112.0, 27: 49.1, 28: 67.6, 29: 67.6, 30: 71.3}, 15.8),
+    Model(
+        "BERT-large",
+        "bertLarge",
+        8192,
+        2,
+        BERT_S | {26: 112.0, 27: 49.1, 28: 67.6, 29: 67.6, 30: 71.3},
+        15.8,
+    ),
     Model("GPT-2", "gpt_2_ours", 1024, 2, 83, 11.5),
     Model("GPT-3 medium", "gpt_3m", 819, 3, 78.7, 11.2),
     Model("GPT-3 2.7B", "gpt_3_2_7b", 512, 6, 515, 50),
     Model("GPT-3 6.7B", "gpt_3_6_7b", 1024, 10, 701, 120),
-)  # fmt: skip
+)
 
 
 class Condition(NamedTuple):
@@ -102,16 +108,26 @@ def fixed(mechanisms: Sequence[str], has_notice: bool) -> dict[str, Json]:
     }
     if has_notice:
         kinds["on-notice"] = {"kind": "on-notice"}
-    return {f"{name}, join {join}": kind | {"join": join}
-            for name, kind in kinds.items() for join in ("loss", "now", "pays")
-            if not mechanisms or kind["kind"] in mechanisms}  # fmt: skip
+    return {
+        f"{name}, join {join}": kind | {"join": join}
+        for name, kind in kinds.items()
+        for join in ("loss", "now", "pays")
+        if not mechanisms or kind["kind"] in mechanisms
+    }
 
 
 def scenario(model: Model, rates: Path, spot: Path, condition: Condition, notices: bool) -> Json:
     """The scenario of a model and a condition, without variants."""
-    job = {"name": "job", "model": model.rates, "batch": model.batch, "least_nodes": 12,
-           "most_nodes": NODES, "checkpoint_s": model.checkpoint_s, "restart_s": model.restart_s,
-           "reconfigure_s": model.reconfigure_s}  # fmt: skip
+    job = {
+        "name": "job",
+        "model": model.rates,
+        "batch": model.batch,
+        "least_nodes": 12,
+        "most_nodes": NODES,
+        "checkpoint_s": model.checkpoint_s,
+        "restart_s": model.restart_s,
+        "reconfigure_s": model.reconfigure_s,
+    }
     losses: Json = {"events": dict(condition.drawn or {}), "boot_s": BOOT_S}
     until_s = condition.until_s
     if condition.trace:
@@ -125,12 +141,23 @@ def scenario(model: Model, rates: Path, spot: Path, condition: Condition, notice
         losses["events"] |= {"notice": {"share": 1.0, "length_s": NOTICE_S}}
     return {
         "name": "elastic",
-        "cluster": {"gpu": "V100", "gpus": NODES, "gpus_per_node": 1, "idle_power_w": 50,
-                    "busy_power_w": 250, "losses": losses},
-        "workload": {"kind": "elastic", "rates": str(rates), "beyond_rates": "nearest",
-                     "until_s": until_s, "jobs": [job]},
+        "cluster": {
+            "gpu": "V100",
+            "gpus": NODES,
+            "gpus_per_node": 1,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
+            "losses": losses,
+        },
+        "workload": {
+            "kind": "elastic",
+            "rates": str(rates),
+            "beyond_rates": "nearest",
+            "until_s": until_s,
+            "jobs": [job],
+        },
         "seeds": list(condition.seeds),
-    }  # fmt: skip
+    }
 
 
 def library_name(condition: Condition) -> str:
@@ -168,11 +195,20 @@ def main() -> None:
         for condition in HELD_OUT if args.held_out else CONDITIONS:
             if condition.trace:
                 subprocess.run(
-                    [sys.executable, "-m", "wattkeeper.scenarios", "traces", "import",
-                     "node-events", str(args.spot / condition.trace), "--name",
-                     library_name(condition)],
-                    check=True, stdout=subprocess.DEVNULL,
-                )  # fmt: skip
+                    [
+                        sys.executable,
+                        "-m",
+                        "wattkeeper.scenarios",
+                        "traces",
+                        "import",
+                        "node-events",
+                        str(args.spot / condition.trace),
+                        "--name",
+                        library_name(condition),
+                    ],
+                    check=True,
+                    stdout=subprocess.DEVNULL,
+                )
             for model in MODELS:
                 base = scenario(model, args.rates.resolve(), args.spot, condition, args.notice)
                 found = goodput(base, policies, folder)
@@ -181,8 +217,11 @@ def main() -> None:
                 ratio = value / found[best] if found[best] else math.nan
                 if not math.isnan(ratio):
                     ratios.append(ratio)
-                print(f"{condition.name:14} {model.name:14} {ratio:7.4f}  of {found[best]:8.3f} "
-                      f"({best})", flush=True)  # fmt: skip
+                print(
+                    f"{condition.name:14} {model.name:14} {ratio:7.4f}  of {found[best]:8.3f} "
+                    f"({best})",
+                    flush=True,
+                )
     mean = math.fsum(ratios) / len(ratios)
     print(f"{len(ratios)} of them: mean {mean:.4f}, least {min(ratios):.4f}")
 

@@ -21,12 +21,7 @@ from scipy.optimize import minimize
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.traces.gpus.curve import ClockShape, LimitCurve
-from wattkeeper.traces.gpus.model import (
-    BOUNDNESS,
-    Boundness,
-    Memory,
-    read_gpu_types,
-)
+from wattkeeper.traces.gpus.model import BOUNDNESS, Boundness, Memory, read_gpu_types
 
 FILE = Path(__file__).resolve().parents[1] / "traces/gpus/gpu_types.json"
 TYPES = {"a40": "A40", "p100": "P100-PCIE", "rtx6000": "RTX6000", "v100": "V100-PCIE"}
@@ -114,8 +109,10 @@ def read_base_w(data: Path, sweeps: Sequence[Sweep]) -> dict[str, float]:
     The RTX 3090 has no such training, but clocks: there it is the power at which the clock, which
     is linear in the limit up to 250 W, becomes zero.
     """
-    base_w = {gpu_type: min(float(s.power_w.min()) for s in sweeps if s.gpu_type == gpu_type)
-              for gpu_type in TYPES.values()}  # fmt: skip
+    base_w = {
+        gpu_type: min(float(s.power_w.min()) for s in sweeps if s.gpu_type == gpu_type)
+        for gpu_type in TYPES.values()
+    }
     table = pd.read_csv(data / "power-limits/rtx3090_sweeps.csv").query("power_limit_w <= 250")
     zeros = [
         np.polynomial.Polynomial.fit(rows.sm_clock_mhz, rows.power_limit_w, 1)(0)
@@ -171,8 +168,9 @@ def fit_family(family: Family, base_w: Mapping[str, float], sweeps: Sequence[Swe
         values = parameters.tolist()
         middle, low, last = values[n:]
         middle_peak, high = (last, (1.0, 1.0)) if family.phases else (0.0, (last, 0.0))
-        return Fitted(tuple(values[:n]), {"low": (low, 0.0), "middle": (middle, middle_peak),
-                                          "high": high})  # fmt: skip
+        return Fitted(
+            tuple(values[:n]), {"low": (low, 0.0), "middle": (middle, middle_peak), "high": high}
+        )
 
     def loss(parameters: Floats) -> float:
         fitted = unpack(parameters)
@@ -184,8 +182,10 @@ def fit_family(family: Family, base_w: Mapping[str, float], sweeps: Sequence[Swe
                 errors.setdefault((sweep.gpu_type, case), []).extend(
                     speed - curve.speed(limit_w, sweep.busy_w) for limit_w, speed in recorded
                 )
-        return sum(float(_pinball(np.array(values), QUANTILES[case]).mean())
-                   for (_, case), values in errors.items())  # fmt: skip
+        return sum(
+            float(_pinball(np.array(values), QUANTILES[case]).mean())
+            for (_, case), values in errors.items()
+        )
 
     start = [*family.start, 0.7, 0.2, 0.75 if family.phases else 0.9]
     bounds = [*family.bounds, (0.0, 1.0), (0.0, 1.0), (0.4 if family.phases else 0.0, 1.0)]
@@ -194,8 +194,10 @@ def fit_family(family: Family, base_w: Mapping[str, float], sweeps: Sequence[Swe
 
 def build_curves(family: Family, fitted: Fitted, base_w: float, top_w: float) -> Curves:
     clock = family.clock(*fitted.clock)
-    return {case: LimitCurve(base_w, top_w, top_w, boundness, peak_share * top_w, clock)
-            for case, (boundness, peak_share) in fitted.cases.items()}  # fmt: skip
+    return {
+        case: LimitCurve(base_w, top_w, top_w, boundness, peak_share * top_w, clock)
+        for case, (boundness, peak_share) in fitted.cases.items()
+    }
 
 
 def family_fitter(family: Family, base_w: Mapping[str, float]) -> Fitter:
@@ -235,14 +237,19 @@ def fit_quantiles(sweeps: Sequence[Sweep]) -> Callable[[float, float], Curves]:
     return lambda base_w, top_w: curves
 
 
-def pool_base_share(base_w: Mapping[str, float], sweeps: Sequence[Sweep],
-                    gpu_types: Sequence[str], ) -> dict[Memory, float]:  # fmt: skip
+def pool_base_share(
+    base_w: Mapping[str, float], sweeps: Sequence[Sweep], gpu_types: Sequence[str]
+) -> dict[Memory, float]:
     """Mean of base power by highest limit, by kind of memory."""
     memory = {facts.gpu_type: facts.memory for facts in read_gpu_types().types}
     top_w = {sweep.gpu_type: sweep.top_w for sweep in sweeps}
     kinds: tuple[Memory, ...] = ("gddr", "hbm")
-    return {kind: float(np.mean([base_w[name] / top_w[name] for name in gpu_types
-                                 if memory[name] == kind])) for kind in kinds}  # fmt: skip
+    return {
+        kind: float(
+            np.mean([base_w[name] / top_w[name] for name in gpu_types if memory[name] == kind])
+        )
+        for kind in kinds
+    }
 
 
 class Modelled(NamedTuple):
@@ -336,8 +343,10 @@ def best_limits(sweeps: Sequence[Sweep], curves: Curves) -> dict[str, float]:
     for name, fixed_w in fixed_powers(sweeps[0].top_w).items():
 
         def model(sweep: Sweep, fixed_w: float = fixed_w) -> list[float]:
-            return [(middle.power_w(w, sweep.busy_w) + fixed_w) / middle.speed(w, sweep.busy_w)
-                    for w in sweep.limit_w.tolist()]  # fmt: skip
+            return [
+                (middle.power_w(w, sweep.busy_w) + fixed_w) / middle.speed(w, sweep.busy_w)
+                for w in sweep.limit_w.tolist()
+            ]
 
         recorded = [pd.Series((s.power_w + fixed_w) * s.time, s.limit_w) for s in sweeps]
         modelled = [pd.Series(model(s), s.limit_w) for s in sweeps]
@@ -392,9 +401,12 @@ def cross_validate(
     rows = {}
     for name, (tested, curves) in held.items():
         error = pool_error({other: deviations[other] for other in held if other != name})
-        errors = pd.DataFrame([measure(sweep, modelled, error)
-                               for sweep, modelled in zip(tested, held[name].model(), strict=True)
-                               ])  # fmt: skip
+        errors = pd.DataFrame(
+            [
+                measure(sweep, modelled, error)
+                for sweep, modelled in zip(tested, held[name].model(), strict=True)
+            ]
+        )
         best = best_limits(tested, curves)
         rows[name] = {"sweeps": len(tested), "range_error": error, **errors.mean(), **best}
     return pd.DataFrame(rows).T
@@ -429,37 +441,48 @@ def fit_types(sweeps: Sequence[Sweep], base_w: Mapping[str, float]) -> dict[str,
     contents: dict[str, Any] = json.loads(FILE.read_bytes())
     contents["pooled"] = {
         "shape": dict(zip(("steepness", "bend"), _rounded(fitted.clock), strict=True)),
-        "cases": {case: dict(zip(("boundness", "peak_share"), _rounded(values), strict=True))
-                  for case, values in fitted.cases.items()},
-        "base_share": {kind: round(share, 3) for kind, share
-                       in pool_base_share(base_w, sweeps, list(base_w)).items()},
+        "cases": {
+            case: dict(zip(("boundness", "peak_share"), _rounded(values), strict=True))
+            for case, values in fitted.cases.items()
+        },
+        "base_share": {
+            kind: round(share, 3)
+            for kind, share in pool_base_share(base_w, sweeps, list(base_w)).items()
+        },
         "busy_share": round(float(np.mean([np.median(one) for one in shares])), 3),
-        "busy_range_share": _rounded([np.mean([one.min() for one in shares]),
-                                      np.mean([one.max() for one in shares])]),
-        "range_error": round(pool_error({
-            name: held.deviations()
-            for name, held in hold_out(sweeps, base_w, family_fitter(BENT, base_w)).items()
-        }), 3),
+        "busy_range_share": _rounded(
+            [np.mean([one.min() for one in shares]), np.mean([one.max() for one in shares])]
+        ),
+        "range_error": round(
+            pool_error(
+                {
+                    name: held.deviations()
+                    for name, held in hold_out(sweeps, base_w, family_fitter(BENT, base_w)).items()
+                }
+            ),
+            3,
+        ),
         "fitted_from": f"{sum(s.is_limited for s in sweeps)} power-limit sweeps of "
-                       f"{', '.join(base_w)} (Zeus, NSDI '23; club-3090)",
-    }  # fmt: skip
+        f"{', '.join(base_w)} (Zeus, NSDI '23; club-3090)",
+    }
     for facts in contents["types"]:
         name = facts["gpu_type"]
         count = sum(sweep.gpu_type == name for sweep in sweeps)
         if name in medians:
             powers = medians[name]
             facts["fit"] = {
-                "base_w": round(base_w[name], 1), "busy_w": round(float(np.median(powers)), 1),
+                "base_w": round(base_w[name], 1),
+                "busy_w": round(float(np.median(powers)), 1),
                 "busy_range_w": [round(float(w), 1) for w in (powers.min(), powers.max())],
                 "fitted_from": f"{count} power-limit sweeps of this type (Zeus, NSDI '23); "
-                               "the shape of the curves from all types",
-            }  # fmt: skip
+                "the shape of the curves from all types",
+            }
         elif name in base_w:
             facts["fit"] = {
                 "base_w": round(base_w[name], 1),
                 "fitted_from": f"{count} power-limit sweeps of this type (club-3090); busy power "
-                               "and the shape of the curves from other types",
-            }  # fmt: skip
+                "and the shape of the curves from other types",
+            }
     return contents
 
 

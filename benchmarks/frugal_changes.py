@@ -119,10 +119,14 @@ def measure(kind: str, after: int, seeds: list[int]) -> dict[str, list[tuple[boo
         profiles = load_profiles(store.find("zeus-nsdi23"), gpu_type).profiles.values()
         for per_octave in PER_OCTAVE[kind]:
             settings = [
-                VARIANTS, "sweep=null", "league=null", "baseline=zeus",
-                f"cluster.gpu={gpu_type}", f"workload.recurrences={after + 15}",
+                VARIANTS,
+                "sweep=null",
+                "league=null",
+                "baseline=zeus",
+                f"cluster.gpu={gpu_type}",
+                f"workload.recurrences={after + 15}",
                 f"workload.drift={{after: {after}, per_octave: {per_octave}}}",
-            ]  # fmt: skip
+            ]
             jobs = scenarios.load("bandit-league", settings, seeds=seeds).run().jobs
             jobs = jobs[(jobs.attempt == 1) & (jobs.recurrence > after + 10)]
             for profile in profiles:
@@ -146,9 +150,11 @@ def main() -> None:
                 rows_of = measure(kind, after, seeds)
             for variant, rows in rows_of.items():
                 visible = fmean(is_back for is_back, is_visible in rows if is_visible)
-                print(f"{kind:9}  {after:5}  {variant:6}  "
-                      f"{fmean(is_back for is_back, _ in rows):14.0%}  {visible:19.0%}",
-                      flush=True)  # fmt: skip
+                print(
+                    f"{kind:9}  {after:5}  {variant:6}  "
+                    f"{fmean(is_back for is_back, _ in rows):14.0%}  {visible:19.0%}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

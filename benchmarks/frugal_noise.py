@@ -26,9 +26,12 @@ Sums = dict[str, float]
 def add_up(gpu_type: str, deviation: float, seed: int) -> Sums:
     """The sum of the regrets of each policy on a GPU type, runs of the optimum."""
     settings = [
-        choose_variants("default", *POLICIES, "oracle"), "sweep=null", f"cluster.gpu={gpu_type}",
-        "objective.eta=0.5", f"workload.epochs_sd={deviation}",
-    ]  # fmt: skip
+        choose_variants("default", *POLICIES, "oracle"),
+        "sweep=null",
+        f"cluster.gpu={gpu_type}",
+        "objective.eta=0.5",
+        f"workload.epochs_sd={deviation}",
+    ]
     pairs = scenarios.load("bandit-league", settings, seeds=[seed]).run().summary["league"]["pairs"]
     return {name: sum(pair["variants"][name]["regret"] for pair in pairs) for name in POLICIES}
 
@@ -39,8 +42,9 @@ def main() -> None:
     for deviation in DEVIATIONS:
         by_type = {
             gpu_type: [add_up(gpu_type, deviation, seed) for seed in seeds]
-            for half in HALVES for gpu_type in half
-        }  # fmt: skip
+            for half in HALVES
+            for gpu_type in half
+        }
         for policy in POLICIES:
             for types in (sum(HALVES, ()), *HALVES):
                 sums = [

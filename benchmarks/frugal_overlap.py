@@ -27,9 +27,13 @@ def run(every_runs: float | None, seeds: list[int]) -> pd.DataFrame:
     """The jobs of all variants; `every_runs`: None has each recurrence wait for the one before."""
     interval = "null" if every_runs is None else str(every_runs)
     settings = [
-        choose_variants("default", *POLICIES), "sweep=null", "league=null", "cluster.gpu=V100",
-        "objective.eta=0.5", f"workload.every_runs={interval}",
-    ]  # fmt: skip
+        choose_variants("default", *POLICIES),
+        "sweep=null",
+        "league=null",
+        "cluster.gpu=V100",
+        "objective.eta=0.5",
+        f"workload.every_runs={interval}",
+    ]
     return scenarios.load("bandit-league", settings, seeds=seeds).run().jobs
 
 
@@ -58,8 +62,10 @@ def main() -> None:
         for policy, energy_j in saved(jobs).items():
             kept = energy_j / most[policy]
             shares = "  ".join(f"{name} {share:.0%}" for name, share in kept.items())
-            print(f"{every_runs:10}  {policy:6}  {overlapping(jobs, policy):11.0%}  {shares}",
-                  flush=True)  # fmt: skip
+            print(
+                f"{every_runs:10}  {policy:6}  {overlapping(jobs, policy):11.0%}  {shares}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -57,8 +57,13 @@ def run(seeds: list[int], policy: str = "frugal", drift: str = "null") -> list[P
     variants = choose_variants("default", "zeus", "frugal", "oracle")
     pairs: list[Pair] = []
     for gpu_type in GPU_TYPES:
-        settings = [variants, f"variants.frugal.policies.configure={policy}", "sweep=null",
-                    f"cluster.gpu={gpu_type}", f"workload.drift={drift}"]  # fmt: skip
+        settings = [
+            variants,
+            f"variants.frugal.policies.configure={policy}",
+            "sweep=null",
+            f"cluster.gpu={gpu_type}",
+            f"workload.drift={drift}",
+        ]
         done = scenarios.load("bandit-league", settings, seeds=seeds).run()
         pairs += done.summary["league"]["pairs"]
     return pairs
@@ -82,8 +87,13 @@ def _priors(left_out: str) -> dict[str, float]:
         lines.append((level, slope))
         squares.append(fmean((b - level - slope * a) ** 2 for a, b in points))
     levels, slopes = zip(*lines, strict=True)
-    return {"LEVEL": fmean(levels), "LEVEL_SD": stdev(levels), "SLOPE": fmean(slopes),
-            "SLOPE_SD": stdev(slopes), "BEND_SD": math.sqrt(fmean(squares))}  # fmt: skip
+    return {
+        "LEVEL": fmean(levels),
+        "LEVEL_SD": stdev(levels),
+        "SLOPE": fmean(slopes),
+        "SLOPE_SD": stdev(slopes),
+        "BEND_SD": math.sqrt(fmean(squares)),
+    }
 
 
 def _fitted(seeds: list[int]) -> list[Pair]:

@@ -33,8 +33,19 @@ Floats = npt.NDArray[np.float64]
 def generate(jobs: int, load: float, gpus: int) -> str:
     """Generate a trace into the library; returns its name."""
     name = f"{jobs}-jobs-at-{load}-of-{gpus}"
-    wattkeeper("traces", "generate", "jobs", "--jobs", str(jobs), "--load", str(load),
-               "--gpus", str(gpus), "--name", name)  # fmt: skip
+    wattkeeper(
+        "traces",
+        "generate",
+        "jobs",
+        "--jobs",
+        str(jobs),
+        "--load",
+        str(load),
+        "--gpus",
+        str(gpus),
+        "--name",
+        name,
+    )
     return name
 
 
@@ -67,9 +78,11 @@ def main() -> None:
             traces = [generate(jobs, load, GPUS) for jobs in sizes]
             for policy in POLICIES:
                 show_growth(
-                    f"load {load}, {policy}", scenario="scheduler-pool", traces=traces,
+                    f"load {load}, {policy}",
+                    scenario="scheduler-pool",
+                    traces=traces,
                     settings=(f"cluster.gpus={GPUS}", f"policies.select={policy}"),
-                )  # fmt: skip
+                )
         traces = [generate(20 * jobs, 0.9, 10_000) for jobs in sizes]
         show_growth("million-jobs, fifo", scenario="million-jobs", traces=traces, settings=())
 

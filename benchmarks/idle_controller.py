@@ -70,8 +70,11 @@ def _end_sessions(folder: Path) -> None:
     from wattkeeper.live.controller import processes
 
     mine = str(folder / "state")
-    runs = {env["WATTKEEPER_RUN"] for _, env in processes.environments()
-            if env.get("WATTKEEPER_STATE") == mine}  # fmt: skip
+    runs = {
+        env["WATTKEEPER_RUN"]
+        for _, env in processes.environments()
+        if env.get("WATTKEEPER_STATE") == mine
+    }
     for run in runs:
         processes.kill(run)
         while processes.guards(run):

@@ -27,8 +27,10 @@ SIZES = np.array([1, 2, 4, 8, 16, 32, 64])
 SHARES = np.array([0.45, 0.15, 0.15, 0.15, 0.06, 0.03, 0.01])
 BEGIN = datetime.datetime(2024, 3, 1)
 DAY_S = 86_400
-FIELDS = ("JobID|User|Account|QOS|Partition|Submit|Start|End|ElapsedRaw|Timelimit|State|AllocTRES|"
-          "ReqTRES|NNodes|ConsumedEnergyRaw")  # fmt: skip
+FIELDS = (
+    "JobID|User|Account|QOS|Partition|Submit|Start|End|ElapsedRaw|Timelimit|State|AllocTRES|"
+    "ReqTRES|NNodes|ConsumedEnergyRaw"
+)
 
 
 def date(at_s: int) -> str:
@@ -82,31 +84,54 @@ def write_log(path: Path, jobs: int, load: float) -> None:
         own_s = int(limits_s[max(rng.integers(6), np.searchsorted(limits_s, length_s))])
         limit = span(own_s) if rng.random() < 0.97 else "UNLIMITED"
         energy = str(int(length_s * size * rng.uniform(180, 330))) if rng.random() < 0.7 else ""
-        state = rng.choice(["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED by 1001"],
-                           p=[0.82, 0.09, 0.04, 0.05])  # fmt: skip
+        state = rng.choice(
+            ["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED by 1001"], p=[0.82, 0.09, 0.04, 0.05]
+        )
         user, account, nodes = f"u{index % 211}", f"acc{index % 17}", -(-size // GPUS_A_NODE)
         tres = f"billing={size},cpu={12 * size},gres/gpu:a100={size},gres/gpu={size},node={nodes}"
         times = f"{date(start_s)}|{date(start_s + length_s)}|{length_s}"
-        lines.append(f"{job}|{user}|{account}|normal|{partition}|{date(submitted_s)}|{times}|"
-                     f"{limit}|{state}|{tres}|{tres}|{nodes}|{energy}")  # fmt: skip
-        lines.append(f"{job}.batch||{account}|||{date(start_s)}|{times}||{state.split()[0]}|"
-                     f"cpu={12 * size},node=1||1|{energy}")  # fmt: skip
+        lines.append(
+            f"{job}|{user}|{account}|normal|{partition}|{date(submitted_s)}|{times}|"
+            f"{limit}|{state}|{tres}|{tres}|{nodes}|{energy}"
+        )
+        lines.append(
+            f"{job}.batch||{account}|||{date(start_s)}|{times}||{state.split()[0]}|"
+            f"cpu={12 * size},node=1||1|{energy}"
+        )
     path.write_text("\n".join(lines) + "\n")
 
 
 def measure(log: Path, nodes: Path, out: Path) -> None:
     """Run the command, and print what it cost."""
-    command = [sys.executable, "-m", "wattkeeper.scenarios", "study", "slurm", str(log), "--nodes",
-               str(nodes), "--price", "0.2", "--currency", "EUR", "--carbon", "350", "--replace",
-               "--out", str(out)]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "wattkeeper.scenarios",
+        "study",
+        "slurm",
+        str(log),
+        "--nodes",
+        str(nodes),
+        "--price",
+        "0.2",
+        "--currency",
+        "EUR",
+        "--carbon",
+        "350",
+        "--replace",
+        "--out",
+        str(out),
+    ]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"wattkeeper study: exit status {status}")
     cpu_s, wall_s = used.ru_utime + used.ru_stime, time.monotonic() - began
-    print(f"{out.name:12} {cpu_s:7.1f} s CPU {wall_s:7.1f} s wall {used.ru_maxrss / 1024:6.0f} MiB "
-          "of the largest process")  # fmt: skip
+    print(
+        f"{out.name:12} {cpu_s:7.1f} s CPU {wall_s:7.1f} s wall {used.ru_maxrss / 1024:6.0f} MiB "
+        "of the largest process"
+    )
 
 
 def main() -> None:

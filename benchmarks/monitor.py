@@ -63,9 +63,13 @@ class Training:
         self.cuda = torch.cuda.is_available()
         where = torch.device("cuda" if self.cuda else "cpu")
         self.model = torch.nn.Sequential(
-            torch.nn.Conv2d(3, 32, 3), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3),
-            torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(10),
-        ).to(where)  # fmt: skip
+            torch.nn.Conv2d(3, 32, 3),
+            torch.nn.ReLU(),
+            torch.nn.Conv2d(32, 32, 3),
+            torch.nn.ReLU(),
+            torch.nn.Flatten(),
+            torch.nn.LazyLinear(10),
+        ).to(where)
         self.images = torch.randn(32, 3, 16, 16, device=where)
         self.labels = torch.randint(0, 10, (32,), device=where)
         self.step()
@@ -146,8 +150,10 @@ def main() -> None:
         step_s = timed(lambda: training.run(range(probe)))[0] / probe
         steps, in_epoch = (max(1, round(span_s / step_s)) for span_s in (SECONDS, EPOCH_S))
         print(f"devices    {', '.join(device.gpu_type for device in there)}")
-        print(f"training   {'GPU' if training.cuda else 'one core'} of {os.cpu_count()}, "
-              f"steps of {step_s * 1e3:.1f} ms, {pairs} pairs")  # fmt: skip
+        print(
+            f"training   {'GPU' if training.cuda else 'one core'} of {os.cpu_count()}, "
+            f"steps of {step_s * 1e3:.1f} ms, {pairs} pairs"
+        )
         kinds: dict[str, list[Device]] = {"counted": list(there)}
         if isinstance(there[0], SyntheticDevice) or there[0].limits is not None:
             kinds["integrated"] = [Uncounted(device) for device in there]

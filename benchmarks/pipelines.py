@@ -95,9 +95,11 @@ def print_gaps(profile: PipelineProfile) -> None:
             energy_j = task.execute(exact.plan(step.time_s)).held(step.time_s, task.waiting_w)
             above += energy_j > step.energy_j + 1e-4
             steps += 1
-    print(f"{PARALLEL} pipelines of equal stages in parallel, above the bound: mean "
-          f"{100 * sum(gaps) / len(gaps):.3f} %, largest {100 * max(gaps):.3f} %; above the "
-          f"published plan: {above} of {steps}")  # fmt: skip
+    print(
+        f"{PARALLEL} pipelines of equal stages in parallel, above the bound: mean "
+        f"{100 * sum(gaps) / len(gaps):.3f} %, largest {100 * max(gaps):.3f} %; above the "
+        f"published plan: {above} of {steps}"
+    )
 
 
 def main() -> None:

@@ -24,8 +24,17 @@ from simpy import Environment, Event
 from wattkeeper.traces.library import store
 
 PHILLY_JOBS = 82_247
-POLICIES = ("fifo", "fjf", "sjf", "dlas-gpu", "srtf", "las", "gittins", "fair-share",
-            "{kind: easy-backfill, estimates: perfect}")  # fmt: skip
+POLICIES = (
+    "fifo",
+    "fjf",
+    "sjf",
+    "dlas-gpu",
+    "srtf",
+    "las",
+    "gittins",
+    "fair-share",
+    "{kind: easy-backfill, estimates: perfect}",
+)
 
 
 class Cost(NamedTuple):
@@ -105,8 +114,19 @@ def main() -> None:
         name = "philly"
         if name not in store.names():
             os.environ["WATTKEEPER_TRACES"] = folder
-            wattkeeper("traces", "generate", "jobs", "--jobs", str(PHILLY_JOBS), "--load", "1",
-                       "--gpus", "512", "--name", name)  # fmt: skip
+            wattkeeper(
+                "traces",
+                "generate",
+                "jobs",
+                "--jobs",
+                str(PHILLY_JOBS),
+                "--load",
+                "1",
+                "--gpus",
+                "512",
+                "--name",
+                name,
+            )
         for policy in POLICIES:
             select = f"policies.select={policy}"
             cost = run("scheduler-pool", f"workload.trace={name}", "cluster.gpus=512", select)
@@ -115,8 +135,19 @@ def main() -> None:
         os.environ["WATTKEEPER_TRACES"] = folder
         a_job = []
         for jobs in (100_000, 1_000_000):
-            wattkeeper("traces", "generate", "jobs", "--jobs", str(jobs), "--load", "0.9",
-                       "--gpus", "10000", "--name", f"generated-{jobs}")  # fmt: skip
+            wattkeeper(
+                "traces",
+                "generate",
+                "jobs",
+                "--jobs",
+                str(jobs),
+                "--load",
+                "0.9",
+                "--gpus",
+                "10000",
+                "--name",
+                f"generated-{jobs}",
+            )
             cost = run("million-jobs", f"workload.trace=generated-{jobs}")
             show("million-jobs, fifo", cost)
             a_job.append(cost.cpu_s / cost.jobs)

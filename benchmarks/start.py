@@ -68,28 +68,56 @@ def single_run(tries: int = 20 * TRIES) -> float:
 def sweep(runs: int, workers: int, out: Path) -> float:
     """CPU seconds of a sweep of `quickstart` with so many runs, a multiple of 20."""
     etas = ",".join(f"{number / runs:.6g}" for number in range(runs // 20))
-    return wattkeeper("run", "quickstart", "--sweep", f"objective.eta={etas}",
-                      "--workers", str(workers), "--out", str(out))  # fmt: skip
+    return wattkeeper(
+        "run",
+        "quickstart",
+        "--sweep",
+        f"objective.eta={etas}",
+        "--workers",
+        str(workers),
+        "--out",
+        str(out),
+    )
 
 
 def main() -> None:
     runs, workers = [*map(int, sys.argv[1:]), *(RUNS, 1)[len(sys.argv) - 1 :]]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["WATTKEEPER_TRACES"] = folder
-        wattkeeper("traces", "generate", "jobs", "--jobs", "1", "--load", "0.9", "--gpus", "512",
-                   "--name", "one")  # fmt: skip
+        wattkeeper(
+            "traces",
+            "generate",
+            "jobs",
+            "--jobs",
+            "1",
+            "--load",
+            "0.9",
+            "--gpus",
+            "512",
+            "--name",
+            "one",
+        )
         out = ("--out", f"{folder}/results")
         show_start("Python with its libraries", cpu_s, sys.executable, "-c", LIBRARIES)
         show_start("wattkeeper --help", wattkeeper, "--help")
         show_start("wattkeeper validate quickstart", wattkeeper, "validate", "quickstart")
-        show_start("wattkeeper run scheduler-pool, one job", wattkeeper, "run", "scheduler-pool",
-                   "--set", "workload.trace=one", *out)  # fmt: skip
+        show_start(
+            "wattkeeper run scheduler-pool, one job",
+            wattkeeper,
+            "run",
+            "scheduler-pool",
+            "--set",
+            "workload.trace=one",
+            *out,
+        )
         show_start("wattkeeper run quickstart", wattkeeper, "run", "quickstart", *out)
         single_s = single_run()
         whole_s = sweep(runs, workers, Path(folder) / "sweep")
     print(f"a run of quickstart {1000 * single_s:31.2f} ms CPU")
-    print(f"a sweep of {runs:,} runs {'':21} {whole_s:8.2f} s CPU, {whole_s / runs / single_s:.2f} "
-          f"times {runs:,} single ones")  # fmt: skip
+    print(
+        f"a sweep of {runs:,} runs {'':21} {whole_s:8.2f} s CPU, {whole_s / runs / single_s:.2f} "
+        f"times {runs:,} single ones"
+    )
 
 
 if __name__ == "__main__":

@@ -19,26 +19,33 @@ SHARES = (0.9, 0.75, 0.55, 0.3)
 def compare(profile: Profile, objective: Objective, work: float) -> tuple[bool, float]:
     """Whether another batch size is best, and the loss of the one that is best from scratch."""
     costs = [
-        {(each.batch_size, each.power_limit_w): each.cost
-         for each in expectations(profile, objective, share)}
+        {
+            (each.batch_size, each.power_limit_w): each.cost
+            for each in expectations(profile, objective, share)
+        }
         for share in (1.0, work)
-    ]  # fmt: skip
+    ]
     scratch, left = (min(by_choice, key=by_choice.__getitem__) for by_choice in costs)
     return left[0] != scratch[0], costs[1][scratch] / costs[1][left] - 1
 
 
 def main() -> None:
     trace = store.find("zeus-nsdi23")
-    profiles = [profile for gpu_type in GPU_TYPES
-                for profile in load_profiles(trace, gpu_type).profiles.values()]  # fmt: skip
+    profiles = [
+        profile
+        for gpu_type in GPU_TYPES
+        for profile in load_profiles(trace, gpu_type).profiles.values()
+    ]
     print("eta  share  other batch size  mean loss  largest loss")
     for eta in (0.5, 1.0):
         for share in SHARES:
             found = [compare(profile, Objective(eta), share) for profile in profiles]
             losses = [loss for _, loss in found]
             other = sum(changed for changed, _ in found)
-            print(f"{eta:3}  {share:5}  {other:8} of {len(found):4}  {fmean(losses):9.1%}"
-                  f"  {max(losses):12.1%}")  # fmt: skip
+            print(
+                f"{eta:3}  {share:5}  {other:8} of {len(found):4}  {fmean(losses):9.1%}"
+                f"  {max(losses):12.1%}"
+            )
 
 
 if __name__ == "__main__":

@@ -17,8 +17,10 @@ SETTINGS = (
     f"variants.sleeping={SLEEP}",
 )
 VIEWS = {
-    "page": ("header", 1000, 600), "energy": ("#energy", 1000, 620), "phone": ("header", 390, 760)
-}  # fmt: skip
+    "page": ("header", 1000, 600),
+    "energy": ("#energy", 1000, 620),
+    "phone": ("header", 390, 760),
+}
 """Element at the top, width and height (pixels) of each picture."""
 
 

@@ -33,30 +33,52 @@ DECISIONS = {
 """File and names of what each decision point answers."""
 
 VIEWS = {
-    "policies/protocols.py": ("Job", "Options", "Start", "Running", "Measurement", "Outcome",
-                              "ClusterView", "CapacityView", "ZooView"),
+    "policies/protocols.py": (
+        "Job",
+        "Options",
+        "Start",
+        "Running",
+        "Measurement",
+        "Outcome",
+        "ClusterView",
+        "CapacityView",
+        "ZooView",
+    ),
     "policies/moments.py": ("Progress",),
     "policies/elastic/replanning.py": ("ElasticView", "ElasticTask"),
     "policies/retaining.py": ("StoredModel", "StoredModels"),
     "policies/zoo_views.py": ("ChildModel", "TrainedModel"),
     "policies/signals.py": ("SignalView",),
-}  # fmt: skip
+}
 """Names of what policies are shown, by file."""
 
-RULES = (suite.check_determinism, suite.check_restart, suite.check_copied_state,
-         suite.check_strangers, suite.check_recorded, suite.check_copies)  # fmt: skip
+RULES = (
+    suite.check_determinism,
+    suite.check_restart,
+    suite.check_copied_state,
+    suite.check_strangers,
+    suite.check_recorded,
+    suite.check_copies,
+)
 
 
 def protocol() -> str:
     """Views, decisions, moments, context, state, what is pure, and the examples."""
     page = [
-        "# The protocol of policies", "",
+        "# The protocol of policies",
+        "",
         "Made from the sources: what a policy is asked, what it sees, what it answers, and what it "
         "must keep to. [Adding a policy](../policy.md) shows one from its first line to a live "
         "run.",
-        *_points(), *_views(), *_moments(), *_context(), *_state(), *_config(), *_sources(),
+        *_points(),
+        *_views(),
+        *_moments(),
+        *_context(),
+        *_state(),
+        *_config(),
+        *_sources(),
         *_examples(),
-    ]  # fmt: skip
+    ]
     return "\n".join(page) + "\n"
 
 
@@ -89,9 +111,12 @@ def _moments() -> Iterator[str]:
 def _context() -> Iterator[str]:
     yield from ("", "## Context and random streams", "")
     yield from _describe("policies/protocols.py", "Context")
-    yield from ("", "What is drawn depends on the seed, the decision point and the name of the "
-                "stream alone: other policies change nothing. A config whose policy draws says "
-                "`draws`.")  # fmt: skip
+    yield from (
+        "",
+        "What is drawn depends on the seed, the decision point and the name of the "
+        "stream alone: other policies change nothing. A config whose policy draws says "
+        "`draws`.",
+    )
 
 
 def _state() -> Iterator[str]:
@@ -104,8 +129,13 @@ def _state() -> Iterator[str]:
     )
     yield from (f"- {inspect.getdoc(rule)}" for rule in RULES)
     yield from ("", "These are faults, wherever a line of the file does it:", "")
-    faults = (watch.CHANGED, impurities.CLOCK.format("such as time.time"), lines.GLOBAL_DRAW,
-              impurities.ENTROPY.format("such as os.urandom"), check.OTHER_HASHES)  # fmt: skip
+    faults = (
+        watch.CHANGED,
+        impurities.CLOCK.format("such as time.time"),
+        lines.GLOBAL_DRAW,
+        impurities.ENTROPY.format("such as os.urandom"),
+        check.OTHER_HASHES,
+    )
     yield from (f"- It {fault}." for fault in faults)
     yield "- It asks for foresight, a signal or a stream that its config does not declare."
 

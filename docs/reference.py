@@ -83,8 +83,9 @@ def _refs(of: object) -> list[str]:
     """The definitions that a type names, in order."""
     if isinstance(of, Mapping):
         here = [str(of["$ref"]).rpartition("/")[2]] if "$ref" in of else []
-        return here + [ref for key, each in of.items() if key != "discriminator"
-                       for ref in _refs(each)]  # fmt: skip
+        return here + [
+            ref for key, each in of.items() if key != "discriminator" for ref in _refs(each)
+        ]
     return [ref for each in of for ref in _refs(each)] if isinstance(of, list) else []
 
 
@@ -107,8 +108,13 @@ def _type(of: Json, parts: Json) -> str:
     if of["type"] == "object":
         inner = of.get("additionalProperties")
         return f"mapping of {_type(inner, parts)}" if isinstance(inner, Mapping) else "mapping"
-    words = {"integer": "whole number", "number": "number", "string": "text",
-             "boolean": "`true` or `false`", "null": "null"}  # fmt: skip
+    words = {
+        "integer": "whole number",
+        "number": "number",
+        "string": "text",
+        "boolean": "`true` or `false`",
+        "null": "null",
+    }
     signs = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
     bounds = [f"{sign} {of[key]:,g}" for key, sign in signs.items() if key in of]
     return " ".join([words[of["type"]], ", ".join(bounds)]).strip()

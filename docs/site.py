@@ -24,23 +24,61 @@ sys.path.insert(0, str(DOCS))
 
 EXECUTED = ("index.md", "python.md", "policy.md", "sources.md")
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$\n", re.MULTILINE | re.DOTALL)
-SAVED = re.compile(r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python)\n(.*?)^```$",
-                   re.MULTILINE | re.DOTALL)  # fmt: skip
+SAVED = re.compile(
+    r"Save this as `([^`]+)`[^\n]*\n+```(?:yaml|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 SECTIONS = {
-    "First steps": ("index", "install", "first-log", "first-policy", "first-training",
-                    "first-notebook", "concepts"),
+    "First steps": (
+        "index",
+        "install",
+        "first-log",
+        "first-policy",
+        "first-training",
+        "first-notebook",
+        "concepts",
+    ),
     "Guides": ("study", "cluster-log", "going-live", "python", "notebooks"),
-    "Studies": ("report", "sweeps", "compare", "timeline", "results", "metrics", "bench",
-                "validation", "promises"),
-    "Input": ("formats", "formats-clusters", "fetch", "generate", "clusters", "power-model",
-              "electricity", "signals", "power-caps", "losses", "elastic",
-              "elastic-policy", "forecasts", "chase",
-              "carbon-queue", "perseus", "frugal", "record"),
+    "Studies": (
+        "report",
+        "sweeps",
+        "compare",
+        "timeline",
+        "results",
+        "metrics",
+        "bench",
+        "validation",
+        "promises",
+    ),
+    "Input": (
+        "formats",
+        "formats-clusters",
+        "fetch",
+        "generate",
+        "clusters",
+        "power-model",
+        "electricity",
+        "signals",
+        "power-caps",
+        "losses",
+        "elastic",
+        "elastic-policy",
+        "forecasts",
+        "chase",
+        "carbon-queue",
+        "perseus",
+        "frugal",
+        "record",
+    ),
     "Live": ("live", "session", "live-pipeline", "live-elastic", "devices", "zoo", "zoo-bandits"),
     "Extend": ("policy", "sources"),
-    "Reference": ("reference/scenario", "reference/policies", "reference/protocol",
-                  "reference/files", "reference/imports"),
-}  # fmt: skip
+    "Reference": (
+        "reference/scenario",
+        "reference/policies",
+        "reference/protocol",
+        "reference/files",
+        "reference/imports",
+    ),
+}
 """Pages by section; those that are not there are left out, others come under `More`."""
 
 
@@ -108,9 +146,11 @@ def _commands(block: str) -> str:
         if words[0] != "wattkeeper":
             continue
         env = os.environ | {
-            "COLUMNS": "110", "WATTKEEPER_TRACES": str(Path("traces").resolve()),
-            "WATTKEEPER_STATE": str(Path("state").resolve()), "TMPDIR": tempfile.gettempdir(),
-        }  # fmt: skip
+            "COLUMNS": "110",
+            "WATTKEEPER_TRACES": str(Path("traces").resolve()),
+            "WATTKEEPER_STATE": str(Path("state").resolve()),
+            "TMPDIR": tempfile.gettempdir(),
+        }
         command = [sys.executable, "-m", "wattkeeper.scenarios", *words[1:]]
         done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
         if done.returncode:
@@ -136,8 +176,21 @@ def build(target: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="wattkeeper-site-") as scratch:
         source = Path(scratch) / "pages"
         assemble_pages(source)
-        return main(["-q", "-W", "--keep-going", "-n", "-E", "-b", "html",
-                     "-d", f"{scratch}/trees", str(source), str(target)])  # fmt: skip
+        return main(
+            [
+                "-q",
+                "-W",
+                "--keep-going",
+                "-n",
+                "-E",
+                "-b",
+                "html",
+                "-d",
+                f"{scratch}/trees",
+                str(source),
+                str(target),
+            ]
+        )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,13 @@ HOUSE = "wattkeeper.policies"
 """The package of the policies that come with wattkeeper."""
 
 ANSWERS = {
-    "configure": " (no Configuration)", "select": " (no Selection)", "place": " (no Placement)",
-    "tune": " (no Knobs)", "replan": " (no Reshape)", "retain": " (no Retention)",
-}  # fmt: skip
+    "configure": " (no Configuration)",
+    "select": " (no Selection)",
+    "place": " (no Placement)",
+    "tune": " (no Knobs)",
+    "replan": " (no Reshape)",
+    "retain": " (no Retention)",
+}
 """What an answer of a wrong type is not, by method."""
 
 MOST_CHARACTERS = 400
@@ -57,8 +61,11 @@ def explain_failure(
     folders = _folders(config, method)
     if _passes(error, folders):
         return error
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if frame.filename.startswith(folders)]  # fmt: skip
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.startswith(folders)
+    ]
     method_name = getattr(method, "__name__", "it")
     event = f"raised {describe_error(error)}"
     if not frames and isinstance(error, TypeError):
@@ -91,8 +98,11 @@ def explain_import(name: str, error: BaseException, advice: str) -> BaseExceptio
         return error
     failure = PolicyFailed(f"{name} cannot be loaded: {describe_error(error)}; {advice}")
     house = (*(file.rpartition("/")[0] for file in (__file__, importlib.__file__)), "<frozen ")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
-              if not frame.filename.startswith(house)]  # fmt: skip
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(house)
+    ]
     lines = traceback.StackSummary.from_list(frames).format()
     if isinstance(error, SyntaxError):
         lines += traceback.format_exception_only(error)[:-1]

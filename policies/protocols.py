@@ -48,10 +48,25 @@ NEW: Final = -1
 """Index that stands for GPUs of which no fraction is allocated."""
 
 
-JOB_ATTRIBUTES = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
-                  "duration_s", "time_scale", "number", "gpu_milli", "gpu_type", "user",
-                  "estimate_s", "model", "recorded_start_s", "reserved_w",
-                  "deadline_s")  # fmt: skip
+JOB_ATTRIBUTES = (
+    "job_id",
+    "group_id",
+    "recurrence",
+    "workload",
+    "gpus",
+    "submit_time_s",
+    "duration_s",
+    "time_scale",
+    "number",
+    "gpu_milli",
+    "gpu_type",
+    "user",
+    "estimate_s",
+    "model",
+    "recorded_start_s",
+    "reserved_w",
+    "deadline_s",
+)
 """The attributes that a job is constructed from; the others are derived."""
 
 

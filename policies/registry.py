@@ -21,9 +21,13 @@ from wattkeeper.policies.suggestions import did_you_mean
 POINTS: tuple[Point, ...] = get_args(Point)
 
 BASES: Mapping[Point, type[Policy]] = {
-    "configure": Configure, "select": Select, "place": Place, "tune": Tune, "replan": Replan,
+    "configure": Configure,
+    "select": Select,
+    "place": Place,
+    "tune": Tune,
+    "replan": Replan,
     "retain": Retain,
-}  # fmt: skip
+}
 """Base class of the policies of each decision point."""
 
 
@@ -208,10 +212,12 @@ def find_config(
                     f"{named} needs {', '.join(lacks)}: give its config, "
                     f"{kind.__module__}.{kind.__name__}({lacks[0]}=...)"
                 ) from None
-            raise InputError([
-                Problem(f"{named}: {'.'.join(map(str, each['loc']))}: {each['msg']}")
-                for each in error.errors()
-            ]) from None  # fmt: skip
+            raise InputError(
+                [
+                    Problem(f"{named}: {'.'.join(map(str, each['loc']))}: {each['msg']}")
+                    for each in error.errors()
+                ]
+            ) from None
     if not isinstance(chosen, PolicyConfig):
         raise InputError(f"{point}: found {chosen!r}; allowed: a policy's name, or its config")
     if chosen.point != point:

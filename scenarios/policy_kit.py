@@ -17,9 +17,15 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
 __all__ = [
-    "LONG", "Rehearsal", "ScriptedContext", "check_policy_file", "job", "load_policy",
-    "make_cluster", "profile",
-]  # fmt: skip
+    "LONG",
+    "Rehearsal",
+    "ScriptedContext",
+    "check_policy_file",
+    "job",
+    "load_policy",
+    "make_cluster",
+    "profile",
+]
 
 
 def load_policy(path: str | Path, kind: str | None = None) -> type[Any]:

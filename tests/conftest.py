@@ -38,8 +38,11 @@ def pytest_sessionstart() -> None:
     for compiled in (*ROOT.glob("sim/**/*.so"), *ROOT.glob("policies/**/*.so")):
         source = compiled.with_name(compiled.name.partition(".")[0] + ".py")
         if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
-            pytest.exit(f"{source} has changed since it was compiled: `make test` compiles it, "
-                        "`make interpreted` runs it as it is", returncode=2)  # fmt: skip
+            pytest.exit(
+                f"{source} has changed since it was compiled: `make test` compiles it, "
+                "`make interpreted` runs it as it is",
+                returncode=2,
+            )
 
 
 def run_command(
@@ -68,8 +71,12 @@ def run_command(
     else:
         done = subprocess.run(
             [sys.executable, "-m", "wattkeeper.scenarios", *words],
-            capture_output=True, text=True, cwd=cwd, env=environment, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            cwd=cwd,
+            env=environment,
+            check=False,
+        )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done

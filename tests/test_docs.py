@@ -71,8 +71,9 @@ def test_the_reference_has_every_key_of_a_scenario(reference: dict[str, str]) ->
         if name.endswith("Config"):
             continue  # policies have a page of their own
         section = page.partition(f"\n## {name}\n")[2] if name else page
-        rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$", section.partition("\n## ")[0],
-                          re.MULTILINE)  # fmt: skip
+        rows = re.findall(
+            r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE
+        )
         assert [row[0] for row in rows] == list(part["properties"]), name
         for key, kind, default, meaning in rows:
             assert kind.strip(), key
@@ -101,8 +102,21 @@ def test_the_reference_has_every_policy_format_and_column(reference: dict[str, s
 
 def test_the_protocol_has_all_that_policies_see_and_answer(reference: dict[str, str]) -> None:
     page = reference["protocol.md"]
-    shown = (Job, Options, Start, Running, Progress, Measurement, Outcome, Configuration, Knobs,
-             ElasticView, Reshape, StoredModel, Retention)  # fmt: skip
+    shown = (
+        Job,
+        Options,
+        Start,
+        Running,
+        Progress,
+        Measurement,
+        Outcome,
+        Configuration,
+        Knobs,
+        ElasticView,
+        Reshape,
+        StoredModel,
+        Retention,
+    )
     for view in shown:
         section = page.partition(f"## `{view.__name__}`\n")[2].partition("\n##")[0]
         fields = getattr(view, "_fields", JOB_ATTRIBUTES)

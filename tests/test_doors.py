@@ -24,9 +24,13 @@ def blocks(page: str, kind: str) -> list[str]:
 
 def run_python(code: str, folder: Path, **environment: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=os.environ | environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout.splitlines()
@@ -71,8 +75,12 @@ def test_the_training_ends_in_what_was_learnt(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed: pip install 'wattkeeper[live]'")
     script, learnt = blocks("first-training.md", "python")
     store = str(tmp_path / "sessions.sqlite")
-    lines = run_python(script * 4 + learnt, tmp_path, WATTKEEPER_STORE=store,
-                       WATTKEEPER_DEVICE="synthetic:SYN-250W")  # fmt: skip
+    lines = run_python(
+        script * 4 + learnt,
+        tmp_path,
+        WATTKEEPER_STORE=store,
+        WATTKEEPER_DEVICE="synthetic:SYN-250W",
+    )
     form = r"run \d: batch size (32|64|128), \d+ W, [\d,]+ J, (reached|bound|epochs)"
     assert len(lines) >= 4
     for line in (*lines, *blocks("first-training.md", "text")[0].splitlines()):

@@ -36,9 +36,14 @@ print(*sys.modules)
 
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command,
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{command} said:\n{done.stdout}"
     return done.stdout
 

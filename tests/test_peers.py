@@ -32,8 +32,16 @@ def test_peers_make_the_same_schedule(
     write_work(tmp_path / "work.csv", work)
     assert tuple(map(list, read_work(tmp_path / "work.csv", GPUS)[1:])) == work[1:]
     inside("traces", "import", "csv", "work.csv", "--name", "work")
-    inside("run", "scheduler-pool", "--set", "workload.trace=work", "--set",
-           f"cluster.gpus={GPUS}", "--out", "out")  # fmt: skip
+    inside(
+        "run",
+        "scheduler-pool",
+        "--set",
+        "workload.trace=work",
+        "--set",
+        f"cluster.gpus={GPUS}",
+        "--out",
+        "out",
+    )
     rows = pq.read_table(tmp_path / "out/jobs.parquet").sort_by("start_time_s")
     starts = dict(zip(rows["job_id"].to_pylist(), rows["start_time_s"].to_pylist(), strict=True))
     found = simulate(work)

@@ -38,9 +38,14 @@ BLOCKS = BLOCK.findall(README)
 COMMAND = re.compile(r"^(?:\$ )?(wattkeeper .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 INDENTED = re.compile(r"^ {4}(.*)$", re.MULTILINE)
 WITHOUT_COMMANDS = (
-    "electricity.md", "forecasts.md", "formats-clusters.md", "live-elastic.md", "power-model.md",
-    "promises.md", "speed.md",
-)  # fmt: skip
+    "electricity.md",
+    "forecasts.md",
+    "formats-clusters.md",
+    "live-elastic.md",
+    "power-model.md",
+    "promises.md",
+    "speed.md",
+)
 """Those without a command of wattkeeper; tests of live runs run that of `live-elastic.md`."""
 INLINE = re.compile(r"`(wattkeeper [^`]+)`")
 LARGE = (
@@ -145,14 +150,25 @@ def save_sacct(folder: Path) -> None:
     for n in range(60):
         runs = n == 59
         row = {
-            "JobID": f"{n}", "Cluster": "c", "User": f"u{n % 5}", "Partition": "gpu",
-            "Submit": f"2024-01-05T10:{n:02}:00", "Eligible": f"2024-01-05T10:{n:02}:00",
-            "Start": f"2024-01-05T11:{n:02}:00", "Suspended": "00:00:00",
-            "End": "Unknown" if runs else f"2024-01-05T12:{n:02}:00", "ElapsedRaw": "3600",
-            "TimelimitRaw": "120", "State": "RUNNING" if runs else "COMPLETED",
-            "AllocTRES": f"cpu=8,gres/gpu:a100={1 << n % 4}", "ReqTRES": "", "NNodes": "1",
-            "Account": "lab", "QOS": "normal", "ConsumedEnergyRaw": "0",
-        }  # fmt: skip
+            "JobID": f"{n}",
+            "Cluster": "c",
+            "User": f"u{n % 5}",
+            "Partition": "gpu",
+            "Submit": f"2024-01-05T10:{n:02}:00",
+            "Eligible": f"2024-01-05T10:{n:02}:00",
+            "Start": f"2024-01-05T11:{n:02}:00",
+            "Suspended": "00:00:00",
+            "End": "Unknown" if runs else f"2024-01-05T12:{n:02}:00",
+            "ElapsedRaw": "3600",
+            "TimelimitRaw": "120",
+            "State": "RUNNING" if runs else "COMPLETED",
+            "AllocTRES": f"cpu=8,gres/gpu:a100={1 << n % 4}",
+            "ReqTRES": "",
+            "NNodes": "1",
+            "Account": "lab",
+            "QOS": "normal",
+            "ConsumedEnergyRaw": "0",
+        }
         rows.append("|".join(row[column] for column in columns.split(",")))
     text = "\n".join([columns.replace(",", "|"), *rows, ""])
     (folder / "sacct.txt").write_text(text, encoding="utf-8")
@@ -167,14 +183,19 @@ def save_elastic(folder: Path) -> None:
             ("10m.csv", "p3-trace.csv"),
             [f"0,add,n{n}" for n in range(30)] + ["600000,remove,n1", "5000000,remove,n2"],
         ),
-        "throughput_by_nodes.csv": ["system,model,num_nodes,samples_per_s"] + [
-            f"{system},{model},{nodes},{nodes}" for system in systems for model in models
-            for nodes in range(15, 31)],
+        "throughput_by_nodes.csv": ["system,model,num_nodes,samples_per_s"]
+        + [
+            f"{system},{model},{nodes},{nodes}"
+            for system in systems
+            for model in models
+            for nodes in range(15, 31)
+        ],
         "layers.csv": ["layer,fb_s", *(f"{n},{1 + n % 2}" for n in range(24))],
         "sections.csv": [
             "section,microbatch,forward_s,backward_s,state_bytes,sample_bytes,gradient_bytes",
-            *(f"{n},4,0.5,1,2e9,1e8,1e9" for n in range(24))],
-    }  # fmt: skip
+            *(f"{n},4,0.5,1,2e9,1e8,1e9" for n in range(24)),
+        ],
+    }
     for name, rows in files.items():
         (folder / name).write_text("\n".join(rows), encoding="utf-8")
 
@@ -316,9 +337,12 @@ SLOW_PAGES = {"bench.md", "chase.md", "elastic-policy.md", "zoo-bandits.md"}
 """Pages whose commands simulate for seconds; other tests have these scenarios on less."""
 
 ELSEWHERE = {
-    "README.md", "policy.md", "signals.md",  # above
-    "first-log.md", "first-policy.md",  # in test_doors.py
-}  # fmt: skip
+    "README.md",
+    "policy.md",
+    "signals.md",  # above
+    "first-log.md",
+    "first-policy.md",  # in test_doors.py
+}
 """Pages whose commands are run by tests that look at the results, too."""
 
 LIVE = {"devices.md", "live.md", "record.md", "session.md"}

@@ -52,9 +52,10 @@ def _find_faults(
     absent = f"{limit} is absent, must be a finite number > 0 without clock_mhz"
     if needs_limits and table[limit].null_count:
         faults = {
-            row: absent for row, (limit_w, clock_mhz) in enumerate(zip(limits, clocks, strict=True))
+            row: absent
+            for row, (limit_w, clock_mhz) in enumerate(zip(limits, clocks, strict=True))
             if limit_w is None and clock_mhz is None
-        }  # fmt: skip
+        }
         if faults:
             return dict(islice(faults.items(), MOST_FAULTS))
     if table["clock_mhz"].null_count == table.num_rows:

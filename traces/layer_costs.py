@@ -17,34 +17,55 @@ from wattkeeper.traces.schema import field, table_schema
 _real, _whole = pa.float64(), pa.int32()
 _profile = field("profile", pa.string(), "", "which model was measured", "not empty", optional=True)
 
-LAYERS: Final = table_schema("costs of layers", [], [
-    _profile,
-    field("layer", _whole, "", "number of the layer, from 0", ">= 0"),
-    field("fb_s", _real, "s", "forward and backward pass of a micro-batch on one GPU", ">= 0"),
-    *(field(f"extra_{gpus}gpus_s", _real, "s",
-            f"all-reduces of both passes if {gpus} GPUs of a node share the layer", ">= 0",
-            optional=True)
-      for gpus in (2, 4, 8)),
-    field("state_bytes", _real, "B", "weights and optimizer state", ">= 0", optional=True),
-])  # fmt: skip
+LAYERS: Final = table_schema(
+    "costs of layers",
+    [],
+    [
+        _profile,
+        field("layer", _whole, "", "number of the layer, from 0", ">= 0"),
+        field("fb_s", _real, "s", "forward and backward pass of a micro-batch on one GPU", ">= 0"),
+        *(
+            field(
+                f"extra_{gpus}gpus_s",
+                _real,
+                "s",
+                f"all-reduces of both passes if {gpus} GPUs of a node share the layer",
+                ">= 0",
+                optional=True,
+            )
+            for gpus in (2, 4, 8)
+        ),
+        field("state_bytes", _real, "B", "weights and optimizer state", ">= 0", optional=True),
+    ],
+)
 
-TEMPLATES: Final = table_schema("times of templates", [], [
-    _profile,
-    field("num_nodes", _whole, "", "number of nodes", "> 0"),
-    field("num_stages", _whole, "", "number of stages", "> 0"),
-    field("iteration_time", _real, "s", "with about four micro-batches for each stage", "> 0"),
-])  # fmt: skip
+TEMPLATES: Final = table_schema(
+    "times of templates",
+    [],
+    [
+        _profile,
+        field("num_nodes", _whole, "", "number of nodes", "> 0"),
+        field("num_stages", _whole, "", "number of stages", "> 0"),
+        field("iteration_time", _real, "s", "with about four micro-batches for each stage", "> 0"),
+    ],
+)
 
-SECTIONS: Final = table_schema("costs of sections", [], [
-    _profile,
-    field("section", _whole, "", "number of the section between two cut-points, from 0", ">= 0"),
-    field("microbatch", _whole, "", "samples of a micro-batch", "> 0"),
-    field("forward_s", _real, "s", "forward pass of a micro-batch", "> 0"),
-    field("backward_s", _real, "s", "backward pass of a micro-batch", ">= 0"),
-    field("state_bytes", _real, "B", "weights, gradients and optimizer state", ">= 0"),
-    field("sample_bytes", _real, "B", "what one sample of a micro-batch takes besides", ">= 0"),
-    field("gradient_bytes", _real, "B", "what replicas add up after each step", ">= 0"),
-])  # fmt: skip
+SECTIONS: Final = table_schema(
+    "costs of sections",
+    [],
+    [
+        _profile,
+        field(
+            "section", _whole, "", "number of the section between two cut-points, from 0", ">= 0"
+        ),
+        field("microbatch", _whole, "", "samples of a micro-batch", "> 0"),
+        field("forward_s", _real, "s", "forward pass of a micro-batch", "> 0"),
+        field("backward_s", _real, "s", "backward pass of a micro-batch", ">= 0"),
+        field("state_bytes", _real, "B", "weights, gradients and optimizer state", ">= 0"),
+        field("sample_bytes", _real, "B", "what one sample of a micro-batch takes besides", ">= 0"),
+        field("gradient_bytes", _real, "B", "what replicas add up after each step", ">= 0"),
+    ],
+)
 
 
 class LayerProfile(NamedTuple):
@@ -94,8 +115,10 @@ def read_template_times(path: Path, profile: str = "") -> tuple[TemplateTime, ..
         TraceError: If the file is broken.
         InputError: If it has no such profile.
     """
-    return tuple(TemplateTime(row["num_nodes"], row["num_stages"], row["iteration_time"])
-                 for row in _rows_of(read_csv(path, TEMPLATES).table, profile, path))  # fmt: skip
+    return tuple(
+        TemplateTime(row["num_nodes"], row["num_stages"], row["iteration_time"])
+        for row in _rows_of(read_csv(path, TEMPLATES).table, profile, path)
+    )
 
 
 def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...], tuple[int, ...]]:
@@ -131,8 +154,9 @@ def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...]
                 "allowed are the same in all its rows",
                 path,
             )
-        forward_s, backward_s = (tuple(row[name] for row in measured)
-                                 for name in ("forward_s", "backward_s"))  # fmt: skip
+        forward_s, backward_s = (
+            tuple(row[name] for row in measured) for name in ("forward_s", "backward_s")
+        )
         sections.append(CutSection(forward_s, backward_s, *map(int, sums.pop())))
     return tuple(sections), tuple(sizes)
 

@@ -12,13 +12,23 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.schema import field, table_schema
 
-RATES: Final = table_schema("rates by number of nodes", [], [
-    field("system", pa.string(), "", "training system that was measured", "not empty",
-          optional=True),
-    field("model", pa.string(), "", "what it trained", "not empty"),
-    field("num_nodes", pa.int32(), "", "number of nodes", "> 0"),
-    field("samples_per_s", pa.float64(), "1/s", "samples a second; 0: it cannot train", ">= 0"),
-])  # fmt: skip
+RATES: Final = table_schema(
+    "rates by number of nodes",
+    [],
+    [
+        field(
+            "system",
+            pa.string(),
+            "",
+            "training system that was measured",
+            "not empty",
+            optional=True,
+        ),
+        field("model", pa.string(), "", "what it trained", "not empty"),
+        field("num_nodes", pa.int32(), "", "number of nodes", "> 0"),
+        field("samples_per_s", pa.float64(), "1/s", "samples a second; 0: it cannot train", ">= 0"),
+    ],
+)
 
 
 class NodeRates(NamedTuple):

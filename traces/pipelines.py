@@ -17,13 +17,19 @@ from wattkeeper.traces.readers.csvfile import quote, read_csv
 from wattkeeper.traces.schema import field, table_schema
 from wattkeeper.traces.trace import Origin
 
-POINTS: Final = table_schema("points of a pipeline", ["stage", "instruction", "frequency"], [
-    field("stage", pa.int32(), "", "stage of the pipeline, from 0", ">= 0"),
-    field("instruction", pa.string(), "", "forward or backward", "not empty"),
-    field("frequency", pa.int32(), "MHz", "clock of the stage's GPUs", "> 0"),
-    field("time", pa.float64(), "s", "time of one instruction, the longest over the GPUs", "> 0"),
-    field("energy", pa.float64(), "J", "its energy, summed over the GPUs", "> 0"),
-])  # fmt: skip
+POINTS: Final = table_schema(
+    "points of a pipeline",
+    ["stage", "instruction", "frequency"],
+    [
+        field("stage", pa.int32(), "", "stage of the pipeline, from 0", ">= 0"),
+        field("instruction", pa.string(), "", "forward or backward", "not empty"),
+        field("frequency", pa.int32(), "MHz", "clock of the stage's GPUs", "> 0"),
+        field(
+            "time", pa.float64(), "s", "time of one instruction, the longest over the GPUs", "> 0"
+        ),
+        field("energy", pa.float64(), "J", "its energy, summed over the GPUs", "> 0"),
+    ],
+)
 
 MOST_STAGES: Final = 1024
 
@@ -108,6 +114,13 @@ def replayed_profile(
     power_w = fastest.energy_j / fastest.time_s
     curve = Curve(batch_size, (UNLIMITED_W,), (fastest.time_s,), (power_w,), (float(iterations),))
     return Profile(
-        workload, gpu_type, gpus, 0.0, iterations, batch_size, UNLIMITED_W, {batch_size: curve},
+        workload,
+        gpu_type,
+        gpus,
+        0.0,
+        iterations,
+        batch_size,
+        UNLIMITED_W,
+        {batch_size: curve},
         pipeline=task,
-    )  # fmt: skip
+    )

@@ -144,8 +144,11 @@ def power_points(table: pa.Table, gpu_type: str, gpus: int) -> dict[str, Points]
         workload, kind, number, batch_size, limit, time_s, watts, clock = row
         recorded[kind, number] = None
         if kind == gpu_type and number == gpus and clock is None:
-            point = (UNLIMITED_W if limit is None else limit, time_s,
-                     math.nan if watts is None else watts)  # fmt: skip
+            point = (
+                UNLIMITED_W if limit is None else limit,
+                time_s,
+                math.nan if watts is None else watts,
+            )
             points.setdefault(workload, {}).setdefault(batch_size, []).append(point)
     for workload, by_batch in points.items():
         for batch_size, curve in by_batch.items():

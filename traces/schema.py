@@ -67,108 +67,229 @@ def table_schema(table: str, key: Sequence[str], fields: Sequence[pa.Field]) -> 
 
 _text, _real, _whole = pa.string(), pa.float64(), pa.int32()
 
-JOBS: Final = table_schema("jobs", ["job_id"], [
-    field("job_id", _text, "", "one submitted training run", "not empty"),
-    field("group_id", _text, "", "ties the recurrences of one job", "not empty", null=True),
-    field("user", _text, "", "who submitted it", "not empty", null=True),
-    field("queue", _text, "", "partition or virtual cluster", "not empty", null=True),
-    field("submit_time_s", _real, "s", "since the start of the trace", ">= 0"),
-    field("duration_s", _real, "s", "recorded run time", ">= 0", null=True),
-    field("estimate_s", _real, "s", "run time that its user expected or asked for", "> 0",
-          null=True),
-    field("gpus", _whole, "", "GPUs that the job asks for, all at once", "> 0"),
-    field("gpu_milli", _whole, "", "thousandths of each of these GPUs", "1 to 1000"),
-    field("gpu_type", _text, "", "types that it may run on, with | between", "not empty",
-          null=True),
-    field("workload", _text, "", "what is trained", "not empty", null=True),
-    field("time_scale", _real, "", "run time over the workload's mean; 1 as profiled", "> 0"),
-    field("status", _text, "", "how it ended, in the words of the source", "not empty",
-          null=True),
-    field("start_time_s", _real, "s", "recorded start of the try that counts", ">= 0",
-          optional=True),
-    field("tries", _whole, "", "recorded tries, requeues included", "> 0", optional=True),
-    field("energy_j", _real, "J", "measured energy of the try that counts", "> 0", optional=True),
-    field("deadline_s", _real, "s", "when it should have ended, since the start of the trace",
-          ">= 0", optional=True),
-    field("account", _text, "", "who pays for it", "not empty", optional=True),
-    field("qos", _text, "", "quality of service that it was submitted with", "not empty",
-          optional=True),
-])  # fmt: skip
+JOBS: Final = table_schema(
+    "jobs",
+    ["job_id"],
+    [
+        field("job_id", _text, "", "one submitted training run", "not empty"),
+        field("group_id", _text, "", "ties the recurrences of one job", "not empty", null=True),
+        field("user", _text, "", "who submitted it", "not empty", null=True),
+        field("queue", _text, "", "partition or virtual cluster", "not empty", null=True),
+        field("submit_time_s", _real, "s", "since the start of the trace", ">= 0"),
+        field("duration_s", _real, "s", "recorded run time", ">= 0", null=True),
+        field(
+            "estimate_s",
+            _real,
+            "s",
+            "run time that its user expected or asked for",
+            "> 0",
+            null=True,
+        ),
+        field("gpus", _whole, "", "GPUs that the job asks for, all at once", "> 0"),
+        field("gpu_milli", _whole, "", "thousandths of each of these GPUs", "1 to 1000"),
+        field(
+            "gpu_type",
+            _text,
+            "",
+            "types that it may run on, with | between",
+            "not empty",
+            null=True,
+        ),
+        field("workload", _text, "", "what is trained", "not empty", null=True),
+        field("time_scale", _real, "", "run time over the workload's mean; 1 as profiled", "> 0"),
+        field(
+            "status", _text, "", "how it ended, in the words of the source", "not empty", null=True
+        ),
+        field(
+            "start_time_s",
+            _real,
+            "s",
+            "recorded start of the try that counts",
+            ">= 0",
+            optional=True,
+        ),
+        field("tries", _whole, "", "recorded tries, requeues included", "> 0", optional=True),
+        field(
+            "energy_j", _real, "J", "measured energy of the try that counts", "> 0", optional=True
+        ),
+        field(
+            "deadline_s",
+            _real,
+            "s",
+            "when it should have ended, since the start of the trace",
+            ">= 0",
+            optional=True,
+        ),
+        field("account", _text, "", "who pays for it", "not empty", optional=True),
+        field(
+            "qos",
+            _text,
+            "",
+            "quality of service that it was submitted with",
+            "not empty",
+            optional=True,
+        ),
+    ],
+)
 
 TIMES: Final = ("submit_time_s", "start_time_s", "deadline_s")
 """Points in time among the columns of `JOBS`; they count from the first submission."""
 
-NODES: Final = table_schema("nodes", ["node_id"], [
-    field("node_id", _text, "", "one host", "not empty"),
-    field("gpu_type", _text, "", "model of its GPUs", "not empty"),
-    field("gpus", _whole, "", "GPUs on it", "> 0"),
-])  # fmt: skip
+NODES: Final = table_schema(
+    "nodes",
+    ["node_id"],
+    [
+        field("node_id", _text, "", "one host", "not empty"),
+        field("gpu_type", _text, "", "model of its GPUs", "not empty"),
+        field("gpus", _whole, "", "GPUs on it", "> 0"),
+    ],
+)
 
-MODELS: Final = table_schema("models", ["model"], [
-    field("model", _text, "", "name of an architecture", "not empty"),
-    field("task", _text, "", "task and data set: accuracies of one task can be compared",
-          "not empty"),
-    field("mutated_from", _text, "", "the model that it is a mutation of", "not empty", null=True),
-    field("accuracy", _real, "", "what it reaches from scratch; larger is better", "finite",
-          null=True),
-    field("graph", _text, "", "its operators and their tensors, as JSON", "not empty"),
-])  # fmt: skip
+MODELS: Final = table_schema(
+    "models",
+    ["model"],
+    [
+        field("model", _text, "", "name of an architecture", "not empty"),
+        field(
+            "task",
+            _text,
+            "",
+            "task and data set: accuracies of one task can be compared",
+            "not empty",
+        ),
+        field(
+            "mutated_from", _text, "", "the model that it is a mutation of", "not empty", null=True
+        ),
+        field(
+            "accuracy",
+            _real,
+            "",
+            "what it reaches from scratch; larger is better",
+            "finite",
+            null=True,
+        ),
+        field("graph", _text, "", "its operators and their tensors, as JSON", "not empty"),
+    ],
+)
 
-TRAININGS: Final = table_schema("trainings", ["job_id"], [
-    field("job_id", _text, "", "one submitted training run", "not empty"),
-    field("model", _text, "", "the model that it trains", "not empty"),
-])  # fmt: skip
+TRAININGS: Final = table_schema(
+    "trainings",
+    ["job_id"],
+    [
+        field("job_id", _text, "", "one submitted training run", "not empty"),
+        field("model", _text, "", "the model that it trains", "not empty"),
+    ],
+)
 
 PROFILES: Final = table_schema(
-    "profiles", ["workload", "gpu_type", "gpus", "batch_size", "power_limit_w"], [
-    field("workload", _text, "", "what is trained", "not empty"),
-    field("gpu_type", _text, "", "model of the GPU", "not empty"),
-    field("gpus", _whole, "", "GPUs that it was recorded on", "> 0"),
-    field("batch_size", _whole, "samples", "global batch size", "> 0"),
-    field("power_limit_w", _real, "W", "power limit of each GPU; null: it takes none", "> 0",
-          null=True),
-    field("time_per_epoch_s", _real, "s", "duration of an epoch", "> 0"),
-    field("average_power_w", _real, "W",
-          "mean power of all GPUs of the job together; null: nothing measured it", "> 0",
-          null=True),
-    field("clock_mhz", _whole, "MHz", "locked clock of each GPU, at its highest limit; null: free",
-          "> 0", optional=True, key=True),
-])  # fmt: skip
+    "profiles",
+    ["workload", "gpu_type", "gpus", "batch_size", "power_limit_w"],
+    [
+        field("workload", _text, "", "what is trained", "not empty"),
+        field("gpu_type", _text, "", "model of the GPU", "not empty"),
+        field("gpus", _whole, "", "GPUs that it was recorded on", "> 0"),
+        field("batch_size", _whole, "samples", "global batch size", "> 0"),
+        field(
+            "power_limit_w",
+            _real,
+            "W",
+            "power limit of each GPU; null: it takes none",
+            "> 0",
+            null=True,
+        ),
+        field("time_per_epoch_s", _real, "s", "duration of an epoch", "> 0"),
+        field(
+            "average_power_w",
+            _real,
+            "W",
+            "mean power of all GPUs of the job together; null: nothing measured it",
+            "> 0",
+            null=True,
+        ),
+        field(
+            "clock_mhz",
+            _whole,
+            "MHz",
+            "locked clock of each GPU, at its highest limit; null: free",
+            "> 0",
+            optional=True,
+            key=True,
+        ),
+    ],
+)
 
-CONVERGENCE: Final = table_schema("convergence", ["workload", "batch_size", "run", "target"], [
-    field("workload", _text, "", "what is trained", "not empty"),
-    field("batch_size", _whole, "samples", "global batch size", "> 0"),
-    field("run", _whole, "", "number of the training run", ">= 0"),
-    field("target", _real, "", "value of the metric to reach", "finite"),
-    field("epochs", _whole, "epochs", "until the target; null: never reached", "> 0", null=True),
-])  # fmt: skip
+CONVERGENCE: Final = table_schema(
+    "convergence",
+    ["workload", "batch_size", "run", "target"],
+    [
+        field("workload", _text, "", "what is trained", "not empty"),
+        field("batch_size", _whole, "samples", "global batch size", "> 0"),
+        field("run", _whole, "", "number of the training run", ">= 0"),
+        field("target", _real, "", "value of the metric to reach", "finite"),
+        field(
+            "epochs", _whole, "epochs", "until the target; null: never reached", "> 0", null=True
+        ),
+    ],
+)
 
-WORKLOADS: Final = table_schema("workloads", ["workload"], [
-    field("workload", _text, "", "what is trained", "not empty"),
-    field("dataset", _text, "", "name of the data set", "not empty"),
-    field("network", _text, "", "name of the model", "not empty"),
-    field("optimizer", _text, "", "name of the optimizer", "not empty"),
-    field("target", _real, "", "value of the metric that ends a run", "finite"),
-    field("higher_is_better", pa.bool_(), "", "whether the metric rises as training goes on"),
-    field("max_epochs", _whole, "epochs", "a run is given up after so many", "> 0"),
-    field("default_batch_size", _whole, "samples", "used if nobody chooses", "> 0"),
-    field("samples_per_epoch", _whole, "samples", "of the training set; null: not known", "> 0",
-          optional=True),
-])  # fmt: skip
+WORKLOADS: Final = table_schema(
+    "workloads",
+    ["workload"],
+    [
+        field("workload", _text, "", "what is trained", "not empty"),
+        field("dataset", _text, "", "name of the data set", "not empty"),
+        field("network", _text, "", "name of the model", "not empty"),
+        field("optimizer", _text, "", "name of the optimizer", "not empty"),
+        field("target", _real, "", "value of the metric that ends a run", "finite"),
+        field("higher_is_better", pa.bool_(), "", "whether the metric rises as training goes on"),
+        field("max_epochs", _whole, "epochs", "a run is given up after so many", "> 0"),
+        field("default_batch_size", _whole, "samples", "used if nobody chooses", "> 0"),
+        field(
+            "samples_per_epoch",
+            _whole,
+            "samples",
+            "of the training set; null: not known",
+            "> 0",
+            optional=True,
+        ),
+    ],
+)
 
-NODE_EVENTS: Final = table_schema("node-events", ["time_s", "node", "event"], [
-    field("time_s", _real, "s", "since the start of the trace", ">= 0"),
-    field("event", _text, "", "down, up, notice or degraded", "not empty"),
-    field("node", _text, "", "name of the node", "not empty"),
-    field("cause", _text, "", "why", "not empty", optional=True),
-    field("deadline_s", _real, "s", "with a notice: when the node is expected to go down", ">= 0",
-          optional=True),
-    field("rack", _text, "", "name of the node's rack", "not empty", optional=True),
-    field("repair_s", _real, "s", "with down or degraded: time until it is up, or at full pace, "
-          "again", "> 0", optional=True),
-    field("factor", _real, "", "with degraded: time of an iteration over that at full pace", ">= 1",
-          optional=True),
-])  # fmt: skip
+NODE_EVENTS: Final = table_schema(
+    "node-events",
+    ["time_s", "node", "event"],
+    [
+        field("time_s", _real, "s", "since the start of the trace", ">= 0"),
+        field("event", _text, "", "down, up, notice or degraded", "not empty"),
+        field("node", _text, "", "name of the node", "not empty"),
+        field("cause", _text, "", "why", "not empty", optional=True),
+        field(
+            "deadline_s",
+            _real,
+            "s",
+            "with a notice: when the node is expected to go down",
+            ">= 0",
+            optional=True,
+        ),
+        field("rack", _text, "", "name of the node's rack", "not empty", optional=True),
+        field(
+            "repair_s",
+            _real,
+            "s",
+            "with down or degraded: time until it is up, or at full pace, again",
+            "> 0",
+            optional=True,
+        ),
+        field(
+            "factor",
+            _real,
+            "",
+            "with degraded: time of an iteration over that at full pace",
+            ">= 1",
+            optional=True,
+        ),
+    ],
+)
 
 KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"jobs": JOBS},

@@ -83,8 +83,9 @@ def run_wattkeeper(path: Path, gpus: int, folder: Path) -> Cost:
     settings = ("workload.trace=work", f"cluster.gpus={gpus}")
     options = [part for setting in settings for part in ("--set", setting)]
     cpu_s, _ = wattkeeper("run", "scheduler-pool", *options, "--out", str(out))
-    rows = pq.read_table(out / "jobs.parquet", columns=["submit_time_s", "start_time_s",
-                                                        "finish_time_s"])  # fmt: skip
+    rows = pq.read_table(
+        out / "jobs.parquet", columns=["submit_time_s", "start_time_s", "finish_time_s"]
+    )
     submit_s, start_s, finish_s = (column.to_numpy() for column in rows.columns)
     return Cost(cpu_s, Answer(float((start_s - submit_s).mean()), float(finish_s.max()), math.nan))
 
@@ -110,8 +111,10 @@ def main() -> None:
             write_work(path, work)
             own = run_wattkeeper(path, gpus, Path(folder))
             assert own.answer is not None
-            print(f"{len(work.submit_s):,} jobs on {gpus} GPUs, mean wait {own.answer.wait_s:,.0f}"
-                  " s: CPU seconds of the process, over wattkeeper's")  # fmt: skip
+            print(
+                f"{len(work.submit_s):,} jobs on {gpus} GPUs, mean wait {own.answer.wait_s:,.0f}"
+                " s: CPU seconds of the process, over wattkeeper's"
+            )
             show("wattkeeper run", own, own)
             for name, module in PEERS.items():
                 show(name, run_peer(python, module, path, gpus), own)

@@ -29,14 +29,20 @@ def simulate(work: Work) -> Sequence[float]:
         with jobs.open("w", encoding="utf-8") as file:
             for number, row in enumerate(zip(*work[1:], strict=True), 1):
                 submit_s, run_s, gpus = row
-                file.write(f"{number} {submit_s} -1 {run_s} {gpus} -1 -1 {gpus} {run_s} 1"
-                           " 1 1 1 1 1 1 -1 -1\n")  # fmt: skip
+                file.write(
+                    f"{number} {submit_s} -1 {run_s} {gpus} -1 -1 {gpus} {run_s} 1"
+                    " 1 1 1 1 1 1 -1 -1\n"
+                )
         groups = {"node": {"core": work.gpus, "mem": 1_000_000_000}}
         system.write_text(json.dumps({"groups": groups, "resources": {"node": 1}}))
         simulator = Simulator(
-            str(jobs), str(system), FirstInFirstOut(FirstFit()), RESULTS_FOLDER_PATH=str(root),
-            statistics_output=False, show_statistics=False,
-        )  # fmt: skip
+            str(jobs),
+            str(system),
+            FirstInFirstOut(FirstFit()),
+            RESULTS_FOLDER_PATH=str(root),
+            statistics_output=False,
+            show_statistics=False,
+        )
         simulator.start_simulation()
         (made,) = root.rglob("sched-*")
         return _read_starts(made, work)

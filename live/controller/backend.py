@@ -314,9 +314,13 @@ class LiveBackend(Backend):
         elif event.kind == "begun":
             where = self._settings.folder / "checkpoints" / f"{file_name(run.name)}.state"
             assignment = run.assignment(
-                self._settings.objective.eta, str(where), self._settings.lease_s,
-                self._settings.zoo, self.listener.retunes, self.listener.wants_slices,
-            )  # fmt: skip
+                self._settings.objective.eta,
+                str(where),
+                self._settings.lease_s,
+                self._settings.zoo,
+                self.listener.retunes,
+                self.listener.wants_slices,
+            )
             self._reply(event.ticket, {"assignment": assignment._asdict()})
         elif event.kind == "profiled":
             piece = run.slice
@@ -369,8 +373,9 @@ class LiveBackend(Backend):
         report = run.normalise(payload["measurements"])
         run.reports += 1
         if run.slice is not None or payload["reached"]:
-            self._account(run, run.last._replace(
-                time_s=payload["time_s"], energy_j=payload["energy_j"]))  # fmt: skip
+            self._account(
+                run, run.last._replace(time_s=payload["time_s"], energy_j=payload["energy_j"])
+            )
         for measured in report:
             if measured.batch_size:
                 run.slices = run.slices.add(measured.spent_s, measured.spent_j, run.reached)

@@ -92,11 +92,7 @@ class EmulatedTraining:
     """
 
     def __init__(
-        self,
-        session: Session,
-        devices: Sequence[SyntheticDevice],
-        points: Points,
-        setup_s: float,
+        self, session: Session, devices: Sequence[SyntheticDevice], points: Points, setup_s: float
     ) -> None:
         self.progress = EmulatedProgress()
         self._session, self._devices, self._points = session, devices, points

@@ -183,8 +183,10 @@ class LiveAttempt(Execution):
             curve = profile.curves[self.decision.batch_size]
             return points_up_to(curve, chosen.power_limit_w, chosen.clock_mhz or 0)
         limits_w = options.limits(self.decision.batch_size)
-        points = [SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
-                  for limit_w in limits_w]  # fmt: skip
+        points = [
+            SpeedPoint(limit_w / limits_w[-1], limit_w * options.gpus, limit_w)
+            for limit_w in limits_w
+        ]
         return up_to_limit(points, chosen.power_limit_w)
 
     @property

@@ -119,9 +119,10 @@ class PowerLimiter:
         """What the devices cannot do that is asked for; empty if nothing."""
         knob = "locked clocks" if self._clocks else "power limit"
         lacking = [
-            device.uuid for device in self._devices
+            device.uuid
+            for device in self._devices
             if not (device.clocks_mhz if self._clocks else device.limits)
-        ]  # fmt: skip
+        ]
         if lacking:
             return f"{', '.join(lacking)} takes no {knob}"
         return "" if self._devices else f"no device takes {knob.removesuffix('s')}s"

@@ -61,8 +61,11 @@ def main() -> int:
             _tell(reply)
             _wait(parent)
         records = [limit_journal.load(limit_journal.path(uuid)) for uuid in uuids]
-        undone = [not limit_journal.undo(record).error for record in records
-                  if record is not None and record.pid == parent]  # fmt: skip
+        undone = [
+            not limit_journal.undo(record).error
+            for record in records
+            if record is not None and record.pid == parent
+        ]
         if not reply["allowed"]:
             _tell(reply)
         return int(not all(undone))

@@ -64,8 +64,9 @@ class SyntheticState(NamedTuple):
     @property
     def power_w(self) -> float:
         """What it draws under its limit, or with its locked clock if that is less."""
-        by_clock = [power_w for clock_mhz, power_w in self.busy_clocks
-                    if clock_mhz == self.clock_mhz]  # fmt: skip
+        by_clock = [
+            power_w for clock_mhz, power_w in self.busy_clocks if clock_mhz == self.clock_mhz
+        ]
         return min([self._limited_w, *by_clock])
 
     @property
@@ -131,9 +132,14 @@ class SyntheticDevice:
         """
         begun = (wall.speed, wall.begun_s)
         state = SyntheticState(
-            gpu_type, limits, idle_w, *begun, limits.default_w, since_s=wall.now_s(),
+            gpu_type,
+            limits,
+            idle_w,
+            *begun,
+            limits.default_w,
+            since_s=wall.now_s(),
             clocks_mhz=tuple(sorted(clocks_mhz)),
-        )  # fmt: skip
+        )
         make_private_folder(path.parent)
         with replace_file(path, private=True) as fresh:
             fresh.write_bytes(_bytes(state))
@@ -262,6 +268,8 @@ def open_by_type(gpu_type: str, wall: WallClock) -> SyntheticDevice:
 def _bytes(state: SyntheticState) -> bytes:
     line = json.dumps(state._asdict()).encode() + b"\n"
     if len(line) > SIZE:
-        raise InputError(f"what a synthetic device draws is given at {len(state.busy)} limits, too "
-                         "many for its file; some hundreds fit")  # fmt: skip
+        raise InputError(
+            f"what a synthetic device draws is given at {len(state.busy)} limits, too "
+            "many for its file; some hundreds fit"
+        )
     return line.ljust(SIZE)

@@ -64,11 +64,13 @@ class ElasticArguments(NamedTuple):
         ]
         for change in self.changes:
             applies = change.event not in CHANGES or not 0 <= change.node < self.nodes
-            wrong.append((
-                applies,
-                f"found the change {change.event!r} of node {change.node}; allowed: "
-                f"{', '.join(CHANGES)} of nodes 0 to {self.nodes - 1}",
-            ))  # fmt: skip
+            wrong.append(
+                (
+                    applies,
+                    f"found the change {change.event!r} of node {change.node}; allowed: "
+                    f"{', '.join(CHANGES)} of nodes 0 to {self.nodes - 1}",
+                )
+            )
         if problems := [Problem(message) for applies, message in wrong if applies]:
             raise InputError(problems)
         try:

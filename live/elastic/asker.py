@@ -45,12 +45,13 @@ class ReplanAsker:
         if config.signals or config.needs_foresight:
             raise PolicyError(
                 f"the replan policy {config.kind!r} needs signals or foresight, which an elastic "
-                "training on this host does not have: choose another one", "replan")  # fmt: skip
+                "training on this host does not have: choose another one",
+                "replan",
+            )
         self._policy = build_policy(config)
         self._ctx = PolicyContext(
-            config.point, config, RunTime(now_s), Objective(1.0), EmptyZoo(),
-            NamedStreams(0).policy,
-        )  # fmt: skip
+            config.point, config, RunTime(now_s), Objective(1.0), EmptyZoo(), NamedStreams(0).policy
+        )
         self.decisions: list[ReplanDecision] = []
 
     def ask(self, view: ElasticView) -> Reshape | None:

@@ -293,8 +293,10 @@ class ElasticCoordinator:
         if not lost:
             log.warning(
                 "the group of nodes %s broke after %d steps, though its workers live: %s",
-                ", ".join(map(str, self._held)), progress.steps, self._workers.why_broken,
-            )  # fmt: skip
+                ", ".join(map(str, self._held)),
+                progress.steps,
+                self._workers.why_broken,
+            )
         self._since_s = max(time_s, progress.since_s)
         steps = progress.lose(self._since_s)
         checkpoint_s = self._costs.checkpoint_s

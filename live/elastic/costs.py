@@ -109,13 +109,15 @@ class MeasuredCosts:
         return ElasticTask(
             self._job,
             self._least,
-            tuple([0.0] * self._least + [self._batch / self.step_s(size)
-                                         for size in range(self._least, self._most + 1)]),
+            tuple(
+                [0.0] * self._least
+                + [self._batch / self.step_s(size) for size in range(self._least, self._most + 1)]
+            ),
             self._batch,
             write_s,
             restart_s,
             self._pause_s(max(nodes, self._least), sends),
-        )  # fmt: skip
+        )
 
 
 def _last(count: int) -> deque[float]:

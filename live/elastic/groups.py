@@ -78,9 +78,12 @@ class GroupStore:
         with socket.create_server((HOST, 0)) as server:
             self._port: int = server.getsockname()[1]
             self._store = TCPStore(
-                HOST, self._port, is_master=True, wait_for_workers=False,
+                HOST,
+                self._port,
+                is_master=True,
+                wait_for_workers=False,
                 master_listen_fd=os.dup(server.fileno()),
-            )  # fmt: skip
+            )
         return self
 
     def __exit__(
@@ -102,4 +105,4 @@ class GroupStore:
                 self._port, self._groups, rank, len(nodes), origin.storage, source, receivers
             )
             for node, rank in ranks.items()
-        }  # fmt: skip
+        }

@@ -20,17 +20,22 @@ from wattkeeper.traces.schema import field, is_optional
 SHAPES_FILE: Final = "shapes.parquet"
 RESULTS_FILE: Final = "elastic.json"
 
-LIVE_SHAPES: Final = pa.schema([
-    *[column for column in SHAPES
-      if column.name not in {key.name for key in KEYS} and not is_optional(column)],
-    field(
-        "predicted_pause_s",
-        pa.float64(),
-        "s",
-        "the pause that the policy expected; null: nodes were lost or came in it",
-        null=True,
-    ),
-])  # fmt: skip
+LIVE_SHAPES: Final = pa.schema(
+    [
+        *[
+            column
+            for column in SHAPES
+            if column.name not in {key.name for key in KEYS} and not is_optional(column)
+        ],
+        field(
+            "predicted_pause_s",
+            pa.float64(),
+            "s",
+            "the pause that the policy expected; null: nodes were lost or came in it",
+            null=True,
+        ),
+    ]
+)
 """The columns that all simulated shapes have, without those that tell runs apart, and the predicted
 pause."""
 

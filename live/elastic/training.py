@@ -71,9 +71,19 @@ def train_elastic(
         EnvironmentLacks: If workers cannot be started, or too few are left for good.
     """
     arguments = ElasticArguments(
-        make, job, steps, batch, microbatch, nodes, least_nodes, find_config("replan", replan),
-        Path(output).absolute(), away_s, tuple(changes), patience_s,
-    )  # fmt: skip
+        make,
+        job,
+        steps,
+        batch,
+        microbatch,
+        nodes,
+        least_nodes,
+        find_config("replan", replan),
+        Path(output).absolute(),
+        away_s,
+        tuple(changes),
+        patience_s,
+    )
     arguments.check()
     folder = arguments.output / CHECKPOINTS
     try:
@@ -131,9 +141,13 @@ def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> Elast
         finally:
             progress.close_shape(workers.now_s())
             results = ElasticResults(
-                tuple(progress.losses), tuple(progress.shapes), tuple(coordinator.lost),
-                tuple(asker.decisions), progress.lost_steps, progress.final_path,
-            )  # fmt: skip
+                tuple(progress.losses),
+                tuple(progress.shapes),
+                tuple(coordinator.lost),
+                tuple(asker.decisions),
+                progress.lost_steps,
+                progress.final_path,
+            )
             replan = arguments.replan.model_dump(mode="json")
             values = {"job": job, "ended": ended, "replan": replan}
             write_results(output, results, values)

@@ -190,11 +190,7 @@ class Worker:
 
         A thread connects, since it would otherwise wait out a worker that does not come.
         """
-        from torch.distributed import (  # type: ignore[attr-defined]
-            PrefixStore,
-            ProcessGroupGloo,
-            TCPStore,
-        )
+        from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
         groups: list[ProcessGroupGloo] = []
         ended, ends = connection.Pipe(duplex=False)

@@ -38,10 +38,15 @@ def make_images(seed: int, count: int) -> tuple[Tensor, Tensor]:
 def make_network() -> nn.Module:
     """Two convolutions and a linear layer."""
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * (SIDE // 4) ** 2, CLASSES),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(32 * (SIDE // 4) ** 2, CLASSES),
+    )
 
 
 def main() -> None:

@@ -69,8 +69,9 @@ def parse_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=4, help="each a process")
     parser.add_argument("--least-nodes", type=int, default=1, help="the fewest to train on")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--replan", default="oobleck", help="policy: its name, or JSON as in a "
-                        f"scenario, {EXAMPLE}")  # fmt: skip
+    parser.add_argument(
+        "--replan", default="oobleck", help=f"policy: its name, or JSON as in a scenario, {EXAMPLE}"
+    )
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--every-s", type=float, default=1.0, help="time between two kills")
     parser.add_argument("--away-s", type=float, default=1.5, help="time until a node is back")

@@ -33,14 +33,21 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--replicas", type=int, default=1, help="equal pipelines")
     parser.add_argument("--microbatches", type=int, default=4, help="of an iteration")
     parser.add_argument("--iterations", type=int, default=40, help="with those that measure")
-    parser.add_argument("--tune", default="pipeline-exact", help="policy: its name, or JSON as in "
-                        f"a scenario, {EXAMPLE}")  # fmt: skip
+    parser.add_argument(
+        "--tune",
+        default="pipeline-exact",
+        help=f"policy: its name, or JSON as in a scenario, {EXAMPLE}",
+    )
     parser.add_argument("--table", type=Path, help="CSV file: what instructions take; made up")
     parser.add_argument("--blocking-power-w", type=float, default=75.0, help="of the table")
     parser.add_argument("--profile", type=Path, help="CSV file with points that were measured")
-    parser.add_argument("--slow", action="append", default=[], metavar="RANK:FIRST-LAST:FACTOR",
-                        help="iterations in which a rank is slow, counted from the first one "
-                        "after the measuring")  # fmt: skip
+    parser.add_argument(
+        "--slow",
+        action="append",
+        default=[],
+        metavar="RANK:FIRST-LAST:FACTOR",
+        help="iterations in which a rank is slow, counted from the first one after the measuring",
+    )
     parser.add_argument("--output", type=Path, help="folder for profile.csv and pipeline.json")
     parser.add_argument("--devices", type=Path, help="folder of the emulated devices")
     parser.add_argument("--verbose", action="store_true", help="print the loss")
@@ -69,10 +76,20 @@ def schedule_of(options: argparse.Namespace) -> PipelineSchedule:
 def arguments_of(options: argparse.Namespace) -> PipelineArguments:
     """The arguments of the sessions."""
     return PipelineArguments(
-        "mlp", options.microbatches, options.iterations, options.tune, "1f1b", 1, options.replicas,
-        None, options.profile, 1, options.blocking_power_w, options.output,
+        "mlp",
+        options.microbatches,
+        options.iterations,
+        options.tune,
+        "1f1b",
+        1,
+        options.replicas,
+        None,
+        options.profile,
+        1,
+        options.blocking_power_w,
+        options.output,
         options.ranks * options.replicas,
-    )  # fmt: skip
+    )
 
 
 def make_table(options: argparse.Namespace, replica: int) -> EmulatedPipeline:

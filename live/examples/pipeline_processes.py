@@ -37,9 +37,12 @@ def run_ranks(train: Callable[[int], None], size: int) -> bool:
             rank.start()
         # After the fork: it has threads. The processes connect as soon as it is there.
         store = TCPStore(
-            "127.0.0.1", port, is_master=True, wait_for_workers=False,
+            "127.0.0.1",
+            port,
+            is_master=True,
+            wait_for_workers=False,
             master_listen_fd=os.dup(server.fileno()),
-        )  # fmt: skip
+        )
         try:
             return _wait(ranks)
         finally:

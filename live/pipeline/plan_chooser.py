@@ -14,12 +14,7 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.protocols import EmptyZoo, Job, Knobs, Running, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 from wattkeeper.sim.attempts.attempt import Tuned
-from wattkeeper.sim.attempts.decisions import (
-    DecisionJournal,
-    DecisionMaker,
-    Engaged,
-    PolicyContext,
-)
+from wattkeeper.sim.attempts.decisions import DecisionJournal, DecisionMaker, Engaged, PolicyContext
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.replay.backend import options_of
 from wattkeeper.traces.pipelines import replayed_profile
@@ -88,7 +83,9 @@ class PlanChooser(DecisionJournal):
             why = f"the moments {', '.join(unmet)}" if unmet else "signals or foresight"
             raise PolicyError(
                 f"the tune policy {tune.kind!r} needs {why}, which a pipeline's session does not "
-                "have: choose another one", "tune")  # fmt: skip
+                "have: choose another one",
+                "tune",
+            )
         self.decisions: list[PlanDecision] = []
         self.knobs = Knobs()
         self._job, self._gpu_type, self._iterations = job, gpu_type, iterations
@@ -129,7 +126,9 @@ class PlanChooser(DecisionJournal):
         if not isinstance(decision, Tuned):
             raise PolicyError(
                 f"the tune policy {self._tune.kind!r} profiles power limits, which a pipeline's "
-                "session does not: choose one that plans clocks", "tune")  # fmt: skip
+                "session does not: choose one that plans clocks",
+                "tune",
+            )
         _check_run(decision.knobs)
         self.knobs, self._configuration = decision.knobs, decision.configuration
         return self.plan()
@@ -178,5 +177,6 @@ def _check_run(knobs: Knobs) -> None:
     """Refuse what a pipeline's session cannot carry out."""
     if knobs.run != "go" or knobs.wake_s != math.inf:
         raise PolicyError(
-            "a pipeline's session can neither pause, stop nor wake up for a policy; found "
-            f"{knobs}", "tune")  # fmt: skip
+            f"a pipeline's session can neither pause, stop nor wake up for a policy; found {knobs}",
+            "tune",
+        )

@@ -99,9 +99,20 @@ class PipelineSession:
         self._store = connected_store()
         world_rank, world = rank_and_size()
         self._arguments = arguments = PipelineArguments(
-            job, microbatches, iterations, tune, schedule, chunks, replicas, clocks_mhz, profile,
-            profile_iterations, blocking_power_w, output, world,
-        )  # fmt: skip
+            job,
+            microbatches,
+            iterations,
+            tune,
+            schedule,
+            chunks,
+            replicas,
+            clocks_mhz,
+            profile,
+            profile_iterations,
+            blocking_power_w,
+            output,
+            world,
+        )
         arguments.check()
         self.replica, self.rank = divmod(world_rank, world // replicas)
         self._schedule = arguments.make_schedule()

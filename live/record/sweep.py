@@ -191,8 +191,11 @@ def record(
             for size in sizes
             for recurrence in range(1, plan.repeats + 1)
         ]
-        requests += [RecordingRequest(size, limit_w, 1, epochs=plan.epochs) for size in sizes
-                     for limit_w in limits_w]  # fmt: skip
+        requests += [
+            RecordingRequest(size, limit_w, 1, epochs=plan.epochs)
+            for size in sizes
+            for limit_w in limits_w
+        ]
         total = len(stopped) + len(requests)
         runs: list[ScriptRun] = []
         unfit: set[int] = set()
@@ -264,9 +267,13 @@ class _ScriptRunner:
             spawned_s = self._wall.now_s()
             try:
                 code = process.execute(
-                    self._command, {RECORDING: name}, log, session / EVENTS, self._plan.lease_s,
+                    self._command,
+                    {RECORDING: name},
+                    log,
+                    session / EVENTS,
+                    self._plan.lease_s,
                     self._lock,  # held until the training ends, even if this process is killed
-                )  # fmt: skip
+                )
             except process.LeaseExpired as expired:
                 fault = f"{expired}, and was killed; --lease or Session(lease_s=...) allows more"
                 raise self._failure(request, fault, log, session) from None

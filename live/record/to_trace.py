@@ -129,8 +129,7 @@ def _tables(recording: Recording) -> Tables:
         for run in fitting
     ]
     workload = {key: terms[key] for key in WORKLOADS.names if key in terms}
-    names = {"workload": terms["job"], "dataset": UNKNOWN, "network": UNKNOWN,
-             "optimizer": UNKNOWN}  # fmt: skip
+    names = {"workload": terms["job"], "dataset": UNKNOWN, "network": UNKNOWN, "optimizer": UNKNOWN}
     return {
         "profiles": list(_profiles(fitting, recording.limited)),
         "convergence": convergence,

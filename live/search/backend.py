@@ -101,9 +101,18 @@ class SearchZoo:
         training = self._search.finish(job.model)
         self.size_bytes += BYTES * training.parameters
         self.done.append(
-            FinishedModel(job.number, now_s, parent, training.coverage, UNKNOWN, training.accuracy,
-                     True, len(self.done) + 1, self.size_bytes)
-        )  # fmt: skip
+            FinishedModel(
+                job.number,
+                now_s,
+                parent,
+                training.coverage,
+                UNKNOWN,
+                training.accuracy,
+                True,
+                len(self.done) + 1,
+                self.size_bytes,
+            )
+        )
         return Retention(admit=True)
 
 
@@ -128,8 +137,16 @@ class InProcessBackend(Backend):
     def options(self, job: Job, gpu_type: str) -> Options:
         """One batch size; there is no power limit to choose."""
         limits_w = ((math.inf,),)
-        return Options(f"{TASK}@{gpu_type}x1", gpu_type, 1, (self._batch_size,), limits_w,
-                       self._batch_size, UNKNOWN, self._most_epochs)  # fmt: skip
+        return Options(
+            f"{TASK}@{gpu_type}x1",
+            gpu_type,
+            1,
+            (self._batch_size,),
+            limits_w,
+            self._batch_size,
+            UNKNOWN,
+            self._most_epochs,
+        )
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """Unknown: NaN."""

@@ -247,9 +247,13 @@ class SearchRun:
         result = train(net, self._digits, self.plan.rule, order_seed, lr_factor, self.processor)
         if self.stores:
             self.zoo.add(
-                graph, net.state_dict(), task=TASK, accuracy=result.validation_accuracy, name=name,
+                graph,
+                net.state_dict(),
+                task=TASK,
+                accuracy=result.validation_accuracy,
+                name=name,
                 parent=None if parent is None else self._find_stored(parent),
-            )  # fmt: skip
+            )
         parameters = sum(tensor.numel() for tensor in net.parameters())
         return TrainingRecord(
             variant=self.variant,

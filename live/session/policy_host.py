@@ -10,13 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from wattkeeper.live.session.store import (
-    SessionStore,
-    decisions,
-    insert_into,
-    slices_of,
-    states,
-)
+from wattkeeper.live.session.store import SessionStore, decisions, insert_into, slices_of, states
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.failures import explain_failures
@@ -155,20 +149,28 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
     if config.needs_foresight:
         raise PolicyError(
             f"the {point} policy {config.kind!r} must know how all choices turn out before any is "
-            "tried, which only a simulation can: choose another one", point)  # fmt: skip
+            "tried, which only a simulation can: choose another one",
+            point,
+        )
     if not set(config.moments) <= set(MOMENTS):
         raise PolicyError(
             f"the {point} policy {config.kind!r} decides while a job runs "
             f"({', '.join(config.moments)}), which simulations and live runs can carry out: choose "
-            "another one", point)  # fmt: skip
+            "another one",
+            point,
+        )
     if config.sees_queue:
         raise PolicyError(
             f"the {point} policy {config.kind!r} weighs the waiting of others, and a session knows "
-            "of no queue: leave that setting out", point)  # fmt: skip
+            "of no queue: leave that setting out",
+            point,
+        )
     if config.sets_parent:
         raise PolicyError(
             f"the {point} policy {config.kind!r} chooses from a zoo of models: give it to "
-            "warm_start, and another one to the session", point)  # fmt: skip
+            "warm_start, and another one to the session",
+            point,
+        )
     return config
 
 
@@ -233,8 +235,9 @@ class PolicyHost(DecisionJournal):
         self._now_s = store.now_s(db) - job["begun_s"]
         self._streams = NamedStreams(job["seed"])
         self._configs: dict[Point, PolicyConfig] = {
-            "configure": plan.configure, "tune": plan.tuning
-        }  # fmt: skip
+            "configure": plan.configure,
+            "tune": plan.tuning,
+        }
         self._engaged: dict[Point, Engaged] = {}
         configure = self._engage("configure", self._restored(plan.configure))
         self._engaged["configure"] = configure
@@ -339,9 +342,13 @@ class PolicyHost(DecisionJournal):
         measured = tuple(each for each in found if each is not None)
         time_s, energy_j = row["time_s"], row["energy_j"] or 0.0
         running = Running(
-            tuned.start, tuned.configuration, measured, "reached",
-            Progress(float(row["epochs"]), time_s, time_s, energy_j), Knobs(tuned.power_limit_w),
-        )  # fmt: skip
+            tuned.start,
+            tuned.configuration,
+            measured,
+            "reached",
+            Progress(float(row["epochs"]), time_s, time_s, energy_j),
+            Knobs(tuned.power_limit_w),
+        )
         knobs = self.maker.retune(running)
         return None if knobs is None else knobs.slice
 

@@ -268,7 +268,12 @@ class SliceProfiler:
         spent_j = (now.energy_j or 0.0) - (begun.energy_j or 0.0)
         self.measurements.append(
             Measurement(
-                self._piece.power_limit_w, time_s * parts, power_w, 0, self._batch_size,
-                now.time_s - begun.time_s, spent_j,
+                self._piece.power_limit_w,
+                time_s * parts,
+                power_w,
+                0,
+                self._batch_size,
+                now.time_s - begun.time_s,
+                spent_j,
             )
-        )  # fmt: skip
+        )

@@ -46,8 +46,10 @@ def train_slices(
             except Exception as error:
                 log.warning(
                     "a slice of batch size %s failed, and no other one follows: %s: %s",
-                    piece.batch_size, type(error).__name__, error,
-                )  # fmt: skip
+                    piece.batch_size,
+                    type(error).__name__,
+                    error,
+                )
                 return
             piece = ask(measured) if measured else None
     finally:

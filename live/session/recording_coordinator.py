@@ -64,8 +64,15 @@ class RecordingRequest(NamedTuple):
     parent: str = ""
 
 
-PROFILED: Final = ("job", "batch_sizes", "default_batch_size", "max_epochs", "target",
-                   "higher_is_better", "samples_per_epoch")  # fmt: skip
+PROFILED: Final = (
+    "job",
+    "batch_sizes",
+    "default_batch_size",
+    "max_epochs",
+    "target",
+    "higher_is_better",
+    "samples_per_epoch",
+)
 """The arguments that concern a profile."""
 
 

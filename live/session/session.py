@@ -135,10 +135,20 @@ class Session:
         samples_per_epoch: int | None = None,
     ) -> None:
         self._arguments = SessionArguments(
-            job, tuple(batch_sizes), default_batch_size, max_epochs, target, higher_is_better, eta,
-            configure, tune, None if power_limits_w is None else tuple(power_limits_w), store,
-            lease_s, samples_per_epoch,
-        )  # fmt: skip
+            job,
+            tuple(batch_sizes),
+            default_batch_size,
+            max_epochs,
+            target,
+            higher_is_better,
+            eta,
+            configure,
+            tune,
+            None if power_limits_w is None else tuple(power_limits_w),
+            store,
+            lease_s,
+            samples_per_epoch,
+        )
         self._arguments.check()
         self._control = power_control
         self.power_limit_w: float | None = None
@@ -662,9 +672,15 @@ class Session:
         limits = assignment.power_limit_w, assignment.slice
         asked = bool(assignment.profile_w) or any(each is not None for each in limits)
         self.outcome = AttemptResult(
-            cause, epochs, time_s, energy_j, self.power_limit_w,
-            self._limiter.allowed or not asked, self._meter.how, message,
-        )  # fmt: skip
+            cause,
+            epochs,
+            time_s,
+            energy_j,
+            self.power_limit_w,
+            self._limiter.allowed or not asked,
+            self._meter.how,
+            message,
+        )
         refusal = self._store_model()
         if refusal and assignment.zoo is not None:  # the run would count on a model without weights
             self.outcome = self.outcome._replace(cause="failed", message=refusal)
@@ -696,9 +712,13 @@ class Session:
             return "no metric was reported in the last epoch: the zoo needs the model's accuracy"
         try:
             refusal = warm.zoo.add(
-                warm.graph, warm.model.state_dict(), task=self._arguments.job, accuracy=metric,
-                name=name, parent=self._parent,
-            ).reason  # fmt: skip
+                warm.graph,
+                warm.model.state_dict(),
+                task=self._arguments.job,
+                accuracy=metric,
+                name=name,
+                parent=self._parent,
+            ).reason
         except (WattkeeperError, OSError) as lacks:
             refusal = str(lacks)
         if refusal:

@@ -30,11 +30,7 @@ import sqlalchemy as sa
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
 from wattkeeper.policies.protocols import Measurement, Slice
 from wattkeeper.sim.attempts.attempt import NO_SLICES, SliceTotals
-from wattkeeper.traces.files.private import (
-    check_own_entry,
-    make_private_file,
-    make_private_parents,
-)
+from wattkeeper.traces.files.private import check_own_entry, make_private_file, make_private_parents
 from wattkeeper.traces.files.user_dirs import state_folder
 
 T = TypeVar("T")
@@ -228,10 +224,17 @@ class SessionStore:
                 if measured is not None:
                     own, discarded = row["attempt_id"], piece.batch_size is not None
                     totals[own] = totals[own].add(measured.spent_s, measured.spent_j, discarded)
-            names = ("slices", "slice_time_s", "slice_energy_j", "discarded_time_s",
-                     "discarded_energy_j")  # fmt: skip
-            return [dict(row) | dict(zip(names, totals[row["id"]], strict=True))
-                    for row in db.execute(query).mappings()]  # fmt: skip
+            names = (
+                "slices",
+                "slice_time_s",
+                "slice_energy_j",
+                "discarded_time_s",
+                "discarded_energy_j",
+            )
+            return [
+                dict(row) | dict(zip(names, totals[row["id"]], strict=True))
+                for row in db.execute(query).mappings()
+            ]
 
         return self.run(read, FIRST_S)
 

@@ -125,8 +125,10 @@ class WattTime:
         """The last eight days, as far as the plan of the user has them."""
         now = datetime.fromtimestamp(time.time(), UTC)
         begin = datetime.fromtimestamp(time.time() - HISTORY_S, UTC)
-        span = {"start": begin.isoformat(timespec="seconds"),
-                "end": now.isoformat(timespec="seconds")}  # fmt: skip
+        span = {
+            "start": begin.isoformat(timespec="seconds"),
+            "end": now.isoformat(timespec="seconds"),
+        }
         return self._ask("historical", span)
 
     def latest(self) -> list[SlotValue]:
@@ -142,8 +144,9 @@ class WattTime:
             self._token, self._token_s = token, time.monotonic()
         address = f"{self._address}/v3/{what}"
         try:
-            answer = get_json(address, self._query | dict(span),
-                              {"Authorization": f"Bearer {self._token}"})  # fmt: skip
+            answer = get_json(
+                address, self._query | dict(span), {"Authorization": f"Bearer {self._token}"}
+            )
         except EnvironmentLacks:
             self._token_s = -math.inf  # it may have expired
             raise

@@ -108,8 +108,12 @@ def _are_measurements(value: Any) -> bool:
 Check = Callable[[Any], bool]
 
 ENVELOPE: Final[Mapping[str, Check]] = {
-    "token": _is_text, "run": _is_text, "rank": _is_count, "number": _is_count, "kind": _is_text,
-}  # fmt: skip
+    "token": _is_text,
+    "run": _is_text,
+    "rank": _is_count,
+    "number": _is_count,
+    "kind": _is_text,
+}
 REQUESTS: Final[Mapping[str, Mapping[str, Check]]] = {
     "alive": {},
     "begun": {},

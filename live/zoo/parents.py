@@ -124,9 +124,7 @@ def rank(
         search: ParentSearch[Any] = ParentSearch(scorer, map(scorer.sketch, graphs.values()))
         digests = list(graphs)
         best = search.best(
-            child,
-            lambda place: scorer.score(scorer.arrays(graphs[digests[place]]), arrays),
-            count,
+            child, lambda place: scorer.score(scorer.arrays(graphs[digests[place]]), arrays), count
         )
         scores = {digests[place]: score for place, score in best}
     matches = [

@@ -29,8 +29,7 @@ class StoredGraph(Graph):
     _snapshot: ZooSnapshot
 
     def __init__(self, model: ZooModel, snapshot: ZooSnapshot) -> None:
-        self.__dict__.update(name=model.name, digest=model.digest, _model=model,
-                             _snapshot=snapshot)  # fmt: skip
+        self.__dict__.update(name=model.name, digest=model.digest, _model=model, _snapshot=snapshot)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -55,10 +54,7 @@ class ZooSnapshot:
     """
 
     def __init__(
-        self,
-        zoo: Zoo,
-        child: ChildModel,
-        usable: Callable[[ZooModel], bool] = lambda _: True,
+        self, zoo: Zoo, child: ChildModel, usable: Callable[[ZooModel], bool] = lambda _: True
     ) -> None:
         self.zoo = zoo
         self.stored = {model.model_id: model for model in zoo.models()}
@@ -137,8 +133,11 @@ def _read_arrays(
     wanted = {model.digest: model for model in models}
     with zoo.index.read() as db:
         packed = rows.arrays(db, layout.__name__, next(iter(wanted)) if len(wanted) == 1 else None)
-        read = {digest: unpack(layout, data) for digest, data in packed
-                if digest in wanted and isinstance(data, bytes)}  # fmt: skip
+        read = {
+            digest: unpack(layout, data)
+            for digest, data in packed
+            if digest in wanted and isinstance(data, bytes)
+        }
         arrays = {digest: each for digest, each in read.items() if each is not None}
         graphs = {
             digest: rows.graph(db, model)

@@ -15,8 +15,11 @@ class Lineage(Configure):
         if child is None or child.mutated_from is None:
             return start.inherit(None)
         origin = child.mutated_from, child.task
-        stored = [model for model in ctx.zoo.models()
-                  if model.usable and (model.name, model.task) == origin]  # fmt: skip
+        stored = [
+            model
+            for model in ctx.zoo.models()
+            if model.usable and (model.name, model.task) == origin
+        ]
         best = max(stored, key=lambda model: model.accuracy, default=None)
         return start.inherit(best.model_id if best else None)
 

@@ -8,12 +8,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.matching.choice import (
-    Candidate,
-    Rule,
-    choose_bucketed,
-    find_sound,
-)
+from wattkeeper.policies.matching.choice import Candidate, Rule, choose_bucketed, find_sound
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
@@ -56,8 +51,9 @@ class ModelkeeperParent(Configure):
 
     def _parent(self, peers: Sequence[TrainedModel], graph: Graph) -> str | None:
         sound = find_sound(np.array([model.accuracy for model in peers])).tolist()
-        models = [model for model, is_sound in zip(peers, sound, strict=True)
-                  if is_sound and model.usable]  # fmt: skip
+        models = [
+            model for model, is_sound in zip(peers, sound, strict=True) if is_sound and model.usable
+        ]
         own = self._matcher.own(self._matcher.arrays(graph))
         if self._config.rule == "bucketed":
             return self._choose_bucketed(models, graph, own)

@@ -24,8 +24,7 @@ class Oracle(Configure):
             best = optimum(profile, ctx.objective, self.knobs, start.work)
             if best is None:
                 raise PolicyError(
-                    f"no configuration of {key[0]} ever reached its target",
-                    OracleConfig.point,
+                    f"no configuration of {key[0]} ever reached its target", OracleConfig.point
                 )
             configuration = Configuration(
                 best.batch_size, best.power_limit_w, clock_mhz=best.clock_mhz

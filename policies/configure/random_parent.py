@@ -14,8 +14,11 @@ class RandomParent(Configure):
         child = ctx.zoo.child(start.job)
         if child is None:
             return start.inherit(None)
-        peers = [model.model_id for model in ctx.zoo.models()
-                 if model.usable and model.task == child.task]  # fmt: skip
+        peers = [
+            model.model_id
+            for model in ctx.zoo.models()
+            if model.usable and model.task == child.task
+        ]
         if not peers:
             return start.inherit(None)
         return start.inherit(peers[ctx.rng("parent").integers(len(peers))])

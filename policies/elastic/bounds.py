@@ -52,10 +52,7 @@ def stage_times(layers: Sequence[LayerCost], gpus_per_node: int) -> StageTimes:
 
 
 def join_bounds(
-    left: PipelineBounds,
-    right: PipelineBounds,
-    left_stages: int | Ints,
-    right_stages: int | Ints,
+    left: PipelineBounds, right: PipelineBounds, left_stages: int | Ints, right_stages: int | Ints
 ) -> PipelineBounds:
     """Bounds of pipelines that consist of two, element by element."""
     slowest_s = np.maximum(left.slowest_s, right.slowest_s)

@@ -36,10 +36,7 @@ class Instantiation(NamedTuple):
 
 
 def instantiate(
-    templates: Sequence[TimedTemplate],
-    nodes: int,
-    microbatches: int,
-    rule: InstantiationRule,
+    templates: Sequence[TimedTemplate], nodes: int, microbatches: int, rule: InstantiationRule
 ) -> Instantiation | None:
     """The best pipelines that use all nodes; None if no set of templates does.
 

@@ -50,6 +50,9 @@ def believe(losses: int, observed_s: float, longest_s: float) -> LossBelief:
     highest = max(logs)
     weights = [math.exp(each - highest) for each in logs]
     total = math.fsum(weights)
-    kept = [(mean_s, weight / total) for mean_s, weight in zip(means_s, weights, strict=True)
-            if weight >= LEAST * total]  # fmt: skip
+    kept = [
+        (mean_s, weight / total)
+        for mean_s, weight in zip(means_s, weights, strict=True)
+        if weight >= LEAST * total
+    ]
     return LossBelief(tuple([mean_s for mean_s, _ in kept]), tuple([share for _, share in kept]))

@@ -56,10 +56,7 @@ class _Suffix(NamedTuple):
 
 
 def share_microbatches(
-    counts: Sequence[int],
-    times_s: Sequence[float],
-    ranked_s: Sequence[float],
-    microbatches: int,
+    counts: Sequence[int], times_s: Sequence[float], ranked_s: Sequence[float], microbatches: int
 ) -> MicrobatchShare | None:
     """The whole numbers, 1 or more, with the least variance of time over the sizes.
 

@@ -9,11 +9,7 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from wattkeeper.policies.elastic.instantiation import (
-    Instantiation,
-    instantiate,
-    instantiate_counts,
-)
+from wattkeeper.policies.elastic.instantiation import Instantiation, instantiate, instantiate_counts
 from wattkeeper.policies.elastic.microbatches import PipelineGroup
 from wattkeeper.policies.elastic.reconfiguration import Pipelines
 from wattkeeper.policies.elastic.templates import PipelineTemplate
@@ -95,5 +91,7 @@ def _step_s(
     if found is None:
         return math.inf
     used = [template for template, count in zip(templates, counts, strict=True) if count]
-    return max(template.step_s(group.microbatches)
-               for template, group in zip(used, found.groups, strict=True))  # fmt: skip
+    return max(
+        template.step_s(group.microbatches)
+        for template, group in zip(used, found.groups, strict=True)
+    )

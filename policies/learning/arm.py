@@ -94,15 +94,31 @@ class Arm:
 
     def state_dict(self) -> list[Any]:
         """The runs as JSON values."""
-        return [self.runs, self.total, self.squares, [*self.stops], self.stopped, self.never,
-                self.before, self.variance]  # fmt: skip
+        return [
+            self.runs,
+            self.total,
+            self.squares,
+            [*self.stops],
+            self.stopped,
+            self.never,
+            self.before,
+            self.variance,
+        ]
 
     @classmethod
     def from_state(cls, state: Sequence[Any]) -> Arm:
         """The runs that `state_dict` returned."""
         arm = cls()
-        (arm.runs, arm.total, arm.squares, stops, arm.stopped, arm.never, arm.before,
-         arm.variance) = state  # fmt: skip
+        (
+            arm.runs,
+            arm.total,
+            arm.squares,
+            stops,
+            arm.stopped,
+            arm.never,
+            arm.before,
+            arm.variance,
+        ) = state
         arm.stops = list(stops)
         return arm
 

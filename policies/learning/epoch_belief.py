@@ -163,9 +163,13 @@ class EpochBelief:
         x = np.array([math.log2(size / self._default) for size in sizes])
         found, count = self._regress(sizes, arms, x), len(batch_sizes)
         return Posterior(
-            x[:count], found.mean[:count], found.covariance[:count, :count], found.noise[:count],
-            found.misses[:count], np.array([arm.has_reached for arm in arms[:count]]),
-        )  # fmt: skip
+            x[:count],
+            found.mean[:count],
+            found.covariance[:count, :count],
+            found.noise[:count],
+            found.misses[:count],
+            np.array([arm.has_reached for arm in arms[:count]]),
+        )
 
     def _regress(self, sizes: Sequence[int], arms: Sequence[Arm], x: Floats) -> Regressed:
         """The moments at all batch sizes, by what the last change may have been."""
@@ -196,10 +200,12 @@ class EpochBelief:
     def state_dict(self) -> dict[str, Any]:
         """What was learnt, as JSON values."""
         return {
-            "default": self._default, "changed": self._changed, "before": [*self._before],
+            "default": self._default,
+            "changed": self._changed,
+            "before": [*self._before],
             "watch": self._watch.state_dict(),
             "arms": [[size, arm.state_dict()] for size, arm in self._arms.items()],
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EpochBelief:

@@ -62,9 +62,10 @@ class Point(NamedTuple):
         log_time = math.log(max(measured.time_per_epoch_s, 1e-9))
         log_power = math.log(max(measured.average_power_w, 1e-9))
         return Point(
-            slices, self.log_time + (log_time - self.log_time) / slices,
+            slices,
+            self.log_time + (log_time - self.log_time) / slices,
             self.log_power + (log_power - self.log_power) / slices,
-        )  # fmt: skip
+        )
 
 
 class EpochCosts:

@@ -57,8 +57,10 @@ class OnGpus:
     def state_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return self.costs.state_dict() | {
-            "paid": self.paid, "default": self.default, "recurrences": self.recurrences,
-        }  # fmt: skip
+            "paid": self.paid,
+            "default": self.default,
+            "recurrences": self.recurrences,
+        }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> OnGpus:

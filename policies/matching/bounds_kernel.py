@@ -57,11 +57,7 @@ def least_counts(slots: Ints, starts: Ints, before: Ints, kinds: int) -> Ints:
 
 
 @njit(cache=True)
-def bound_asbuilt(
-    child: tuple[Ints, Ints, Ints, Ints],
-    parents: Columns,
-    kinds: int,
-) -> Floats:
+def bound_asbuilt(child: tuple[Ints, Ints, Ints, Ints], parents: Columns, kinds: int) -> Floats:
     """Bound of each parent's published score, shape (parents,).
 
     Args:

@@ -14,18 +14,9 @@ from typing import NamedTuple
 
 from wattkeeper.policies.pipeline.event_shifts import EventShifts
 from wattkeeper.policies.pipeline.exact_walk import ExactStep, ExactWalk
-from wattkeeper.policies.pipeline.execution import (
-    check_stages,
-    plan_of_points,
-    waiting_power_w,
-)
+from wattkeeper.policies.pipeline.execution import check_stages, plan_of_points, waiting_power_w
 from wattkeeper.policies.pipeline.graph import PipelineGraph
-from wattkeeper.policies.pipeline.hulls import (
-    TimedPoint,
-    lower_hull_of,
-    time_costs,
-    useful_points,
-)
+from wattkeeper.policies.pipeline.hulls import TimedPoint, lower_hull_of, time_costs, useful_points
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile, check_profile
 from wattkeeper.policies.pipeline.rounding import ClockRounding
 

@@ -82,9 +82,7 @@ def one_forward_one_backward(ranks: int, microbatches: int) -> Program:
 
 
 def gpipe(
-    ranks: int,
-    microbatches: int,
-    backwards: Literal["last-first", "first-first"] = "last-first",
+    ranks: int, microbatches: int, backwards: Literal["last-first", "first-first"] = "last-first"
 ) -> Program:
     """GPipe: all forward passes, then all backward ones, by default the last microbatch first."""
     order = range(microbatches)

@@ -189,8 +189,9 @@ class Workload:
             return []
         takes = [[left] for left in dict.fromkeys(lefts)] if job.gpus == 1 else [lefts[: job.gpus]]
         before = self.fragments(state)
-        return sorted((self.fragments(_after(state, take, milli)) - before, take[0])
-                      for take in takes)  # fmt: skip
+        return sorted(
+            (self.fragments(_after(state, take, milli)) - before, take[0]) for take in takes
+        )
 
     def fragments(self, state: State) -> int:
         """The fragmentation of a node, in GPU thousandths times the number of jobs."""

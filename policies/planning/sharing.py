@@ -15,10 +15,7 @@ ROUNDING_W: Final = 1e-9
 
 
 def share_out(
-    menus: Sequence[Sequence[SpeedPoint]],
-    weights: Sequence[float],
-    room_w: float,
-    sharing: Sharing,
+    menus: Sequence[Sequence[SpeedPoint]], weights: Sequence[float], room_w: float, sharing: Sharing
 ) -> list[SpeedPoint]:
     """A point of each job's menu, so that all together draw up to `room_w` W.
 

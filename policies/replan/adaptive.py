@@ -97,8 +97,10 @@ class Adaptive(Replan):
         write_s = 0.0 if more.shape.commit_steps == 1 else task.checkpoint_s
         stops_s = more.pause_s + write_s
         spans_s = history.spans_s()
-        gains = [(after - before) * span_s for before, after, span_s
-                 in zip(here.goodput, more.goodput, spans_s, strict=True)]  # fmt: skip
+        gains = [
+            (after - before) * span_s
+            for before, after, span_s in zip(here.goodput, more.goodput, spans_s, strict=True)
+        ]
         takes_up = history.belief.expect(gains) > more.shape.rate * stops_s
         name = self._choose(task, nodes, history, stops_s if takes_up else 0.0)
         if name == history.mechanism and not takes_up:
@@ -131,8 +133,10 @@ class Adaptive(Replan):
             if name == present:
                 own_s = self._option(name, task, nodes, history).pause_s
                 pause_s = own_s if stays_s is None else stays_s
-            left_s = [max(0.0, history.age_s - time_of_pause_s(pause_s, mean_s))
-                      for mean_s in belief.means_s]  # fmt: skip
+            left_s = [
+                max(0.0, history.age_s - time_of_pause_s(pause_s, mean_s))
+                for mean_s in belief.means_s
+            ]
             samples = [rate * time_s for rate, time_s in zip(option.goodput, left_s, strict=True)]
             values[name] = belief.expect(samples)
         return max(values, key=values.__getitem__)
@@ -146,10 +150,12 @@ class Adaptive(Replan):
         highest = -math.inf
         shapes = [mechanism.shape(task, nodes, mean_s * nodes) for mean_s in belief.means_s]
         for shape in dict.fromkeys(shapes):
-            goodput = tuple([
-                shape_goodput(shape, task, pause_s, mean_s, history.announced_share)
-                for mean_s in belief.means_s
-            ])  # fmt: skip
+            goodput = tuple(
+                [
+                    shape_goodput(shape, task, pause_s, mean_s, history.announced_share)
+                    for mean_s in belief.means_s
+                ]
+            )
             expected = belief.expect(goodput)
             if expected > highest:
                 best, highest = Option(shape, pause_s, goodput), expected

@@ -81,10 +81,14 @@ class Bamboo(Replan):
         assert shape is not None
         living = set(view.held)
         rings = tuple(
-            tuple([stage._replace(nodes=tuple([node for node in stage.nodes if node in living]))
-                   for stage in ring])
+            tuple(
+                [
+                    stage._replace(nodes=tuple([node for node in stage.nodes if node in living]))
+                    for stage in ring
+                ]
+            )
             for ring in shape.pipelines
-        )  # fmt: skip
+        )
         is_slowed = _doubled(rings) > 0 and _doubled(shape.pipelines) == 0
         rate = shape.rate / SLOWDOWN if is_slowed else shape.rate
         taken = shape._replace(nodes=view.nodes, rate=rate, pipelines=rings)
@@ -93,15 +97,24 @@ class Bamboo(Replan):
     def _form(self, view: ElasticView, survives: bool, state: JobState, now_s: float) -> Reshape:
         """New pipelines, of nodes that have the state or that all read it from storage."""
         task, nodes = view.task, view.nodes
-        rings = tuple([form_ring(view.held[first : first + self._depth])
-                       for first in range(0, nodes - self._depth + 1, self._depth)])  # fmt: skip
+        rings = tuple(
+            [
+                form_ring(view.held[first : first + self._depth])
+                for first in range(0, nodes - self._depth + 1, self._depth)
+            ]
+        )
         rate = task.rates[nodes] if rings else 0.0
         mean_s = (now_s - state.since_s + view.mean_loss_s / nodes) / (state.fatal + 1)
         steps = self._commit_steps(task, nodes, mean_s) if rate else 1
         shape = Shape(
-            nodes, rate, steps, task.checkpoint_s,
-            pipelines=rings, is_redundant=True, redundant_share=self._redundant_share,
-        )  # fmt: skip
+            nodes,
+            rate,
+            steps,
+            task.checkpoint_s,
+            pipelines=rings,
+            is_redundant=True,
+            redundant_share=self._redundant_share,
+        )
         if survives:
             return Reshape(shape, task.reconfigure_s)
         return Reshape(shape, task.restart_s[nodes] - task.checkpoint_s, from_storage=True)
@@ -137,8 +150,9 @@ class Bamboo(Replan):
 
 def form_ring(nodes: Sequence[int]) -> Ring:
     """A pipeline of nodes, each of which trains a stage and holds the next one, too."""
-    return tuple([ShapeStage(place, place + 1, (node, nodes[place - 1]))
-                  for place, node in enumerate(nodes)])  # fmt: skip
+    return tuple(
+        [ShapeStage(place, place + 1, (node, nodes[place - 1])) for place, node in enumerate(nodes)]
+    )
 
 
 def _doubled(rings: Sequence[Ring]) -> int:

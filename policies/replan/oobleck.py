@@ -90,9 +90,11 @@ def _lay_out(plan: PipelinePlan, view: ElasticView, answer: Reshape) -> Reshape:
     if not before:
         return answer._replace(shape=shape)
     moved = plan_transition(
-        assign_layers(before, plan.templates), assign_layers(pipelines, plan.templates),
-        gone, plan.layer_bytes or (0,) * plan.layers,
-    )  # fmt: skip
+        assign_layers(before, plan.templates),
+        assign_layers(pipelines, plan.templates),
+        gone,
+        plan.layer_bytes or (0,) * plan.layers,
+    )
     copied_bytes = float(moved.copied_bytes) if plan.layer_bytes else math.nan
     if any(move.source is None for move in moved.moves):
         return Reshape(shape, task.restart_s[view.nodes], True, copied_bytes)

@@ -10,13 +10,7 @@ from pydantic import Field
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.planning.deadline import (
-    Menu,
-    Step,
-    add_surcharge,
-    plan_step,
-    split_time,
-)
+from wattkeeper.policies.planning.deadline import Menu, Step, add_surcharge, plan_step, split_time
 from wattkeeper.policies.planning.hull import fastest
 from wattkeeper.policies.profile import Curve
 from wattkeeper.policies.protocols import Context, Knobs, Running

@@ -130,8 +130,10 @@ def compare_with(reference: ComparedResults, other: ComparedResults) -> Json:
     seeds: set[int] = set()
     for key in _match(reference.points, other.points, unmatched, str):
         sides = reference.points[key], other.points[key]
-        facts = {role: _facts(side.manifest)
-                 for role, side in zip(("reference", "other"), sides, strict=True)}  # fmt: skip
+        facts = {
+            role: _facts(side.manifest)
+            for role, side in zip(("reference", "other"), sides, strict=True)
+        }
         differences |= {_to_key(row): row for row in list_differences(facts)}
         rows += _compare_point(json.loads(key), sides, unmatched, seeds)
     if not rows:
@@ -208,9 +210,11 @@ def _list_runs(results: ComparedResults) -> str:
 
 
 def _match(
-    left: Collection[Key], right: Collection[Key], unmatched: list[list[str]],
+    left: Collection[Key],
+    right: Collection[Key],
+    unmatched: list[list[str]],
     label: Callable[[Key], str],
-) -> list[Key]:  # fmt: skip
+) -> list[Key]:
     """Common keys, in the order of the first; labels of the others are added to `unmatched`."""
     unmatched[0] += [label(key) for key in left if key not in right]
     unmatched[1] += [label(key) for key in right if key not in left]
@@ -226,8 +230,10 @@ def _compare_point(
     prefix = f"{_to_key(point)} " if point else ""
     for variant in _match(values[0], values[1], unmatched, lambda name: f"{prefix}variant {name}"):
         left, right = values[0][variant], values[1][variant]
-        own_seeds = [list(dict.fromkeys(seed for by_seed in side.values() for seed in by_seed))
-                     for side in (left, right)]  # fmt: skip
+        own_seeds = [
+            list(dict.fromkeys(seed for by_seed in side.values() for seed in by_seed))
+            for side in (left, right)
+        ]
         unmatched_seeds: list[list[str]] = [[], []]
         shared = _match(own_seeds[0], own_seeds[1], unmatched_seeds, str)
         for labels, only in zip(unmatched, unmatched_seeds, strict=True):

@@ -90,8 +90,10 @@ def list_notes(comparison: Mapping[str, Any]) -> Iterator[str]:
             yield f"  only in {where}: {name}"
         yield from _more(comparison[side])
     if comparison["windows_differ"]:
-        yield ("  the clusters are charged over different times (windows): their energy, money and "
-               "emissions are not comparable; state one time for both (accounting)")  # fmt: skip
+        yield (
+            "  the clusters are charged over different times (windows): their energy, money and "
+            "emissions are not comparable; state one time for both (accounting)"
+        )
     if any(row["metric"] == "jobs" and row["difference"] for row in comparison["rows"]):
         yield "  other jobs were run: the pairs of a seed do not share their random draws"
     if comparison["only_reference"] or comparison["only_other"]:

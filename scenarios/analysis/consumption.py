@@ -83,8 +83,11 @@ def read_amounts(study: Study) -> dict[str, Amounts]:
     variants = study.summary["variants"].keys()
     if currency(study.manifest) is None:
         amounts.pop(COST, None)
-    return {metric: amounts[metric] for metric in AMOUNTS
-            if metric in amounts and amounts[metric].keys() == variants}  # fmt: skip
+    return {
+        metric: amounts[metric]
+        for metric in AMOUNTS
+        if metric in amounts and amounts[metric].keys() == variants
+    }
 
 
 def currency(manifest: Manifest) -> str | None:
@@ -97,10 +100,11 @@ def known_rates(manifest: Manifest, summary: Json) -> dict[str, str]:
     """Those of `RATES` that are known of all variants; costs only in one currency."""
     metrics = [about["metrics"] for about in summary["variants"].values()]
     return {
-        metric: label for metric, label in RATES.items()
+        metric: label
+        for metric, label in RATES.items()
         if all(own.get(metric, {}).get("mean") is not None for own in metrics)
         and (metric != COST or currency(manifest) is not None)
-    }  # fmt: skip
+    }
 
 
 def year_spans(summary: Json) -> dict[str, float]:

@@ -27,8 +27,9 @@ def describe_idle_end(manifest: Manifest, summary: Json) -> Iterator[str]:
         return
     ends = {
         name: about["metrics"]["makespan_s"]["mean"]
-        for name, about in summary["variants"].items() if base_of(name) is None
-    }  # fmt: skip
+        for name, about in summary["variants"].items()
+        if base_of(name) is None
+    }
     from_s, until_s = manifest["windows"][0]
     last = max(ends, key=ends.__getitem__)
     idle_s = ends[last] - ends[scenario["baseline"]]
@@ -67,8 +68,11 @@ def describe_outside(manifest: Manifest, summary: Json) -> Iterator[str]:
     base = shares.get(scenario["baseline"])
     if base is None:
         return
-    others = [f"{100 * share:.1f} % ({name})" for name, share in shares.items()
-              if abs(share - base) > SMALLEST]  # fmt: skip
+    others = [
+        f"{100 * share:.1f} % ({name})"
+        for name, share in shares.items()
+        if abs(share - base) > SMALLEST
+    ]
     if others:
         yield (
             f"Energy of jobs outside the time that is charged: {100 * base:.1f} % "

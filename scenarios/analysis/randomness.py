@@ -20,9 +20,10 @@ def may_draw(manifest: Manifest, summary: Json) -> bool:
     if any("zoo" in variant for variant in scenario["variants"].values()):
         return True
     return any(
-        _policy_draws(scenario, variant, point) for variant in scenario["variants"]
+        _policy_draws(scenario, variant, point)
+        for variant in scenario["variants"]
         for point in POINTS
-    )  # fmt: skip
+    )
 
 
 def seeds_agree(summary: Json) -> bool:

@@ -30,8 +30,19 @@ METRICS: Final = {
 }
 """Compared metrics and their meaning."""
 
-_READ: Final = (*KEY, "group_id", "recurrence", "workload", "submit_time_s", "finish_time_s",
-                *CHOSEN, "retunes", "epochs", "energy_j", "time_s")  # fmt: skip
+_READ: Final = (
+    *KEY,
+    "group_id",
+    "recurrence",
+    "workload",
+    "submit_time_s",
+    "finish_time_s",
+    *CHOSEN,
+    "retunes",
+    "epochs",
+    "energy_j",
+    "time_s",
+)
 
 
 def compare(measured: Study, predicted: Study) -> Json:
@@ -66,37 +77,42 @@ def compare(measured: Study, predicted: Study) -> Json:
         raise InputError(
             f"{measured.origin} and {predicted.origin} have no attempt of a job in common: give "
             "two runs of one scenario, with variants and seeds that both have\n"
-            + "\n".join(f"  {r.origin}: scenario {r.manifest['scenario']['name']}, {_list_runs(r)}"
-                        for r in (measured, predicted))
-        )  # fmt: skip
+            + "\n".join(
+                f"  {r.origin}: scenario {r.manifest['scenario']['name']}, {_list_runs(r)}"
+                for r in (measured, predicted)
+            )
+        )
     same = [row for row in attempts if not (row["differ"] or _is_retuned(row))]
     workloads = sorted({row["workload"] or "" for row in same})
     return {
         "measured": _describe(measured),
         "predicted": _describe(predicted),
-        "differences": list(list_differences(
-            {"measured": measured.manifest["scenario"], "predicted": predicted.manifest["scenario"]}
-        )),
+        "differences": list(
+            list_differences(
+                {
+                    "measured": measured.manifest["scenario"],
+                    "predicted": predicted.manifest["scenario"],
+                }
+            )
+        ),
         "decisions": {
             "compared": len(attempts),
             "differ": [row for row in attempts if row["differ"]],
             "retuned": sum(map(_is_retuned, attempts)),
         },
-        "errors": {"all": _errors(same)} | {
+        "errors": {"all": _errors(same)}
+        | {
             "by_workload": {
                 name: _errors([row for row in same if (row["workload"] or "") == name])
                 for name in workloads
             }
         },
         "totals": {name: _total(attempts, name) for name in ("time_s", "energy_j")},
-        "absent": {
-            side: sum(row["energy_j"][side] is None for row in attempts)
-            for side in SIDES
-        },
+        "absent": {side: sum(row["energy_j"][side] is None for row in attempts) for side in SIDES},
         "only_measured": unmatched["measured"],
         "only_predicted": unmatched["predicted"],
         "attempts": attempts,
-    }  # fmt: skip
+    }
 
 
 def _describe(results: Study) -> Json:

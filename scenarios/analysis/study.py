@@ -19,13 +19,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.run_columns import RunColumns, split_runs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
-from wattkeeper.sim.results.folder import (
-    CHECKED,
-    SOMETIMES,
-    SWEEP,
-    is_sweep,
-    restore_folder,
-)
+from wattkeeper.sim.results.folder import CHECKED, SOMETIMES, SWEEP, is_sweep, restore_folder
 from wattkeeper.sim.results.parquet import fill_optional
 from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.schema import is_optional
@@ -160,8 +154,9 @@ def read_table(folder: Path, name: str, columns: Sequence[str] | None = None) ->
 def _check_columns(stored: pa.Schema, name: str, columns: Sequence[str] | None, path: Path) -> None:
     expected = TABLES.get(name, VALUES)
     if columns is None:
-        columns = [want.name for want in expected
-                   if want.name in stored.names or not is_optional(want)]  # fmt: skip
+        columns = [
+            want.name for want in expected if want.name in stored.names or not is_optional(want)
+        ]
     optional = {want.name for want in expected if is_optional(want)}
     absent = sorted(set(columns) - set(stored.names) - optional)
     if absent:

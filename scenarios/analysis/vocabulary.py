@@ -92,8 +92,11 @@ def shown_metrics(summary: Json) -> dict[str, str]:
 def _shown_elastic(summary: Json) -> dict[str, str]:
     """Those of elastic jobs; when jobs end, only if that differs between variants."""
     every = [about["metrics"] for about in summary["variants"].values()]
-    shown = {metric: label for metric, label in ELASTIC_METRICS.items()
-             if any(metric in metrics for metrics in every)}  # fmt: skip
+    shown = {
+        metric: label
+        for metric, label in ELASTIC_METRICS.items()
+        if any(metric in metrics for metrics in every)
+    }
     if len({metrics["jct_s"]["mean"] for metrics in every}) > 1:
         shown["jct_s"] = PROFILED_METRICS["jct_s"]
     return shown
@@ -131,8 +134,9 @@ def own_baselines(variants: Json) -> dict[str, str]:
 def label_variants(variants: Json) -> dict[str, str]:
     """Variants of a summary by name, with what each is compared with if that differs."""
     baselines = own_baselines(variants)
-    return {name: f"{name} (vs {baselines[name]})" if name in baselines else name
-            for name in variants}  # fmt: skip
+    return {
+        name: f"{name} (vs {baselines[name]})" if name in baselines else name for name in variants
+    }
 
 
 def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
@@ -148,10 +152,14 @@ def oracle_variants(scenario: Json) -> list[str]:
     """The variants of a resolved scenario that choose batch sizes or limits by foresight."""
     points: tuple[Point, ...] = ("configure", "tune")
     return [
-        name for name in scenario["variants"]
-        if any(_foresees(point, kind) for point in points
-               for kind in policy_kinds(scenario, name, point))
-    ]  # fmt: skip
+        name
+        for name in scenario["variants"]
+        if any(
+            _foresees(point, kind)
+            for point in points
+            for kind in policy_kinds(scenario, name, point)
+        )
+    ]
 
 
 def _foresees(point: Point, kind: str) -> bool:

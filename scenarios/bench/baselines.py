@@ -141,10 +141,14 @@ def read_baselines(path: Path) -> Baselines:
     except UnicodeDecodeError:
         raise InputError("is not UTF-8", path) from None
     except ValidationError as error:
-        raise InputError([
-            Problem(f"{'.'.join(map(str, detail['loc'])) or 'file'}: {detail['msg']}", str(path))
-            for detail in error.errors()
-        ]) from None  # fmt: skip
+        raise InputError(
+            [
+                Problem(
+                    f"{'.'.join(map(str, detail['loc'])) or 'file'}: {detail['msg']}", str(path)
+                )
+                for detail in error.errors()
+            ]
+        ) from None
 
 
 def write_baselines(path: Path, baselines: Baselines) -> None:

@@ -195,8 +195,9 @@ def _check_tolerances(entry: Entry, result: ExpectedResult) -> None:
         InputError: If no variant has or had a metric that has a tolerance.
     """
     sides = [side for side in (entry.expected, result) if side is not None]
-    known = {name for side in sides for variant in side.variants.values()
-             for name in variant.metrics}  # fmt: skip
+    known = {
+        name for side in sides for variant in side.variants.values() for name in variant.metrics
+    }
     unknown = [name for name in entry.tolerances or () if name not in known]
     if unknown:
         raise InputError(f"tolerances: no variant has the metric {', '.join(unknown)}")
@@ -281,8 +282,9 @@ def _compare_variant(
     entry: Entry, name: str, before: ExpectedVariant | None, now: ExpectedVariant | None
 ) -> Iterator[Change]:
     if before is None or now is None:
-        yield Change(name, "variant", *("missing" if side is None else "there"
-                                        for side in (before, now)))  # fmt: skip
+        yield Change(
+            name, "variant", *("missing" if side is None else "there" for side in (before, now))
+        )
         return
     if before.digest != now.digest:
         yield Change(name, "digest", (before.digest or "none")[:12], (now.digest or "none")[:12])
@@ -291,8 +293,9 @@ def _compare_variant(
             yield Change(name, count, getattr(before, count), getattr(now, count))
     for metric in dict.fromkeys((*before.metrics, *now.metrics)):
         if metric not in now.metrics or metric not in before.metrics:
-            yield Change(name, metric, *(side.metrics.get(metric, "missing")
-                                         for side in (before, now)))  # fmt: skip
+            yield Change(
+                name, metric, *(side.metrics.get(metric, "missing") for side in (before, now))
+            )
             continue
         was, is_ = before.metrics[metric], now.metrics[metric]
         tolerance = 0.0 if entry.tolerances is None else entry.tolerances.get(metric, math.inf)

@@ -128,8 +128,9 @@ def describe(results: LawResults) -> str:
         f"{count(kept, 'random scenario')} (of {kinds}) keep them; "
         f"{count(results.refused.total(), 'scenario')} could not run as drawn."
     ]
-    lines += [f"Random scenario {seed} breaks a law:\n{what}"
-              for seed, what in results.broken.items()]  # fmt: skip
+    lines += [
+        f"Random scenario {seed} breaks a law:\n{what}" for seed, what in results.broken.items()
+    ]
     return "\n".join(lines)
 
 

@@ -20,13 +20,27 @@ from wattkeeper.traces.trace import Trace
 SYNTHETIC: Final = ("image", "language", "recommendation")
 """Workloads of the synthetic profiles."""
 
-BY_DURATION: Final = {"max-power", "fixed-power", "power-fraction", "chase", "deadline",
-                      "static-limit"}  # fmt: skip
+BY_DURATION: Final = {
+    "max-power",
+    "fixed-power",
+    "power-fraction",
+    "chase",
+    "deadline",
+    "static-limit",
+}
 """`Tune` policies that limit jobs without a profile, or leave them alone."""
 
 PIPELINED: Final = ("fixed-clock", "max-power", "perseus", "pipeline-exact")
-RETRAINED: Final = ("max-power", "zeus-jit", "chase", "deadline", "static-limit", "power-fraction",
-                    "oracle", "fixed-power")  # fmt: skip
+RETRAINED: Final = (
+    "max-power",
+    "zeus-jit",
+    "chase",
+    "deadline",
+    "static-limit",
+    "power-fraction",
+    "oracle",
+    "fixed-power",
+)
 WITHOUT_RECORDS: Final = {"recorded"}
 """`Select` policies that need recorded starts."""
 
@@ -82,9 +96,11 @@ class _Drawer(SectionDrawer):
         self.cluster([GPU])
         names = list(SYNTHETIC[: int(self.rng.integers(1, 4))])
         workload: dict[str, Any] = {
-            "kind": "recurring", "profiles": {"synthetic": {}}, "workloads": names,
+            "kind": "recurring",
+            "profiles": {"synthetic": {}},
+            "workloads": names,
             "recurrences": int(self.rng.integers(2, 8)),
-        }  # fmt: skip
+        }
         if self.chance(0.5):
             workload["every_s"] = self.number(50, 5000)
         if self.chance(0.4):
@@ -96,30 +112,41 @@ class _Drawer(SectionDrawer):
         self.document["workload"] = workload
         if self.chance(0.3):
             self.document["latencies"] = {
-                "start_s": self.number(0, 60), "stop_s": self.number(0, 20),
-                "report_s": self.number(0, 2), "settle_s": self.number(0, 10),
-            }  # fmt: skip
+                "start_s": self.number(0, 60),
+                "stop_s": self.number(0, 20),
+                "report_s": self.number(0, 2),
+                "settle_s": self.number(0, 10),
+            }
         known = set(policies("configure")) - PARENTS
         self._policies(set(RETRAINED), configures=sorted(known))
 
     def draw_pipeline(self) -> None:
         """Pipeline-parallel jobs whose clocks change, with stragglers elsewhere."""
         self.document["cluster"] = {
-            "gpu": "SYN-300W", "gpus": 8, "gpus_per_node": 4, "idle_power_w": self.number(0, 60)
-        }  # fmt: skip
+            "gpu": "SYN-300W",
+            "gpus": 8,
+            "gpus_per_node": 4,
+            "idle_power_w": self.number(0, 60),
+        }
         self.facility(caps=False)
-        jobs = [{"name": f"p{n}", "submit_s": self.number(0, 500)}
-                for n in range(int(self.rng.integers(1, 4)))]  # fmt: skip
+        jobs = [
+            {"name": f"p{n}", "submit_s": self.number(0, 500)}
+            for n in range(int(self.rng.integers(1, 4)))
+        ]
         workload: dict[str, Any] = {
-            "kind": "pipeline", "profile": {"synthetic": {}},
+            "kind": "pipeline",
+            "profile": {"synthetic": {}},
             "microbatches": int(self.rng.integers(2, 6)),
-            "iterations": int(self.rng.integers(20, 300)), "blocking_power_w": 75, "jobs": jobs,
-        }  # fmt: skip
+            "iterations": int(self.rng.integers(20, 300)),
+            "blocking_power_w": 75,
+            "jobs": jobs,
+        }
         if self.chance(0.6):
             workload["stragglers"] = {
-                "mean_gap_s": self.number(50, 500), "mean_length_s": self.number(50, 500),
+                "mean_gap_s": self.number(50, 500),
+                "mean_length_s": self.number(50, 500),
                 "mean_excess": self.number(1, 8) / 10,
-            }  # fmt: skip
+            }
         self.document["workload"] = workload
         self._policies(set(PIPELINED), configures=("fixed",), eta=1.0)
 
@@ -127,9 +154,12 @@ class _Drawer(SectionDrawer):
         """Elastic jobs, alone or beside others."""
         nodes, per_node = int(self.rng.integers(2, 11)), int(self.one_of([1, 2, 4]))
         self.document["cluster"] = {
-            "gpu": GPU, "gpus": nodes * per_node, "gpus_per_node": per_node,
-            "idle_power_w": self.number(0, 60), "busy_power_w": 250,
-        }  # fmt: skip
+            "gpu": GPU,
+            "gpus": nodes * per_node,
+            "gpus_per_node": per_node,
+            "idle_power_w": self.number(0, 60),
+            "busy_power_w": 250,
+        }
         self.facility(nodes=nodes, follow=False, sleeps=False)
         elastic, until_s = [], self.number(3000, HORIZON_S)
         rates: dict[str, dict[int, float]] = {}
@@ -143,17 +173,27 @@ class _Drawer(SectionDrawer):
             for held in range(1, nodes + 1):
                 rate += self.number(0, 2)
                 rates[model][held] = 0 if self.chance(0.1) and held > least else round(rate, 3)
-            elastic.append({
-                "name": f"e{number}", "model": model, "submit_s": self.number(0, 1000),
-                "batch": int(self.one_of([1, 64, 512])), "least_nodes": least,
-                "most_nodes": most, "checkpoint_s": checkpoint_s,
-                "restart_s": 2 * checkpoint_s + self.number(0, 300),
-                "reconfigure_s": self.number(0, 60),
-            })  # fmt: skip
+            elastic.append(
+                {
+                    "name": f"e{number}",
+                    "model": model,
+                    "submit_s": self.number(0, 1000),
+                    "batch": int(self.one_of([1, 64, 512])),
+                    "least_nodes": least,
+                    "most_nodes": most,
+                    "checkpoint_s": checkpoint_s,
+                    "restart_s": 2 * checkpoint_s + self.number(0, 300),
+                    "reconfigure_s": self.number(0, 60),
+                }
+            )
             if self.chance(0.4):
                 elastic[-1]["samples"] = int(self.rng.integers(100, 30_000))
-        workload: dict[str, Any] = {"kind": "elastic", "rates": rates, "jobs": elastic,
-                                    "until_s": until_s}  # fmt: skip
+        workload: dict[str, Any] = {
+            "kind": "elastic",
+            "rates": rates,
+            "jobs": elastic,
+            "until_s": until_s,
+        }
         if self.chance(0.5):
             table = self.job_columns([GPU], (), most_gpus=nodes * per_node)
             self.add_jobs(table)
@@ -168,9 +208,12 @@ class _Drawer(SectionDrawer):
         """Models that start from the weights of others, in a bounded zoo."""
         nodes = int(self.one_of([1, 2, 4]))
         self.document["cluster"] = {
-            "gpu": "V100", "gpus": 2 * nodes, "gpus_per_node": 2,
-            "idle_power_w": 50, "busy_power_w": 250,
-        }  # fmt: skip
+            "gpu": "V100",
+            "gpus": 2 * nodes,
+            "gpus_per_node": 2,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
+        }
         self.facility(nodes=nodes, caps=False)
         made = ModelsTrace(
             kind="models",
@@ -180,9 +223,10 @@ class _Drawer(SectionDrawer):
         )
         self.traces["jobs"] = generate_trace(made, SHIPPED.parent)
         self.document["workload"] = {
-            "kind": "trace", "trace": "jobs",
+            "kind": "trace",
+            "trace": "jobs",
             "durations": {"base_s": self.number(0, 2000), "s_per_million_parameters": 600},
-        }  # fmt: skip
+        }
         self.document["zoo"] = {"accuracy": 0.9}
         if self.chance(0.5):
             self.document["zoo"]["capacity_gb"] = self.one_of([0.00001, 0.0001, 0.001])
@@ -220,7 +264,7 @@ class _Drawer(SectionDrawer):
                 "place": self._setting("place", sorted(policies("place"))),
                 "tune": self._setting("tune", sorted(tunes)),
                 "configure": self._setting("configure", configures),
-            }  # fmt: skip
+            }
             configure = policies("configure")[chosen["configure"]["kind"]]
             if configure.sets_power or configure.tunes:
                 del chosen["tune"]

@@ -56,10 +56,13 @@ class SectionDrawer:
         if len(types) == 1 and self.chance(0.5):
             nodes = int(self.rng.integers(1, 6))
             self.document["cluster"] = {
-                "gpu": types[0], "gpus": nodes * per_node, "gpus_per_node": per_node,
-                "idle_power_w": idle_w[types[0]], "busy_power_w": self.number(100, 250),
+                "gpu": types[0],
+                "gpus": nodes * per_node,
+                "gpus_per_node": per_node,
+                "idle_power_w": idle_w[types[0]],
+                "busy_power_w": self.number(100, 250),
                 "gpu_model": REAL_GPUS[0],
-            }  # fmt: skip
+            }
         else:
             groups: list[dict[str, Any]] = [
                 {"gpu": name, "count": int(self.rng.integers(1, 4)), "gpus": per_node}
@@ -70,10 +73,11 @@ class SectionDrawer:
                 nodes += group["count"]
             self.document["cluster"] = {
                 "nodes": groups,
-                "power": {name: {"idle_w": watts, "busy_w": self.number(100, 250),
-                                 "model": REAL_GPUS[0]}
-                          for name, watts in idle_w.items()},
-            }  # fmt: skip
+                "power": {
+                    name: {"idle_w": watts, "busy_w": self.number(100, 250), "model": REAL_GPUS[0]}
+                    for name, watts in idle_w.items()
+                },
+            }
         self.facility(nodes=nodes)
 
     def facility(
@@ -84,11 +88,16 @@ class SectionDrawer:
         if self.chance(0.3):
             cluster["pue"] = self.number(1, 2)
         if self.chance(0.4):
-            cluster["preemption"] = {"checkpoint_s": self.number(0, 60),
-                                     "restore_s": self.number(0, 60)}  # fmt: skip
+            cluster["preemption"] = {
+                "checkpoint_s": self.number(0, 60),
+                "restore_s": self.number(0, 60),
+            }
         if sleeps and self.chance(0.25):
-            cluster["sleep"] = {"after_s": self.number(0, 2000), "power_w": 0,
-                                "wake_s": self.number(0, 100)}  # fmt: skip
+            cluster["sleep"] = {
+                "after_s": self.number(0, 2000),
+                "power_w": 0,
+                "wake_s": self.number(0, 100),
+            }
         if self.chance(0.5):
             cluster["losses"] = self._losses(nodes)
         gpus = cluster.get("gpus") or sum(g["count"] * g["gpus"] for g in cluster["nodes"])
@@ -108,8 +117,10 @@ class SectionDrawer:
                         "unit": "W",
                     },
                 )
-                cluster["power_cap_w"] = {"signal": "cap",
-                                          "obey": self.one_of(["preempt", "limits"])}  # fmt: skip
+                cluster["power_cap_w"] = {
+                    "signal": "cap",
+                    "obey": self.one_of(["preempt", "limits"]),
+                }
             else:
                 cluster["power_cap_w"] = high_w
 
@@ -121,17 +132,21 @@ class SectionDrawer:
             if self.chance(0.4):
                 losses["events"]["notice"] = {"share": 0.5, "length_s": 120}
             if self.chance(0.4):
-                losses["events"]["degraded"] = {"rate": self.number(100, 20_000),
-                                                "factor": [1.1, 3]}  # fmt: skip
+                losses["events"]["degraded"] = {
+                    "rate": self.number(100, 20_000),
+                    "factor": [1.1, 3],
+                }
         else:
             self.traces["events"] = _events_trace(self, nodes)
             losses["events"] = "events"
         if self.chance(0.6):
             losses["checkpoint"] = {
                 "every_s": self.one_of(["young", "daly", self.number(10, 3000)]),
-                "write_s": self.number(0, 10), "read_s": self.number(0, 30),
-                "blocking": self.chance(0.7), "on_notice": self.chance(0.4),
-            }  # fmt: skip
+                "write_s": self.number(0, 10),
+                "read_s": self.number(0, 30),
+                "blocking": self.chance(0.7),
+                "on_notice": self.chance(0.4),
+            }
             if losses["checkpoint"]["on_notice"]:
                 losses["checkpoint"]["on_notice"] = self._has_notices(losses)
         losses["requeue"] = self.one_of(["first", "last"])
@@ -182,9 +197,14 @@ class SectionDrawer:
     def add_jobs(self, columns: Mapping[str, Any]) -> None:
         """Add the trace of these jobs."""
         self.traces["jobs"] = Trace(
-            name="jobs", kind="jobs", format="random", origin="synthetic",
-            tables={"jobs": jobs_table(columns)}, source="drawn", licence="none",
-        )  # fmt: skip
+            name="jobs",
+            kind="jobs",
+            format="random",
+            origin="synthetic",
+            tables={"jobs": jobs_table(columns)},
+            source="drawn",
+            licence="none",
+        )
 
     def occupy_at_once(self) -> None:
         """Recorded occupancy starts all jobs at once, on GPUs enough, without any loss."""
@@ -221,6 +241,11 @@ def _events_trace(drawer: SectionDrawer, nodes: int) -> Trace:
             now_s = round(now_s + drawer.number(0, HORIZON_S / 4), 3)
             events.append(NodeEvent(now_s, "up", f"n{node}"))
     return Trace(
-        name="events", kind="node-events", format="random", origin="synthetic",
-        tables={"node-events": events_table(events)}, source="drawn", licence="none",
-    )  # fmt: skip
+        name="events",
+        kind="node-events",
+        format="random",
+        origin="synthetic",
+        tables={"node-events": events_table(events)},
+        source="drawn",
+        licence="none",
+    )

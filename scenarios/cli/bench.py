@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1,
-                shell_complete=complete_scenarios)  # fmt: skip
+@click.argument("scenarios", metavar="[SCENARIO]...", nargs=-1, shell_complete=complete_scenarios)
 @click.option("--update", is_flag=True, help="Accept the results as the baseline.")
 @json_option
-@click.option("--baselines", type=FILE,
-              help="File of baselines [the shipped ones].")  # fmt: skip
-@click.option("--random", "drawn", type=click.IntRange(1, 1_000_000), metavar="N",
-              help="Number of random scenarios for `laws` [100].")  # fmt: skip
+@click.option("--baselines", type=FILE, help="File of baselines [the shipped ones].")
+@click.option(
+    "--random",
+    "drawn",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Number of random scenarios for `laws` [100].",
+)
 def bench(
     scenarios: tuple[str, ...],
     update: bool,
@@ -168,8 +171,13 @@ def _accept(path: Path, file: Baselines, outcomes: Sequence[EntryResult]) -> lis
     return lines
 
 
-STATES = {"same": "as before", "changed": "changed", "failed": "failed",
-          "new": "without a baseline", "skipped": "skipped"}  # fmt: skip
+STATES = {
+    "same": "as before",
+    "changed": "changed",
+    "failed": "failed",
+    "new": "without a baseline",
+    "skipped": "skipped",
+}
 
 
 def _summarise(outcomes: Sequence[EntryResult], path: Path, update: bool) -> str:

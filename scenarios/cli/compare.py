@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True,
-                type=PATH)  # fmt: skip
+@click.argument("folders", metavar="DIR DIR...", nargs=-1, required=True, type=PATH)
 @output_options("the comparison")
-@click.option("--html", metavar="FILE", type=FILE,
-              help="Write a page of the comparison, too.")  # fmt: skip
+@click.option("--html", metavar="FILE", type=FILE, help="Write a page of the comparison, too.")
 def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> None:
     """Compare results folders with the first of them, metric by metric, paired by seed.
 

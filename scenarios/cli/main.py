@@ -31,10 +31,18 @@ INTERRUPTED = 130
 LACKING = 3
 
 MODULES: Final = {
-    "bench": "bench", "compare": "compare", "elastic": "elastic.replays", "policy": "policy",
-    "record": "record", "report": "report", "run": "run", "study": "study",
-    "timeline": "timeline", "traces": "traces", "zoo": "zoo",
-}  # fmt: skip
+    "bench": "bench",
+    "compare": "compare",
+    "elastic": "elastic.replays",
+    "policy": "policy",
+    "record": "record",
+    "report": "report",
+    "run": "run",
+    "study": "study",
+    "timeline": "timeline",
+    "traces": "traces",
+    "zoo": "zoo",
+}
 """Commands of other modules; each is imported when it is asked for."""
 
 
@@ -153,10 +161,7 @@ def main() -> None:
 @axes_option
 @policies_option
 def validate(
-    scenario: str,
-    settings: tuple[str, ...],
-    axes: tuple[str, ...],
-    policy_files: tuple[str, ...],
+    scenario: str, settings: tuple[str, ...], axes: tuple[str, ...], policy_files: tuple[str, ...]
 ) -> None:
     """Check SCENARIO and the traces that it names, without running it."""
     from wattkeeper.traces.process_setup import configure_process

@@ -31,18 +31,40 @@ _LIMITS = _list_type("power limits in W > 0 with commas between, as 150,200,250"
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--name", required=True, help="Its name in the trace library.")
-@click.option("--batch-sizes", type=_SIZES, metavar="N,N,...",
-              help="Global batch sizes, and the script's default one [the script's].")  # fmt: skip
-@click.option("--power-limits", type=_LIMITS, metavar="W,W,...",
-              help="Limits of each GPU [all that may be set, 25 W apart].")  # fmt: skip
-@click.option("--repeats", type=click.IntRange(1), default=3,
-              help="Trainings to the target for each batch size [3].")  # fmt: skip
-@click.option("--epochs", type=click.IntRange(1), default=3,
-              help="Epochs at each lower power limit [3].")  # fmt: skip
-@click.option("--torchrun", type=click.IntRange(1), metavar="N",
-              help="Have torchrun start N processes of it, one a GPU.")  # fmt: skip
-@click.option("--lease", type=click.FloatRange(0, 86_400, min_open=True), default=60.0,
-              metavar="S", help="Give up a training silent for so long, s [60].")  # fmt: skip
+@click.option(
+    "--batch-sizes",
+    type=_SIZES,
+    metavar="N,N,...",
+    help="Global batch sizes, and the script's default one [the script's].",
+)
+@click.option(
+    "--power-limits",
+    type=_LIMITS,
+    metavar="W,W,...",
+    help="Limits of each GPU [all that may be set, 25 W apart].",
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(1),
+    default=3,
+    help="Trainings to the target for each batch size [3].",
+)
+@click.option(
+    "--epochs", type=click.IntRange(1), default=3, help="Epochs at each lower power limit [3]."
+)
+@click.option(
+    "--torchrun",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Have torchrun start N processes of it, one a GPU.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(0, 86_400, min_open=True),
+    default=60.0,
+    metavar="S",
+    help="Give up a training silent for so long, s [60].",
+)
 @click.option("--replace", is_flag=True, help="Replace what the trace has of this training.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

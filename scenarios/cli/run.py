@@ -110,9 +110,18 @@ def run(
     with scratch_folder(resolve(folder)) as scratch:
         with terminal.trainings(loaded.scenario.name, live=live) as (progress, watch):
             done = run_scenario(
-                loaded, workers, progress, trainings, live_folder, ray, tell, watch, (), scratch,
+                loaded,
+                workers,
+                progress,
+                trainings,
+                live_folder,
+                ray,
+                tell,
+                watch,
+                (),
+                scratch,
                 check,
-            )  # fmt: skip
+            )
         done.save(folder)
         if live_folder is not None:
             from wattkeeper.scenarios.run.live_folder import mark_done

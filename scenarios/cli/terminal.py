@@ -227,8 +227,14 @@ def show_bars(*columns: ProgressColumn, refreshes: float = REFRESHES) -> Iterato
         def render(self, task: Task) -> Text:
             return Text(printable(task.description))
 
-    bars = Progress(Description(), BarColumn(), *columns, console=Console(stderr=True),
-                    transient=True, refresh_per_second=refreshes)  # fmt: skip
+    bars = Progress(
+        Description(),
+        BarColumn(),
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        refresh_per_second=refreshes,
+    )
     _activity.has_bars = True
     try:
         with bars:

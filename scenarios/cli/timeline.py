@@ -12,11 +12,16 @@ from wattkeeper.scenarios.cli.options import PATH
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=PATH)
-@click.option("--variant", metavar="NAME", shell_complete=complete_variants,
-              help="Which variant [the first].")  # fmt: skip
+@click.option(
+    "--variant", metavar="NAME", shell_complete=complete_variants, help="Which variant [the first]."
+)
 @click.option("--seed", type=int, metavar="N", help="Which seed [the first].")
-@click.option("--out", type=PATH, metavar="FILE",
-              help="File to write; .gz: compressed [DIR/timeline.json.gz].")  # fmt: skip
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    help="File to write; .gz: compressed [DIR/timeline.json.gz].",
+)
 def timeline(folder: Path, variant: str | None, seed: int | None, out: Path | None) -> None:
     """Write the timeline of a run in DIR as a trace, for https://ui.perfetto.dev or chrome://tracing."""
     from wattkeeper.traces.process_setup import configure_process

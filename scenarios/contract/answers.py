@@ -134,5 +134,12 @@ def measure(known: Profile, batch_size: int, piece: Slice) -> Measurement:
     """What a slice measures."""
     time_s, energy_j = known.curves[batch_size].epoch(piece.power_limit_w)
     part = piece.epochs(time_s, known.samples_per_epoch, batch_size)
-    return Measurement(piece.power_limit_w, time_s, energy_j / time_s, 0, batch_size,
-                       part * time_s, part * energy_j)  # fmt: skip
+    return Measurement(
+        piece.power_limit_w,
+        time_s,
+        energy_j / time_s,
+        0,
+        batch_size,
+        part * time_s,
+        part * energy_j,
+    )

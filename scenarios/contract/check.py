@@ -156,8 +156,10 @@ class _FileCheck:
     def _compare_elsewhere(self) -> None:
         """Compare decisions with those in a process that hashes text otherwise."""
         parts = {(room, kind_of(part)): part for room, part in load_policy_file(self.file)}
-        configs = [parts[config.point, config.kind].model_validate(config.model_dump())
-                   for config, _, _ in self._alike]  # fmt: skip
+        configs = [
+            parts[config.point, config.kind].model_validate(config.model_dump())
+            for config, _, _ in self._alike
+        ]
         try:
             records = rehearse_elsewhere(configs)
         except ContractBreach as breach:
@@ -179,10 +181,13 @@ class _FileCheck:
             used = any(isinstance(one, type) and issubclass(one, policy) for one in built)
             tuned = point == "tune" and any(getattr(part, "tunes", False) for _, part in found)
             if whole and not used and not tuned and all(built):
-                self._add(inspect.getsourcelines(policy)[1], (
-                    f"no config registers {policy.__name__}: say `policy = {policy.__name__}` in a "
-                    "class derived from PolicyConfig"
-                ))  # fmt: skip
+                self._add(
+                    inspect.getsourcelines(policy)[1],
+                    (
+                        f"no config registers {policy.__name__}: say `policy = {policy.__name__}` in "
+                        "a class derived from PolicyConfig"
+                    ),
+                )
 
     def _check_class(self, part: type[PolicyConfig], copied: type[PolicyConfig]) -> None:
         """Check a class of configs, which is loaded once more to be copied to processes."""
@@ -191,8 +196,12 @@ class _FileCheck:
         if not hasattr(part, "policy") and "build" not in vars(part):
             self._add(line, f"{name}names no policy: say `policy = ...` there")
             return
-        for rule in (suite.check_kind, suite.check_descriptions, suite.check_examples,
-                     lambda _: suite.check_copies(example(copied))):  # fmt: skip
+        for rule in (
+            suite.check_kind,
+            suite.check_descriptions,
+            suite.check_examples,
+            lambda _: suite.check_copies(example(copied)),
+        ):
             try:
                 rule(part)
             except ContractBreach as breach:
@@ -241,9 +250,7 @@ class _FileCheck:
         suite.require_same(one, other, "decides otherwise when the same happens again")
         self._alike.append((config, one, watch.lines[config.point]))
 
-    def _keeps(
-        self, check: Callable[[], object], name: str, watch: LineWatch, line: int
-    ) -> bool:  # fmt: skip
+    def _keeps(self, check: Callable[[], object], name: str, watch: LineWatch, line: int) -> bool:
         """Whether a rule is kept; what breaks it is found."""
         try:
             check()
@@ -286,10 +293,13 @@ class _FileCheck:
         pairs = zip(trials.read_journal(simulated), trials.read_journal(live), strict=False)
         for ours, theirs in pairs:
             if ours != theirs:
-                self._add(_line_of(config), (
-                    f"{config.point} policy {config.kind!r}: decides otherwise in a rehearsed live "
-                    f"run: {theirs} instead of {ours}"
-                ))  # fmt: skip
+                self._add(
+                    _line_of(config),
+                    (
+                        f"{config.point} policy {config.kind!r}: decides otherwise in a rehearsed "
+                        f"live run: {theirs} instead of {ours}"
+                    ),
+                )
                 return
 
     def _add_error(self, error: ContractBreach | WattkeeperError, name: str, line: int) -> None:
@@ -297,8 +307,10 @@ class _FileCheck:
             method = f"{error.method} " if error.method else ""
             self._add(error.line or line, f"{name}{method}{error.message}")
             return
-        noted = re.findall(rf'File "{re.escape(self.file.path)}", line (\d+)', "\n".join(
-            getattr(error, "__notes__", ())))  # fmt: skip
+        noted = re.findall(
+            rf'File "{re.escape(self.file.path)}", line (\d+)',
+            "\n".join(getattr(error, "__notes__", ())),
+        )
         for problem in error.problems:
             place = re.fullmatch(rf"{re.escape(self.file.path)}:(\d+)", problem.where)
             at = [place[1]] if place else noted[-1:]

@@ -18,10 +18,25 @@ ENTROPY: Final = "draws what nobody can draw again ({}): draw from ctx.rng(NAME)
 UNSEEDED: Final = "a generator without a seed"
 
 CLOCKS: Final = (
-    "time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns",
-    "process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime",
-    "clock_gettime_ns", "localtime", "gmtime", "asctime", "ctime", "strftime", "sleep",
-)  # fmt: skip
+    "time",
+    "time_ns",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "process_time",
+    "process_time_ns",
+    "thread_time",
+    "thread_time_ns",
+    "clock_gettime",
+    "clock_gettime_ns",
+    "localtime",
+    "gmtime",
+    "asctime",
+    "ctime",
+    "strftime",
+    "sleep",
+)
 """Functions of the module `time`."""
 
 READINGS: Final[Mapping[object, str]] = {

@@ -23,9 +23,7 @@ def dump_state(state: dict[str, Any]) -> str:
         raise ContractBreach(what, "state_dict") from None
 
 
-def find_unsuitable(
-    value: object, path: str = "state_dict()", outer: tuple[int, ...] = ()
-) -> str:  # fmt: skip
+def find_unsuitable(value: object, path: str = "state_dict()", outer: tuple[int, ...] = ()) -> str:
     """The first part of a state that JSON cannot hold, and where it is; empty if there is none.
 
     `outer` has the ids of what it is inside of.

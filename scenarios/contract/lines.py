@@ -198,7 +198,13 @@ def _global_draws() -> object:
 
 def _describe(error: BaseException) -> str:
     text = describe_error(error)
-    fixed = ("read-only", "not writable", "can't set attribute", "does not support item", "setter",
-             "is frozen")  # fmt: skip
+    fixed = (
+        "read-only",
+        "not writable",
+        "can't set attribute",
+        "does not support item",
+        "setter",
+        "is frozen",
+    )
     hint = "; what a policy is shown cannot be changed" if any(w in text for w in fixed) else ""
     return f"{text}{hint}"

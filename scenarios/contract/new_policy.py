@@ -15,9 +15,13 @@ from wattkeeper.policies.registry import Point
 NAME: Final = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 EXAMPLES: Final[dict[Point, str]] = {
-    "configure": "epsilon-greedy", "select": "ageing", "place": "quiet-neighbours",
-    "tune": "price-following", "replan": "patient", "retain": "fading",
-}  # fmt: skip
+    "configure": "epsilon-greedy",
+    "select": "ageing",
+    "place": "quiet-neighbours",
+    "tune": "price-following",
+    "replan": "patient",
+    "retain": "fading",
+}
 """Kind of the example of each decision point."""
 
 PRICE: Final = (
@@ -79,8 +83,9 @@ def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
         raise InputError(f"{kind!r} means something in Python: choose another name")
     example, name = EXAMPLES[point], class_name(kind)
     if kind != example and re.search(rf"\b{name}(Config)?\b", read_example(point)):
-        raise InputError(f"{kind!r} makes a class {name!r}, which the file has already: choose "
-                         "another name")  # fmt: skip
+        raise InputError(
+            f"{kind!r} makes a class {name!r}, which the file has already: choose another name"
+        )
     written = folder / f"{stem}.py", folder / f"test_{stem}.py"
     for path in written:
         if path.exists() or path.is_symlink():

@@ -29,9 +29,12 @@ def rehearse_elsewhere(configs: Sequence[Part]) -> list[Record]:
     """
     seed = "1" if os.environ.get(SEED) != "1" else "2"
     done = subprocess.run(
-        [sys.executable, "-m", __name__], input=pickle.dumps(list(configs)), capture_output=True,
-        env=os.environ | {SEED: seed}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", __name__],
+        input=pickle.dumps(list(configs)),
+        capture_output=True,
+        env=os.environ | {SEED: seed},
+        check=False,
+    )
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise ContractBreach(f"fails in another process: {last:.300}")

@@ -172,6 +172,7 @@ def _describe(answer: object) -> str:
     """An answer as text; of jobs, their ids."""
     if not isinstance(answer, Selection) or {type(answer.start), type(answer.preempt)} != {tuple}:
         return repr(answer)
-    started, preempted = ([getattr(job, "job_id", job) for job in jobs]
-                          for jobs in (answer.start, answer.preempt))  # fmt: skip
+    started, preempted = (
+        [getattr(job, "job_id", job) for job in jobs] for jobs in (answer.start, answer.preempt)
+    )
     return f"Selection({started!r}, {preempted!r})"

@@ -86,8 +86,17 @@ def profile(
         )
         for batch_size in sorted(runs)
     }
-    return Profile(workload, GPU, gpus, 0.9, max_epochs, default, limits_w[-1], curves,
-                   samples_per_epoch=SAMPLES)  # fmt: skip
+    return Profile(
+        workload,
+        GPU,
+        gpus,
+        0.9,
+        max_epochs,
+        default,
+        limits_w[-1],
+        curves,
+        samples_per_epoch=SAMPLES,
+    )
 
 
 def job(
@@ -104,9 +113,17 @@ def job(
     """A job that is its own group if none is named."""
     group_id = job_id if group is None else group
     return Job(
-        job_id, group_id, recurrence, workload, gpus, submit_s, duration_s, scale,
-        estimate_s=duration_s, recorded_start_s=submit_s,
-    )  # fmt: skip
+        job_id,
+        group_id,
+        recurrence,
+        workload,
+        gpus,
+        submit_s,
+        duration_s,
+        scale,
+        estimate_s=duration_s,
+        recorded_start_s=submit_s,
+    )
 
 
 def scripted_signal(name: str) -> Signal:
@@ -131,8 +148,17 @@ class ScriptedContext:
         shown: The profile, where the policy gets it and must not change it.
     """
 
-    __slots__ = ("_config", "_names", "_refuse", "_streams", "known", "now_s", "objective", "shown",
-                 "zoo")  # fmt: skip
+    __slots__ = (
+        "_config",
+        "_names",
+        "_refuse",
+        "_streams",
+        "known",
+        "now_s",
+        "objective",
+        "shown",
+        "zoo",
+    )
 
     def __init__(
         self,
@@ -176,8 +202,17 @@ class ScriptedContext:
         sizes = tuple(self.known.curves)
         limits = tuple(curve.limits_w for curve in self.known.curves.values())
         default, most_w = self.known.default_batch_size, self.known.max_power_w
-        return Options("cnn@V100x1", GPU, 1, sizes, limits, default, most_w, self.known.max_epochs,
-                       samples_per_epoch=SAMPLES)  # fmt: skip
+        return Options(
+            "cnn@V100x1",
+            GPU,
+            1,
+            sizes,
+            limits,
+            default,
+            most_w,
+            self.known.max_epochs,
+            samples_per_epoch=SAMPLES,
+        )
 
     def outcome(self, start: Start, decided: Configuration, limit_w: float) -> Outcome:
         """What becomes of an attempt: one of the recorded runs, cut at the bound."""

@@ -241,9 +241,10 @@ class ScriptedJobs:
         done = Progress(float(outcome.epochs), outcome.time_s, outcome.time_s, outcome.energy_j)
         options = flight.start.options
         while True:
-            knobs = self._ask("tune", Running(
-                flight.start, flight.configuration, flight.measured, "reached", done
-            ))  # fmt: skip
+            knobs = self._ask(
+                "tune",
+                Running(flight.start, flight.configuration, flight.measured, "reached", done),
+            )
             if knobs is None or knobs.slice is None:
                 require(knobs is None, "answered {!r}; needed: a slice, or None", "tune", knobs)
                 return

@@ -17,9 +17,14 @@ from wattkeeper.scenarios.contract.breach import require
 from wattkeeper.scenarios.contract.steps import Ask, Step
 
 TASK: Final = ElasticTask(
-    "gpt", 3, (0.0, 0.0, 0.0, 0.0, *(5.0 * n**0.9 for n in range(4, 13))), 64.0, 2.0,
-    tuple(20.0 + n for n in range(13)), 3.0,
-)  # fmt: skip
+    "gpt",
+    3,
+    (0.0, 0.0, 0.0, 0.0, *(5.0 * n**0.9 for n in range(4, 13))),
+    64.0,
+    2.0,
+    tuple(20.0 + n for n in range(13)),
+    3.0,
+)
 """It holds 3 nodes at least, trains on 4 to 12, and writes a checkpoint in 2 s."""
 
 

@@ -37,9 +37,13 @@ class ScriptedStore:
         accuracy = (0.9, 0.8, 0.85, 0.9, 0.2, 0.95)[number % 6]
         size_bytes = 10 + 7 * (self._events % 4) + 60 * (self._events % 29 == 0)
         new = StoredModel(
-            f"{self._events}", f"task-{number % 2}", accuracy, size_bytes, self._events,
+            f"{self._events}",
+            f"task-{number % 2}",
+            accuracy,
+            size_bytes,
             self._events,
-        )  # fmt: skip
+            self._events,
+        )
         store = StoredModels(CAPACITY_BYTES, tuple(self._stored.values()))
         decision = self._ask("retain", store, new)
         require_type(decision, Retention, "retain")

@@ -24,8 +24,10 @@ from wattkeeper.scenarios.contract.watch import Watch
 from wattkeeper.traces.schema import JOBS
 
 RECORDED: Final[Mapping[str, str]] = {
-    "duration_s": "duration_s", "estimate_s": "estimate_s", "recorded_start_s": "start_time_s",
-}  # fmt: skip
+    "duration_s": "duration_s",
+    "estimate_s": "estimate_s",
+    "recorded_start_s": "start_time_s",
+}
 """Attributes of jobs that a log records, and their columns in a trace."""
 
 
@@ -59,13 +61,19 @@ def check_descriptions(config: type[PolicyConfig]) -> None:
     """The docstring says what the policy does; each field has one, too."""
     text = inspect.cleandoc(config.__doc__ or "") if "__doc__" in vars(config) else ""
     said = text.split("\n")[0].endswith(".")
-    require(said, "its docstring does not begin with a line that says what it does, with a full "
-            "stop at its end")  # fmt: skip
+    require(
+        said,
+        "its docstring does not begin with a line that says what it does, with a full "
+        "stop at its end",
+    )
     fields = config.model_json_schema()["properties"]
     for name in fields.keys() - {"kind"}:
         told = fields[name].get("description", "").endswith(".")
-        require(told, f"no docstring under the field {name!r} says what it means, with a full stop "
-                "at its end")  # fmt: skip
+        require(
+            told,
+            f"no docstring under the field {name!r} says what it means, with a full stop "
+            "at its end",
+        )
 
 
 def check_examples(config: type[PolicyConfig]) -> None:
@@ -134,10 +142,7 @@ def check_protocol(config: PolicyConfig) -> None:
 
 
 def check_determinism(
-    config: PolicyConfig,
-    stream: Sequence[Step],
-    seed: int,
-    zoo: ZooView | None = None,
+    config: PolicyConfig, stream: Sequence[Step], seed: int, zoo: ZooView | None = None
 ) -> None:
     """What it decides is allowed, and the same whenever the same happens."""
     one, other = (Rehearsal(config, stream, seed, zoo=zoo).record() for _ in range(2))

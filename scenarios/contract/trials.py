@@ -22,25 +22,48 @@ from wattkeeper.sim.results.folder import work_folder
 RECURRING: Final[Json] = {
     "name": "trial",
     "cluster": {"gpu": "SYN-250W", "gpus": 4, "gpus_per_node": 2, "idle_power_w": 40},
-    "workload": {"kind": "recurring", "profiles": {"synthetic": {}},
-                 "workloads": ["image", "recommendation"], "recurrences": 3, "every_s": 400},
+    "workload": {
+        "kind": "recurring",
+        "profiles": {"synthetic": {}},
+        "workloads": ["image", "recommendation"],
+        "recurrences": 3,
+        "every_s": 400,
+    },
     "live": {"speed": 1e7, "lease_s": 60},
-}  # fmt: skip
+}
 """Two workloads, whose jobs wait for each other now and then."""
 
 ELASTIC: Final[Json] = {
     "name": "trial",
-    "cluster": {"gpu": "A100", "gpus": 48, "gpus_per_node": 8, "idle_power_w": 60,
-                "busy_power_w": 350,
-                "losses": {"events": {"rate": 2000, "shape": 0.7, "away_s": 3600,
-                                      "away_sigma": 0.5}, "boot_s": 60}},
-    "workload": {"kind": "elastic",
-                 "rates": {"gpt": {"4": 6.0, "5": 7.4, "6": 8.7}},
-                 "jobs": [{"name": "gpt", "model": "gpt", "batch": 64, "least_nodes": 4,
-                           "most_nodes": 6, "checkpoint_s": 60, "restart_s": 200,
-                           "reconfigure_s": 15}],
-                 "until_s": 200_000},
-}  # fmt: skip
+    "cluster": {
+        "gpu": "A100",
+        "gpus": 48,
+        "gpus_per_node": 8,
+        "idle_power_w": 60,
+        "busy_power_w": 350,
+        "losses": {
+            "events": {"rate": 2000, "shape": 0.7, "away_s": 3600, "away_sigma": 0.5},
+            "boot_s": 60,
+        },
+    },
+    "workload": {
+        "kind": "elastic",
+        "rates": {"gpt": {"4": 6.0, "5": 7.4, "6": 8.7}},
+        "jobs": [
+            {
+                "name": "gpt",
+                "model": "gpt",
+                "batch": 64,
+                "least_nodes": 4,
+                "most_nodes": 6,
+                "checkpoint_s": 60,
+                "restart_s": 200,
+                "reconfigure_s": 15,
+            }
+        ],
+        "until_s": 200_000,
+    },
+}
 """A job on 4 to 6 nodes, one of which goes down every few hours."""
 
 SIGNAL: Final[Json] = {

@@ -98,8 +98,11 @@ def plan_pipelines(
 
 def _described(found: Instantiation) -> dict[str, Any]:
     pipelines = {str(group.nodes): [group.pipelines, group.microbatches] for group in found.groups}
-    return {"pipelines": pipelines, "iteration_s": found.iteration_s,
-            "balanced_s": found.balanced_s}  # fmt: skip
+    return {
+        "pipelines": pipelines,
+        "iteration_s": found.iteration_s,
+        "balanced_s": found.balanced_s,
+    }
 
 
 def add_rates(path: Path, system: str, model: str, rates: Rates) -> None:
@@ -119,8 +122,10 @@ def add_rates(path: Path, system: str, model: str, rates: Rates) -> None:
         rows = known.table.to_pylist()
         if rows[0]["system"] is None:
             raise InputError("names no systems; rates of another one cannot stand beside", path)
-    rows += [{"system": system, "model": model, "num_nodes": nodes, "samples_per_s": rate}
-             for nodes, rate in rates.items()]  # fmt: skip
+    rows += [
+        {"system": system, "model": model, "num_nodes": nodes, "samples_per_s": rate}
+        for nodes, rate in rates.items()
+    ]
     text = io.StringIO()
     writer = csv.DictWriter(text, RATES.names, lineterminator="\n")
     writer.writeheader()
@@ -133,9 +138,10 @@ def describe_templates(templates: Sequence[TimedTemplate]) -> Iterator[dict[str,
     """The templates as JSON values; stages as `[first:end]xGPUs`, where they are known."""
     for template in templates:
         about: dict[str, Any] = {
-            "num_nodes": template.nodes, "num_stages": template.num_stages,
+            "num_nodes": template.nodes,
+            "num_stages": template.num_stages,
             "iteration_s": template.iteration_s,
-        }  # fmt: skip
+        }
         if isinstance(template, PipelineTemplate):
             stages = (f"[{each.first}:{each.end}]x{each.gpus}" for each in template.stages)
             about |= {"gpus_per_node": template.gpus_per_node, "stages": " ".join(stages)}

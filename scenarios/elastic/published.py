@@ -116,9 +116,12 @@ def _replay(
     if system == "bamboo":
         return replay_bamboo(changes, rates, model.bamboo)
     return replay_varuna(
-        changes, rates, model.varuna, free_checkpoints=system == "varuna-nockpt",
+        changes,
+        rates,
+        model.varuna,
+        free_checkpoints=system == "varuna-nockpt",
         loses_work=not (recorded and model.spared_on_recorded),
-    )  # fmt: skip
+    )
 
 
 def replay_alone(changes: Sequence[SpotChange], model: str) -> dict[str, Any]:
@@ -139,8 +142,10 @@ def replay_drawn(model: str, wanted: int, chance: float, steps: int, seeds: int)
         InputError: As `replay_random_nodes`.
     """
     profile = BAMBOO_PROFILES[model]
-    runs = [replay_random_nodes(profile, RandomNodes(wanted, chance, seed), steps)
-            for seed in range(1, seeds + 1)]  # fmt: skip
+    runs = [
+        replay_random_nodes(profile, RandomNodes(wanted, chance, seed), steps)
+        for seed in range(1, seeds + 1)
+    ]
     rows = [_drawn(run) for run in runs]
     means = {name: mean(row[name] for row in rows) for name in rows[0]}
     return {"model": model, "loss_chance": chance, **means, **_on_demand(profile)}
@@ -149,10 +154,13 @@ def replay_drawn(model: str, wanted: int, chance: float, steps: int, seeds: int)
 def _drawn(run: RemovalRun) -> dict[str, float]:
     replay = run.replay
     return {
-        "preemptions": replay.preemptions, "fatal": replay.fatal,
-        "interruption_h": run.interruption_h, "lifetime_h": run.lifetime_h,
-        "avg_instances": replay.avg_instances, **run.economy._asdict(),
-    }  # fmt: skip
+        "preemptions": replay.preemptions,
+        "fatal": replay.fatal,
+        "interruption_h": run.interruption_h,
+        "lifetime_h": run.lifetime_h,
+        "avg_instances": replay.avg_instances,
+        **run.economy._asdict(),
+    }
 
 
 def _on_demand(profile: BambooProfile) -> dict[str, float]:

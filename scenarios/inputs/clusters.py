@@ -162,8 +162,9 @@ def cluster_spec(
     asleep_w = 0.0 if sleep is None else sleep.power_w
     return ClusterSpec(
         groups=tuple(groups),
-        power={name: GpuPower(idle_w, busy_w, asleep_w) for name, (idle_w, busy_w) in
-               stated.items()},
+        power={
+            name: GpuPower(idle_w, busy_w, asleep_w) for name, (idle_w, busy_w) in stated.items()
+        },
         pue=cluster.pue,
         power_cap_w=math.inf if isinstance(cap, FollowedCap) else cap,
         cap=CapSignal(cap.signal, cap.obey, cap.share) if isinstance(cap, FollowedCap) else None,
@@ -174,7 +175,7 @@ def cluster_spec(
         losses=None if cluster.losses is None else read_losses(cluster.losses, traces, beside),
         rent=None if cluster.rent is None else _node_rent(cluster.rent),
         partitions=partitions,
-    )  # fmt: skip
+    )
 
 
 def _node_rent(rent: Rent) -> NodeRent:

@@ -89,8 +89,7 @@ class FilteredJobs:
         """
         if all((own.accepted == self._accepted).all() for own in self._filters):
             return {}
-        return {", ".join(own.cluster.names): own.dropped
-                for own in self._filters if own.dropped}  # fmt: skip
+        return {", ".join(own.cluster.names): own.dropped for own in self._filters if own.dropped}
 
     def reject(self, cluster: UsedCluster, reasons: Sequence[Reason]) -> None:
         """Reject jobs that cannot be replayed on a cluster."""
@@ -228,8 +227,10 @@ def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[
             f"of a GPU type that the cluster lacks ({listed})",
             most == 0,
             lambda rows: _by_type(Counter(types[row].as_py() or "" for row in rows.tolist())),
-            advice=("list these types under cluster.nodes",
-                    "run jobs on any type (--set workload.gpu_types=ignore)"),
+            advice=(
+                "list these types under cluster.nodes",
+                "run jobs on any type (--set workload.gpu_types=ignore)",
+            ),
         ),
         Reason(
             "larger than the cluster",
@@ -247,11 +248,12 @@ def find_unusable(jobs: pa.Table, cluster: ClusterSpec, recorded: bool) -> list[
         Reason(
             "without a duration > 0",
             ~plain & (duration <= 0) & recorded,
-            lambda rows: f"{_have(len(rows))} no recorded duration > 0 s, which occupancy: "
-                         "recorded needs",
+            lambda rows: (
+                f"{_have(len(rows))} no recorded duration > 0 s, which occupancy: recorded needs"
+            ),
             advice=(IMPORT_DURATIONS,),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def find_incomplete(jobs: pa.Table, configs: Sequence[PolicyConfig]) -> list[Reason]:

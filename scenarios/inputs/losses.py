@@ -41,9 +41,11 @@ def read_losses(stated: Losses, traces: dict[Path, Trace], beside: Path) -> Clus
         every = checkpoint.every_s
         interval: Interval | None = every if every in ("young", "daly") else None
         rules = rules._replace(
-            checkpoints=_checkpoints(checkpoint), interval=interval, read_s=checkpoint.read_s,
+            checkpoints=_checkpoints(checkpoint),
+            interval=interval,
+            read_s=checkpoint.read_s,
             heeds_notice=checkpoint.on_notice,
-        )  # fmt: skip
+        )
     if isinstance(stated.events, DrawnLosses):
         _check_notice(stated.events.notice is not None, checkpoint)
         return ClusterLosses(stated.events, rules)

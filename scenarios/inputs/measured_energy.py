@@ -84,10 +84,15 @@ def count_measured(
     spec = clusters[0].spec
     types = jobs["gpu_type"].to_pylist()
     node_gpus = {
-        text: min((int(spec.capacity[spec.node_type == index].min())
-                   for index in spec.types_allowed(text)), default=1)
+        text: min(
+            (
+                int(spec.capacity[spec.node_type == index].min())
+                for index in spec.types_allowed(text)
+            ),
+            default=1,
+        )
         for text in dict.fromkeys(types)
-    }  # fmt: skip
+    }
     sizes = np.array([node_gpus[text] for text in types])
     return {
         "jobs": int(used.sum()),
@@ -103,8 +108,10 @@ def count_measured(
 def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:
     """Lines on the jobs that draw what was measured, and on what was not used."""
     whole_s = measured["all_gpu_s"] or 1.0
-    used, refused = (f"{100 * part_s / whole_s:.3g} % of the GPU hours"
-                     for part_s in (measured["gpu_s"], measured["refused_gpu_s"]))  # fmt: skip
+    used, refused = (
+        f"{100 * part_s / whole_s:.3g} % of the GPU hours"
+        for part_s in (measured["gpu_s"], measured["refused_gpu_s"])
+    )
     if measured["jobs"]:
         yield (
             f"Measured energy: {measured['jobs']:,} of {measured['all_jobs']:,} jobs "

@@ -36,13 +36,18 @@ def find_misplaced(jobs: pa.Table, cluster: ClusterSpec) -> list[Reason]:
     gpus = jobs["gpus"].to_numpy()
     narrowed = [_narrow(partition, text, cluster) for partition, text in kinds.values]
     most = np.array([cluster.most_gpus(text) for text in narrowed], dtype=np.int64)[kinds.rows]
-    unlisted = np.array([
-        partition is not None and partition not in cluster.partitions
-        for partition, _ in kinds.values
-    ])[kinds.rows]  # fmt: skip
-    undecided = np.array([
-        partition is None and len(_queues_of(text, cluster)) > 1 for partition, text in kinds.values
-    ])[kinds.rows]  # fmt: skip
+    unlisted = np.array(
+        [
+            partition is not None and partition not in cluster.partitions
+            for partition, _ in kinds.values
+        ]
+    )[kinds.rows]
+    undecided = np.array(
+        [
+            partition is None and len(_queues_of(text, cluster)) > 1
+            for partition, text in kinds.values
+        ]
+    )[kinds.rows]
 
     def name(row: int) -> str:
         return f": partition {jobs['queue'][row].as_py()!r}"
@@ -56,15 +61,17 @@ def find_misplaced(jobs: pa.Table, cluster: ClusterSpec) -> list[Reason]:
         Reason(
             f"of a partition that the cluster lacks ({listed})",
             unlisted,
-            lambda rows: f"{count_verb(len(rows), 'name')} a partition that the cluster lacks "
-                         f"({listed})",
+            lambda rows: (
+                f"{count_verb(len(rows), 'name')} a partition that the cluster lacks ({listed})"
+            ),
             advice=("list these partitions under cluster.partitions",),
         ),
         Reason(
             of_none,
             undecided,
-            lambda rows: f"{count(len(rows), 'job')} {of_none}, may run on GPU types of several "
-                         "queues",
+            lambda rows: (
+                f"{count(len(rows), 'job')} {of_none}, may run on GPU types of several queues"
+            ),
             advice=("leave cluster.partitions out: then all jobs wait in one queue",),
         ),
         Reason(
@@ -78,11 +85,12 @@ def find_misplaced(jobs: pa.Table, cluster: ClusterSpec) -> list[Reason]:
             larger,
             gpus > most,
             lambda rows: f"{count(len(rows), 'job')} {larger}",
-            lambda row: f"{name(row)}: {count(int(gpus[row]), 'GPU')}, it has {most[row]} of one "
-                        "type",
+            lambda row: (
+                f"{name(row)}: {count(int(gpus[row]), 'GPU')}, it has {most[row]} of one type"
+            ),
             ("give the partition more GPUs",),
         ),
-    ]  # fmt: skip
+    ]
 
 
 class _Kinds(NamedTuple):
@@ -100,8 +108,10 @@ class _Kinds(NamedTuple):
         width = max(1, len(types.dictionary))
         codes = names.indices.to_numpy().astype(np.int64) * width + types.indices.to_numpy()
         found, rows = np.unique(codes, return_inverse=True)
-        values = [(names.dictionary[code // width].as_py(), types.dictionary[code % width].as_py())
-                  for code in found.tolist()]  # fmt: skip
+        values = [
+            (names.dictionary[code // width].as_py(), types.dictionary[code % width].as_py())
+            for code in found.tolist()
+        ]
         return cls(values, rows)
 
 

@@ -7,13 +7,7 @@ from wattkeeper.policies.registry import Point, PolicyConfig, find_config, polic
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.variants import (
-    DEFAULTS,
-    occupancy_of,
-    points_of,
-    policy_of,
-    zoo_of,
-)
+from wattkeeper.scenarios.spec.variants import DEFAULTS, occupancy_of, points_of, policy_of, zoo_of
 from wattkeeper.sim.replay.backend import options_of
 from wattkeeper.traces.estimates import count_outlived
 
@@ -186,8 +180,10 @@ def _check_zoo(
         if configure.sets_parent and parent != "none":
             what = f"configure: {parent} chooses parents, but there is no zoo: say `zoo: {{}}`"
             raise locate_error(loaded, variant, PolicyError(what, "configure"))
-        if any(chosen.policies.retain is not None for chosen in
-               (loaded.scenario, loaded.scenario.variants[variant])):  # fmt: skip
+        if any(
+            chosen.policies.retain is not None
+            for chosen in (loaded.scenario, loaded.scenario.variants[variant])
+        ):
             what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
             raise locate_error(loaded, variant, PolicyError(what, "retain"))
         return
@@ -198,19 +194,35 @@ def _check_zoo(
             raise locate_error(loaded, variant, InputError(what))
         return
     if not inputs.models.known:
-        raise locate_error(loaded, variant, InputError(
-            "zoo: the trace does not say which models its jobs train; import it with a format "
-            "that does (modelkeeper)"))  # fmt: skip
+        raise locate_error(
+            loaded,
+            variant,
+            InputError(
+                "zoo: the trace does not say which models its jobs train; import it with a format "
+                "that does (modelkeeper)"
+            ),
+        )
     origins = [row.child.mutated_from for row in inputs.models.known.values()]
     if configure.parts[0].kind == "lineage" and not any(origins):
-        raise locate_error(loaded, variant, PolicyError(
-            "configure: lineage cannot run: the trace does not say of any model what it was "
-            "mutated from (column mutated_from)", "configure"))  # fmt: skip
+        raise locate_error(
+            loaded,
+            variant,
+            PolicyError(
+                "configure: lineage cannot run: the trace does not say of any model what it was "
+                "mutated from (column mutated_from)",
+                "configure",
+            ),
+        )
     absent = [name for name, row in inputs.models.known.items() if row.accuracy is None]
     if absent and zoo.accuracy is None and not inputs.trained:
-        raise locate_error(loaded, variant, InputError(
-            f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
-            "what they reach from scratch (zoo.accuracy)"))  # fmt: skip
+        raise locate_error(
+            loaded,
+            variant,
+            InputError(
+                f"zoo: the trace has no accuracy of {len(absent)} models (first: {absent[0]}); say "
+                "what they reach from scratch (zoo.accuracy)"
+            ),
+        )
 
 
 def _explain_missing(config: PolicyConfig, inputs: ScenarioInputs, load: float) -> str:

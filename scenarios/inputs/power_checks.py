@@ -132,20 +132,21 @@ class PowerCapCheck:
         """
         kind_by_row = _kinds(jobs)
         kinds = dict.fromkeys(kind_by_row[row] for row in filtered.rows.tolist())
-        excess = {kind: self.explain_excess(kind) for kind in kinds
-                  if kind.workload in self._known}  # fmt: skip
+        excess = {kind: self.explain_excess(kind) for kind in kinds if kind.workload in self._known}
         if not any(excess.values()):
             return []
         return [
             Reason(
                 "above the power cap",
                 np.array([bool(excess.get(kind)) for kind in kind_by_row]) & filtered.accepted,
-                lambda rows: f"{count_verb(len(rows), 'need')} more power than "
-                             f"cluster.power_cap_w, {self._cluster.power_cap_w:g} W",
+                lambda rows: (
+                    f"{count_verb(len(rows), 'need')} more power than "
+                    f"cluster.power_cap_w, {self._cluster.power_cap_w:g} W"
+                ),
                 lambda row: f": {excess[kind_by_row[row]]}",
                 ("raise cluster.power_cap_w",),
             )
-        ]  # fmt: skip
+        ]
 
     def explain_excess(self, kind: Kind) -> str:
         """The sum that keeps such a job from ever starting; empty if it can start."""
@@ -223,5 +224,6 @@ def _kinds(jobs: pa.Table) -> list[Kind]:
 
 def _job(kind: Kind) -> Job:
     workload, gpus, milli, gpu_type, reserved_w = kind
-    return Job("", "", 1, workload, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type,
-               reserved_w=reserved_w)  # fmt: skip
+    return Job(
+        "", "", 1, workload, gpus, 0.0, gpu_milli=milli, gpu_type=gpu_type, reserved_w=reserved_w
+    )

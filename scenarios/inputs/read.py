@@ -3,10 +3,7 @@
 from pathlib import Path
 
 from wattkeeper.policies.errors import InputError, ScenarioError
-from wattkeeper.scenarios.inputs.clusters import (
-    search_processor,
-    used_clusters,
-)
+from wattkeeper.scenarios.inputs.clusters import search_processor, used_clusters
 from wattkeeper.scenarios.inputs.electricity import read_tariffs
 from wattkeeper.scenarios.inputs.latencies import latencies_of, with_preemption
 from wattkeeper.scenarios.inputs.power_checks import check_cap, check_idle_power
@@ -41,14 +38,20 @@ def read_inputs(loaded: LoadedScenario, *, live: bool = False) -> ScenarioInputs
     """
     inputs = _read_traces(loaded, live=live)
     tariffs = read_tariffs(loaded, inputs.traces)
-    runs = {name: run._replace(tariff=tariffs[name]) for name, run in inputs.runs.items()
-            if name in tariffs}  # fmt: skip
+    runs = {
+        name: run._replace(tariff=tariffs[name])
+        for name, run in inputs.runs.items()
+        if name in tariffs
+    }
     inputs = inputs._replace(runs=dict(inputs.runs) | runs)
     section = loaded.scenario.live
     in_real_time = live and (section is None or section.speed is None)
     signals = read_signals(loaded, inputs, live=in_real_time)
-    followed = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()
-                if signals[name]}  # fmt: skip
+    followed = {
+        name: run._replace(signals=signals[name])
+        for name, run in inputs.runs.items()
+        if signals[name]
+    }
     files = loaded.document.policy_files or ()
     inputs = inputs._replace(runs=dict(inputs.runs) | followed, policy_files=files)
     inputs = with_prices(loaded, inputs)

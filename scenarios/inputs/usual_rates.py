@@ -30,13 +30,13 @@ class _Usual(NamedTuple):
 
 
 USUAL: Final[Mapping[str, _Usual]] = {
-    "price": _Usual(0.01, 2.0, {
-        "if these are cents,": 0.01, "if this is for a MWh,": 0.001, "if not for a MWh,": 1000.0,
-    }),
-    "carbon": _Usual(1.0, 2000.0, {
-        "if these are kg,": 1000.0, "if this is for a MWh,": 0.001,
-    }),
-}  # fmt: skip
+    "price": _Usual(
+        0.01,
+        2.0,
+        {"if these are cents,": 0.01, "if this is for a MWh,": 0.001, "if not for a MWh,": 1000.0},
+    ),
+    "carbon": _Usual(1.0, 2000.0, {"if these are kg,": 1000.0, "if this is for a MWh,": 0.001}),
+}
 
 
 def explain_unusual(key: Quantity, rate: Rate | Floats, unit: str) -> str:
@@ -65,8 +65,11 @@ def explain_unusual(key: Quantity, rate: Rate | Floats, unit: str) -> str:
     is_highest = key == "price" and middle <= usual.most
     found, shown = (highest, "at most ") if is_highest else (middle, "in the middle ")
     shown = shown if len(values) > 1 else ""
-    guesses = [f"{words} it would be {found * factor:g}" for words, factor in usual.units.items()
-               if usual.least <= found * factor <= usual.most]  # fmt: skip
+    guesses = [
+        f"{words} it would be {found * factor:g}"
+        for words, factor in usual.units.items()
+        if usual.least <= found * factor <= usual.most
+    ]
     return (
         f"{key} is {shown}{found:g} {unit}, and usual are {usual.least:g} to {usual.most:g}: is it "
         f"in another unit ({', '.join(guesses) or 'which one?'})? If it is meant, say "

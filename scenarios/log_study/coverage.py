@@ -53,8 +53,9 @@ def check_types(
         )
     if not asked:
         return
-    absent = {text: number for text, number in asked.items()
-              if not set(text.split("|")) & set(described)}  # fmt: skip
+    absent = {
+        text: number for text, number in asked.items() if not set(text.split("|")) & set(described)
+    }
     named = {name for text in asked for name in text.split("|")}
     unused = [name for name in described if name not in named]
     if not absent:
@@ -62,8 +63,9 @@ def check_types(
     gpu_s = gpu_seconds(jobs)
     of_absent = np.array([text in absent for text in texts])
     share = float(gpu_s[of_absent].sum() / gpu_s.sum()) if gpu_s.sum() > 0 else 0.0
-    shown = ", ".join(f"{text!r} ({count(number, 'job')})"
-                      for text, number in Counter(absent).most_common(TYPES))  # fmt: skip
+    shown = ", ".join(
+        f"{text!r} ({count(number, 'job')})" for text, number in Counter(absent).most_common(TYPES)
+    )
     what = (
         f"jobs of the log ask for GPU types that no node has: {shown}, {100 * share:.3g} % of "
         "the GPU hours"

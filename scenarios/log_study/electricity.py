@@ -78,8 +78,10 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
     if cluster.stated.electricity is not None:
         stated = cluster.stated.electricity.model_dump(mode="json", exclude_none=True)
     faults: list[Problem] = []
-    places = {key: f"{cluster.document.where(('electricity', key))}, electricity.{key}"
-              for key in ("electricity", *stated)}  # fmt: skip
+    places = {
+        key: f"{cluster.document.where(('electricity', key))}, electricity.{key}"
+        for key in ("electricity", *stated)
+    }
     for key, text in options._asdict().items():
         if text is not None:
             places[key] = f"--{key}"
@@ -109,9 +111,10 @@ def read_electricity(options: RateOptions, cluster: DescribedCluster, beside: Pa
         place = given or f"{cluster.document.where(('electricity',))}, electricity"
         problems = [
             Problem("a price needs its currency: --currency EUR, or another one", "--price")
-            if options.price is not None and text == NO_CURRENCY else Problem(text, place)
+            if options.price is not None and text == NO_CURRENCY
+            else Problem(text, place)
             for text in _explain(error)
-        ]  # fmt: skip
+        ]
         raise InputError(problems) from None
     series: dict[Quantity, Rate] = {}
     for key in RATES:

@@ -50,8 +50,9 @@ def explain_one_queue(jobs: pa.Table, described: Sequence[str]) -> str:
     if find_partitions(named, described):
         why = "those that name no GPU type may run on the nodes of any partition"
     else:
-        users = {gpu: [name for name, types in partitions.items() if gpu in types]
-                 for gpu in described}  # fmt: skip
+        users = {
+            gpu: [name for name, types in partitions.items() if gpu in types] for gpu in described
+        }
         shared = [f"{gpu} ({', '.join(names)})" for gpu, names in users.items() if len(names) > 1]
         why = f"jobs of several partitions ask for the same GPU types: {'; '.join(shared)}"
     return f"Note: all jobs wait in one queue, for {why}."
@@ -65,13 +66,15 @@ def _read_partitions(jobs: pa.Table, described: Sequence[str]) -> tuple[Partitio
     for name, own in times.items():
         whole = sum(own.values())
         asked[name] = {
-            gpu for gpu, time_s in own.items()
+            gpu
+            for gpu, time_s in own.items()
             if time_s >= STRAY * whole or time_s >= STRAY * of_types[gpu]
-        }  # fmt: skip
+        }
     ran = jobs.filter(pc.is_valid(jobs["duration_s"]))
     rows = ran.group_by(["queue", "gpu_type"], use_threads=False).aggregate([]).to_pylist()
-    others = [_known(row["gpu_type"], described) or set(described)
-              for row in rows if row["queue"] is None]  # fmt: skip
+    others = [
+        _known(row["gpu_type"], described) or set(described) for row in rows if row["queue"] is None
+    ]
     open_to_all = {row["queue"] for row in rows if row["gpu_type"] is None}
     names = {row["queue"] for row in rows} - {None}
     unnamed = set(described).difference(*asked.values(), *others)
@@ -87,8 +90,9 @@ def _gpu_times(jobs: pa.Table, described: Sequence[str]) -> dict[str, dict[str, 
     """GPU time (s) of the jobs of each partition that name each type; of several, each."""
     held = pc.multiply(jobs["gpus"].cast(pa.float64()), jobs["gpu_milli"].cast(pa.float64()))
     times_s = pc.divide(pc.multiply(held, jobs["duration_s"]), WHOLE)
-    grouped = jobs.append_column("gpu_s", times_s).group_by(["queue", "gpu_type"],
-                                                            use_threads=False)  # fmt: skip
+    grouped = jobs.append_column("gpu_s", times_s).group_by(
+        ["queue", "gpu_type"], use_threads=False
+    )
     times: dict[str, dict[str, float]] = {}
     for row in grouped.aggregate([("gpu_s", "sum")]).to_pylist():
         if row["queue"] is None or row["gpu_s_sum"] is None:

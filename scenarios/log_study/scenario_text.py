@@ -73,8 +73,9 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield "  kind: trace"
     yield from _comment(*plan.notes, indent=2)
     yield f"  trace: {to_yaml(plan.trace)}"
-    yield from _comment("Jobs that cannot run on these nodes are left out of all variants, and "
-                        "counted.", indent=2)  # fmt: skip
+    yield from _comment(
+        "Jobs that cannot run on these nodes are left out of all variants, and counted.", indent=2
+    )
     yield "  unusable: drop"
     if plan.rates.section is not None:
         yield f"electricity: {to_yaml(_stated(plan.rates.section))}"
@@ -104,14 +105,17 @@ def _cluster_lines(cluster: DescribedCluster, partitions: Partitions) -> Iterato
         nodes = {"gpu": group.gpu, "count": group.count, "gpus": group.gpus}
         yield f"    - {to_yaml(nodes)}"
     if partitions:
-        yield from _comment("GPU types of the nodes of each partition, as its jobs name them. Each "
-                            "partition has a queue; those that share a type share one.",
-                            indent=2)  # fmt: skip
+        yield from _comment(
+            "GPU types of the nodes of each partition, as its jobs name them. Each "
+            "partition has a queue; those that share a type share one.",
+            indent=2,
+        )
         yield "  partitions:"
         for name, types in partitions.items():
             yield f"    {to_yaml(name)}: [{', '.join(map(to_yaml, types))}]"
-    yield from _comment("Power of one GPU, W. Jobs with measured energy draw what was measured.",
-                        indent=2)  # fmt: skip
+    yield from _comment(
+        "Power of one GPU, W. Jobs with measured energy draw what was measured.", indent=2
+    )
     yield "  power:"
     for name, power in cluster.power.items():
         yield from _comment(power.source, indent=4)
@@ -150,8 +154,14 @@ def _stated(section: Section) -> dict[str, Any]:
 def _comment(*lines: str, indent: int = 0) -> Iterator[str]:
     for line in lines:
         start = f"{' ' * indent}# "
-        yield from textwrap.wrap(line, WIDTH, initial_indent=start, subsequent_indent=start,
-                                 break_long_words=False, break_on_hyphens=False)  # fmt: skip
+        yield from textwrap.wrap(
+            line,
+            WIDTH,
+            initial_indent=start,
+            subsequent_indent=start,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
 
 
 def to_yaml(value: object) -> str:

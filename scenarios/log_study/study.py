@@ -21,11 +21,7 @@ from wattkeeper.scenarios.log_study.partitions import (
     explain_one_queue,
     find_partitions,
 )
-from wattkeeper.scenarios.log_study.scenario_text import (
-    HEADER,
-    StudyPlan,
-    write_scenario,
-)
+from wattkeeper.scenarios.log_study.scenario_text import HEADER, StudyPlan, write_scenario
 from wattkeeper.scenarios.log_study.schedulers import REAL, SCHEDULERS
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
@@ -221,12 +217,16 @@ def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[
     startless = jobs["start_time_s"].null_count
     has_record = startless <= MOST_STARTLESS * jobs.num_rows
     if not has_record and startless < jobs.num_rows:
-        tell(f"Left out: {RECORDED}, for {startless:,} of {jobs.num_rows:,} jobs have no recorded "
-             "start.")  # fmt: skip
+        tell(
+            f"Left out: {RECORDED}, for {startless:,} of {jobs.num_rows:,} jobs have no recorded "
+            "start."
+        )
     has_limits = not jobs["estimate_s"].null_count
     if not has_limits:
-        tell("Left out: easy-backfill, for no job has a time limit; state limits with --partitions "
-             "or --default-estimate.")  # fmt: skip
+        tell(
+            "Left out: easy-backfill, for no job has a time limit; state limits with --partitions "
+            "or --default-estimate."
+        )
     yield from (name for name in SCHEDULERS if name != "easy-backfill" or has_limits)
     if has_record:
         yield RECORDED
@@ -247,8 +247,10 @@ def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) ->
             assert power.model is not None
             low, *_, high = power.model.limits_w
             if fraction * high < low:
-                tell(f"Left out: a power limit of {100 * fraction:.0f} % of {high:g} W, for {name} "
-                     f"allows none below {low:g} W.")  # fmt: skip
+                tell(
+                    f"Left out: a power limit of {100 * fraction:.0f} % of {high:g} W, for {name} "
+                    f"allows none below {low:g} W."
+                )
                 break
         else:
             chosen.append(fraction)

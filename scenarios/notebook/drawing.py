@@ -64,8 +64,9 @@ def draw_chart(chart: Chart, variants: Sequence[str], title: str, ax: Axes | Non
         _draw_line(axes, line, variants, line.get("x") or xs, chart.data.get("step"))
     if "dots" in panel:
         _draw_dots(axes, panel, variants)
-    _set_axis(axes, "x", panel["x"], (x for line in panel.get("lines", ())
-                                      for x in line.get("x") or xs))  # fmt: skip
+    _set_axis(
+        axes, "x", panel["x"], (x for line in panel.get("lines", ()) for x in line.get("x") or xs)
+    )
     _set_axis(axes, "y", panel["y"], (y for line in panel.get("lines", ()) for y in line["y"]))
     axes.grid(alpha=0.3)
     axes.set_title(literal(title))
@@ -81,15 +82,24 @@ def _draw_line(
     where = STEPS.get(line.get("step") or step or "")
     style: dict[str, Any] = {"color": colour_of(index)}
     axes.plot(
-        _floats(x), _floats(line["y"]), label=literal(variants[index]), linewidth=1.6,
+        _floats(x),
+        _floats(line["y"]),
+        label=literal(variants[index]),
+        linewidth=1.6,
         linestyle=LINE_STYLES[index // len(variant_colours()) % 3],
-        drawstyle=f"steps-{where}" if where else "default", **style,
-    )  # fmt: skip
+        drawstyle=f"steps-{where}" if where else "default",
+        **style,
+    )
     if "low" in line:
         axes.fill_between(
-            _floats(x), _floats(line["low"]), _floats(line["high"]), step=where, alpha=BAND,
-            linewidth=0, **style,
-        )  # fmt: skip
+            _floats(x),
+            _floats(line["low"]),
+            _floats(line["high"]),
+            step=where,
+            alpha=BAND,
+            linewidth=0,
+            **style,
+        )
 
 
 def _draw_dots(axes: Axes, panel: Panel, variants: Sequence[str]) -> None:
@@ -107,10 +117,17 @@ def _draw_dots(axes: Axes, panel: Panel, variants: Sequence[str]) -> None:
         for dot in own:
             x, y = _position(dot)
             axes.errorbar(
-                x, y, xerr=_reach(dot, x, "xci"), yerr=_reach(dot, y, "yci"), color=colour,
-                marker=MARKERS[index // len(variant_colours()) % 4], markersize=8, linestyle="",
-                markerfacecolor="none" if dot.get("bound") else colour, label=label,
-            )  # fmt: skip
+                x,
+                y,
+                xerr=_reach(dot, x, "xci"),
+                yerr=_reach(dot, y, "yci"),
+                color=colour,
+                marker=MARKERS[index // len(variant_colours()) % 4],
+                markersize=8,
+                linestyle="",
+                markerfacecolor="none" if dot.get("bound") else colour,
+                label=label,
+            )
             label = None
         _label_dots(axes, own)
 

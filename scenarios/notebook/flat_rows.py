@@ -59,8 +59,10 @@ def summary_rows(summary: Json) -> Iterator[dict[str, Any]]:
             for metric, statistics in about["metrics"].items():
                 unit = METRICS[metric].unit if metric in METRICS else None
                 place = {"variant": name, "by": key, "part": part, "metric": metric, "unit": unit}
-                versus = {f"versus_{entry}": value for entry, value in
-                          flatten(about["versus"][metric]).items()}  # fmt: skip
+                versus = {
+                    f"versus_{entry}": value
+                    for entry, value in flatten(about["versus"][metric]).items()
+                }
                 baseline = {"baseline": about["versus"]["baseline"]}
                 yield place | flatten(statistics) | baseline | versus
 

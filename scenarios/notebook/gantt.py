@@ -52,8 +52,10 @@ def draw_gantt(study: Study, variant: str | None, seed: int | None, ax: Axes | N
     try:
         holds = read_holds(study, jobs, decisions, begin_s)
     except LookupError as error:
-        raise InputError(f"jobs and decisions of {name} with seed {number} do not fit together "
-                         f"({error} is in one of them only)") from None  # fmt: skip
+        raise InputError(
+            f"jobs and decisions of {name} with seed {number} do not fit together "
+            f"({error} is in one of them only)"
+        ) from None
     lanes = assign_lanes(holds)
     bars = sum(map(len, lanes))
     if bars > MOST_BARS:
@@ -68,9 +70,11 @@ def draw_gantt(study: Study, variant: str | None, seed: int | None, ax: Axes | N
 
 
 def _draw_bars(
-    axes: Axes, holds: Sequence[Hold], lanes: Sequence[Sequence[Lane]],
+    axes: Axes,
+    holds: Sequence[Hold],
+    lanes: Sequence[Sequence[Lane]],
     workloads: Mapping[str, str | None],
-) -> None:  # fmt: skip
+) -> None:
     from matplotlib.collections import PolyCollection
 
     unit, size = choose_time_unit(max(hold.end for hold in holds) / 1e9)
@@ -92,8 +96,11 @@ def _draw_bars(
         bars.set_linewidth([EDGE * (box[1][0] - box[0][0] > EDGED * widest) for box in own_boxes])
         axes.add_collection(bars)
     axes.autoscale_view()
-    axes.set(xlabel=f"time since the first decision, {unit}", xlim=(0, None),
-             ylim=(len(rows) - 0.5, -0.5))  # fmt: skip
+    axes.set(
+        xlabel=f"time since the first decision, {unit}",
+        xlim=(0, None),
+        ylim=(len(rows) - 0.5, -0.5),
+    )
     _label_lanes(axes, rows)
     if known:
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))

@@ -44,10 +44,17 @@ def tabulate_regret(study: Study) -> pd.DataFrame:
     parts = []
     for run, jobs in read_outcomes(study):
         names = pd.Series([*jobs.names["workload"], None], dtype=object)  # -1: unknown
-        part = pd.DataFrame({
-            "variant": run.variant, "seed": run.seed, "workload": names.iloc[jobs.workload].array,
-            "recurrence": jobs.recurrence, "jobs": 1, "cost": jobs.cost, "regret": jobs.regret,
-        })  # fmt: skip
+        part = pd.DataFrame(
+            {
+                "variant": run.variant,
+                "seed": run.seed,
+                "workload": names.iloc[jobs.workload].array,
+                "recurrence": jobs.recurrence,
+                "jobs": 1,
+                "cost": jobs.cost,
+                "regret": jobs.regret,
+            }
+        )
         parts.append(part)
     if not parts:
         return pd.DataFrame(columns=[*KEYS, "jobs", "cost", "regret"])
@@ -56,6 +63,7 @@ def tabulate_regret(study: Study) -> pd.DataFrame:
     table = sums.reset_index()
     order = {name: place for place, name in enumerate(study.summary["variants"])}
     return table.sort_values(
-        KEYS, key=lambda keys: keys.map(order) if keys.name == "variant" else keys,
+        KEYS,
+        key=lambda keys: keys.map(order) if keys.name == "variant" else keys,
         ignore_index=True,
-    )  # fmt: skip
+    )

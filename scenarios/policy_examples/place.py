@@ -55,9 +55,10 @@ class QuietNeighbours(Place):
             return shared
         for gpu_type in cluster.types_for(job):
             nodes = [
-                node for node, free in enumerate(cluster.free.tolist())
+                node
+                for node, free in enumerate(cluster.free.tolist())
                 if free and cluster.node_type[node] == gpu_type
-            ]  # fmt: skip
+            ]
             if self.is_noisy(job):
                 nodes.reverse()
             # A node that holds the whole job before one that holds a part of it.

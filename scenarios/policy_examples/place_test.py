@@ -33,6 +33,8 @@ def test_noisy_jobs_begin_at_the_other_end() -> None:
         policy.on_submit(ctx, one)
         start = Start(one, 1, ctx.options(), 0)
         policy.observe(ctx, Outcome(start, 32, 250.0, 1, 10.0, 10 * power_w, 0.0, True))
-    placed = {group: policy.place(ctx, job(f"{group}/2", group=group), cluster)[0][0]
-              for group in ("loud", "quiet")}  # fmt: skip
+    placed = {
+        group: policy.place(ctx, job(f"{group}/2", group=group), cluster)[0][0]
+        for group in ("loud", "quiet")
+    }
     assert placed == {"loud": 2, "quiet": 0}

@@ -7,12 +7,7 @@ of the example: replace them where the policy becomes another one.
 from pathlib import Path
 
 from wattkeeper.policies.elastic.replanning import ElasticTask, ElasticView
-from wattkeeper.scenarios.policy_kit import (
-    ScriptedContext,
-    check_policy_file,
-    load_policy,
-    profile,
-)
+from wattkeeper.scenarios.policy_kit import ScriptedContext, check_policy_file, load_policy, profile
 
 FILE = Path(__file__).with_name("replan.py")
 TASK = ElasticTask("gpt", 2, (0.0, 0.0, 8.0, 11.0), 64.0, 60.0, (0.0, 200.0, 200.0, 200.0), 15.0)

@@ -34,8 +34,9 @@ class Fading(Retain):
         """Admit a new model, and evict the least used ones until it fits."""
         # Time is the count of events of the store: there is no clock and no random stream here.
         kept = {model.model_id for model in store.models}
-        self.uses = {name: self.config.fade * uses for name, uses in self.uses.items()
-                     if name in kept}  # fmt: skip
+        self.uses = {
+            name: self.config.fade * uses for name, uses in self.uses.items() if name in kept
+        }
         # Ties go to the model that was added first.
         return evict_in_order(
             store, new, lambda model: (self.uses.get(model.model_id, 0.0), model.added)

@@ -98,10 +98,15 @@ def details(manifest: Manifest, facts: Mapping[str, str], where: str = "") -> El
         "versions": versions,
         **{f"input {trace['trace']}": _provenance(trace) for trace in manifest["inputs"]},
     }
-    rows = [tag("tr", tag("th", name, scope="row"), tag("td", tag("code", value)))
-            for name, value in all_facts.items()]  # fmt: skip
-    resolved = tag("details", tag("summary", f"The scenario as it was resolved{where}"),
-                   tag("pre", json.dumps(scenario, indent=2, ensure_ascii=False)))  # fmt: skip
+    rows = [
+        tag("tr", tag("th", name, scope="row"), tag("td", tag("code", value)))
+        for name, value in all_facts.items()
+    ]
+    resolved = tag(
+        "details",
+        tag("summary", f"The scenario as it was resolved{where}"),
+        tag("pre", json.dumps(scenario, indent=2, ensure_ascii=False)),
+    )
     table = tag("table", tag("tbody", *rows), class_="facts")
     return tag("section", tag("h2", "To repeat it"), table, resolved, id="details")
 

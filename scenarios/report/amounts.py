@@ -106,8 +106,9 @@ class Bill(NamedTuple):
             text = self.format(abs(change.mean), metric)
             interval = self._range(change, metric, sign)
             if change.low < 0 < change.high:
-                noise.append([NOUNS[metric], f" ({text} {'less' if sign < 0 else 'more'}",
-                              interval, ")"])  # fmt: skip
+                noise.append(
+                    [NOUNS[metric], f" ({text} {'less' if sign < 0 else 'more'}", interval, ")"]
+                )
                 continue
             direction = "less" if sign < 0 else "more"
             if is_same:

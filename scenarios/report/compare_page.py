@@ -39,13 +39,19 @@ def render_comparison(content: Json, metrics: Mapping[str, str]) -> str:
     body = [
         header(reference["scenario"] or "comparison"),
         tag("h1", f"{', '.join(others)} against {reference['folder']}"),
-        tag("ul", *(tag("li", tag("b", comparison["other"]["folder"]), f": {summarise(comparison)}")
-                    for comparison in comparisons), class_="answer"),
+        tag(
+            "ul",
+            *(
+                tag("li", tag("b", comparison["other"]["folder"]), f": {summarise(comparison)}")
+                for comparison in comparisons
+            ),
+            class_="answer",
+        ),
         *markup.notes([describe_folder("reference", reference)]),
         _overview(reference, comparisons, metrics),
         *(_section(comparison) for comparison in comparisons),
         *markup.notes([NOTE]),
-    ]  # fmt: skip
+    ]
     return assemble_page("comparison", body, [], [])
 
 
@@ -59,15 +65,23 @@ def _overview(reference: Json, comparisons: Sequence[Json], metrics: Mapping[str
     lines = []
     for (run, metric), by_number in list(rows.items())[:MOST_ROWS]:
         first = next(iter(by_number.values()))
-        cells = [tag("td", run), tag("td", metrics[metric]),
-                 tag("td", typeset_minus(format_number(first["reference"], first)))]  # fmt: skip
+        cells = [
+            tag("td", run),
+            tag("td", metrics[metric]),
+            tag("td", typeset_minus(format_number(first["reference"], first))),
+        ]
         for number in range(len(comparisons)):
             cells.append(_value_cell(by_number.get(number)))
         lines.append(tag("tr", *cells))
     titles = ["variant", "metric", reference["folder"]]
     titles += [comparison["other"]["folder"] for comparison in comparisons]
-    return tag("section", tag("h2", "Main metrics"), markup.build_table(titles, lines),
-               *_count_left(len(rows)), id="overview")  # fmt: skip
+    return tag(
+        "section",
+        tag("h2", "Main metrics"),
+        markup.build_table(titles, lines),
+        *_count_left(len(rows)),
+        id="overview",
+    )
 
 
 def _value_cell(row: Row | None) -> Element:
@@ -87,8 +101,12 @@ def _section(comparison: Json) -> Element:
     titles = ("variant", "metric", "reference", "other", "change", "d_z", "verdict")
     lines = []
     for row in differ[:MOST_ROWS]:
-        numbers = (format_number(row["reference"], row), format_number(row["other"], row),
-                   format_change(row), format_effect(row["effect"]))  # fmt: skip
+        numbers = (
+            format_number(row["reference"], row),
+            format_number(row["other"], row),
+            format_change(row),
+            format_effect(row["effect"]),
+        )
         texts = name_run(row), row["metric"], *map(typeset_minus, numbers), format_verdict(row)
         lines.append(tag("tr", *(tag("td", text) for text in texts)))
     settings = [tag("li", line.strip()) for line in list_notes(comparison)]

@@ -22,9 +22,16 @@ def deadlines_section(summary: Json) -> Element | None:
     if "deadlines" not in summary:
         return None
     rows = [
-        [cell if head in NAMES else typeset_minus(cell)
-         for head, cell in zip(HEADS, cells, strict=True)]
+        [
+            cell if head in NAMES else typeset_minus(cell)
+            for head, cell in zip(HEADS, cells, strict=True)
+        ]
         for cells in deadline_rows(summary)
-    ]  # fmt: skip
-    return tag("section", tag("h2", deadline_title(summary)), build_labelled_table(HEADS, rows),
-               *markup.notes(list(deadline_notes(summary))), id="deadlines")  # fmt: skip
+    ]
+    return tag(
+        "section",
+        tag("h2", deadline_title(summary)),
+        build_labelled_table(HEADS, rows),
+        *markup.notes(list(deadline_notes(summary))),
+        id="deadlines",
+    )

@@ -33,18 +33,23 @@ def energy_section(manifest: Manifest, summary: Json) -> Element | None:
     money = currency(manifest)
     shown |= known_rates(manifest, summary)
     rows = [
-        tag("tr",
+        tag(
+            "tr",
             tag("th", variant_label(name, summary), name_baseline(name, summary), scope="row"),
             *_cells(shown, means[name], means[about["versus"]["baseline"]], money),
-            tag("td", format_value(means[name]["makespan_s"], "makespan_s"),
-                data_label="makespan"))
+            tag("td", format_value(means[name]["makespan_s"], "makespan_s"), data_label="makespan"),
+        )
         for name, about in summary["variants"].items()
-    ]  # fmt: skip
+    ]
     heads = ("variant", *shown.values(), "makespan")
     table = build_table(heads, rows, class_="cards")
-    return tag("section", tag("h2", "Energy of the cluster"), tag("div", table, class_="scroll"),
-               tag("p", _describe_window(manifest, summary), class_="note"),
-               id="energy")  # fmt: skip
+    return tag(
+        "section",
+        tag("h2", "Energy of the cluster"),
+        tag("div", table, class_="scroll"),
+        tag("p", _describe_window(manifest, summary), class_="note"),
+        id="energy",
+    )
 
 
 def _cells(

@@ -60,22 +60,30 @@ def write_sentences(
     metrics = [metric for metric in shown_metrics(summary) if metric in WORDS]
     if ENERGY in bill.amounts:
         metrics = [metric for metric in metrics if metric != ENERGY]
-    baselines = [name for name, about in summary["variants"].items()
-                 if about["versus"]["baseline"] == name]  # fmt: skip
+    baselines = [
+        name for name, about in summary["variants"].items() if about["versus"]["baseline"] == name
+    ]
     cases = {case for others in bill.cases.values() for case, _ in others}
-    others = {name: about for name, about in summary["variants"].items()
-              if name not in baselines and name not in cases}  # fmt: skip
+    others = {
+        name: about
+        for name, about in summary["variants"].items()
+        if name not in baselines and name not in cases
+    }
     for name in (name for name in baselines if name not in cases):
         yield _write_values(name, metrics, study, bill, is_baseline=bool(others))
     order = list(others)
     if len(others) > MANY:
-        noun, means = bill.rank_by() or (WORDS[metrics[0]][0], {
-            name: about["metrics"][metrics[0]]["mean"] for name, about in others.items()
-        })  # fmt: skip
+        noun, means = bill.rank_by() or (
+            WORDS[metrics[0]][0],
+            {name: about["metrics"][metrics[0]]["mean"] for name, about in others.items()},
+        )
         order.sort(key=lambda name: (means[name] is None, means[name] or 0.0))
         order = order[:SENTENCES]
-        yield tag("li", f"The {SENTENCES} of {len(others)} variants with the least {noun}; all are "
-                  "in the table.")  # fmt: skip
+        yield tag(
+            "li",
+            f"The {SENTENCES} of {len(others)} variants with the least {noun}; all are "
+            "in the table.",
+        )
     scenario = study.manifest["scenario"]
     overrides = variant_overrides(scenario)
     times = None if summary["by"]["workload"] else study.manifest.get("job_times")
@@ -124,15 +132,23 @@ def _write_values(
     units = {"useful_sample_rent": f" {currency_of_rent(study.manifest['scenario'])}"}
     used = bill.describe_use(name)
     values: list[list[Words]] = [
-        [f"{_name(metric, bill)} ",
-         tag("strong", format_value(mean, metric) + units.get(metric, ""))]
-        for metric in metrics if (mean := figures[metric]["mean"]) is not None
-    ]  # fmt: skip
+        [
+            f"{_name(metric, bill)} ",
+            tag("strong", format_value(mean, metric) + units.get(metric, "")),
+        ]
+        for metric in metrics
+        if (mean := figures[metric]["mean"]) is not None
+    ]
     between = "; in the run, " if bill.of_year else "; "  # amounts of a year before
     words = [*used, between if used and values else None, *join_list(values)]
     role = ", the baseline: " if is_baseline else ": "
-    return tag("li", variant_label(name, summary), role,
-               *(words if any(words) else ["no figure is known"]), ".")  # fmt: skip
+    return tag(
+        "li",
+        variant_label(name, summary),
+        role,
+        *(words if any(words) else ["no figure is known"]),
+        ".",
+    )
 
 
 def _write_sentence(
@@ -166,8 +182,9 @@ def _write_sentence(
         clauses = [["nothing can be compared with ", baseline]]
     joined = [word for clause in clauses for word in (*clause, "; ")][:-1]
     override = tag("span", f" ({facts.override})", class_="change") if facts.override else None
-    return variant_sentence(name, summary, override, FUTURE if facts.oracle else None, ": ",
-                            *joined, ".")  # fmt: skip
+    return variant_sentence(
+        name, summary, override, FUTURE if facts.oracle else None, ": ", *joined, "."
+    )
 
 
 def _sort_changes(

@@ -20,9 +20,13 @@ def league_sentences(
         low, high = f"{least:.2f}", f"{most:.2f}"
         spread = "" if low == high else f", {low} to {high} by condition"
         yield variant_sentence(
-            name, names, *([FUTURE] if name in oracles else []), ": ",
-            tag("strong", f"{mean:.2f}"), f" times the regret of {against}{spread}.",
-        )  # fmt: skip
+            name,
+            names,
+            *([FUTURE] if name in oracles else []),
+            ": ",
+            tag("strong", f"{mean:.2f}"),
+            f" times the regret of {against}{spread}.",
+        )
 
 
 def league_section(leagues: Sequence[tuple[str, League]]) -> Element | None:
@@ -30,9 +34,18 @@ def league_section(leagues: Sequence[tuple[str, League]]) -> Element | None:
     if not leagues:
         return None
     names, blocks, note = league_table(leagues)
-    table = build_labelled_table(["", *names], [
-        [figure.title, *(typeset_minus(figure.cells[name]) for name in names)]
-        for block in blocks for figure in block.figures
-    ])  # fmt: skip
-    return tag("section", tag("h2", f"Regret over that of {leagues[0][1]['against']}"),
-               tag("div", table, class_="scroll"), *markup.notes([note]), id="league")  # fmt: skip
+    table = build_labelled_table(
+        ["", *names],
+        [
+            [figure.title, *(typeset_minus(figure.cells[name]) for name in names)]
+            for block in blocks
+            for figure in block.figures
+        ],
+    )
+    return tag(
+        "section",
+        tag("h2", f"Regret over that of {leagues[0][1]['against']}"),
+        tag("div", table, class_="scroll"),
+        *markup.notes([note]),
+        id="league",
+    )

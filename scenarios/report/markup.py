@@ -58,6 +58,11 @@ def build_labelled_table(heads: Sequence[str], texts: Iterable[Sequence[str]]) -
     rows = []
     for label, *values in texts:
         cells = zip(heads[1:], values, strict=True)
-        rows.append(tag("tr", tag("th", label, scope="row"),
-                        *(tag("td", value, data_label=head) for head, value in cells)))  # fmt: skip
+        rows.append(
+            tag(
+                "tr",
+                tag("th", label, scope="row"),
+                *(tag("td", value, data_label=head) for head, value in cells),
+            )
+        )
     return build_table(heads, rows, class_="cards")

@@ -67,18 +67,32 @@ def render_page(study: Study) -> str:
         deadlines_section(summary),
         waits_section(manifest, summary),
         *figures(charts),
-    ]  # fmt: skip
+    ]
     if parts is not None:
         title, table = parts
         body.append(
-            tag("section", tag("h2", f"Differences by {title}"), table,
-                tag("p", "Change against the baseline, and its 95 % interval where there are "
-                    "several seeds; by metric.", class_="note"), id="parts")
-        )  # fmt: skip
-    body.append(about.details(manifest, {
-        "digest of the results": manifest["results_digest"],
-        "digest of the scenario": manifest["scenario_digest"],
-    }))  # fmt: skip
+            tag(
+                "section",
+                tag("h2", f"Differences by {title}"),
+                table,
+                tag(
+                    "p",
+                    "Change against the baseline, and its 95 % interval where there are "
+                    "several seeds; by metric.",
+                    class_="note",
+                ),
+                id="parts",
+            )
+        )
+    body.append(
+        about.details(
+            manifest,
+            {
+                "digest of the results": manifest["results_digest"],
+                "digest of the scenario": manifest["scenario_digest"],
+            },
+        )
+    )
     return assemble_page(manifest["scenario"]["name"], body, list(summary["variants"]), charts)
 
 
@@ -91,12 +105,16 @@ def write_answer(study: Study, window: LearningWindow) -> list[Element]:
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
         *record_notes(manifest),
-        tag("ul", *compare_goodput(study), *headline.write_sentences(study, bill, window, oracles),
-            class_="answer"),
+        tag(
+            "ul",
+            *compare_goodput(study),
+            *headline.write_sentences(study, bill, window, oracles),
+            class_="answer",
+        ),
         *markup.notes(bill.explain()),
         *markup.notes(headline.write_remarks(manifest, summary)),
         *markup.notes(cautions(manifest, summary), "caution"),
-    ]  # fmt: skip
+    ]
 
 
 def describe_variants(manifest: Manifest, summary: Json) -> Iterator[Element]:
@@ -135,16 +153,22 @@ def figures(charts: Sequence[Chart]) -> list[Element]:
         if "views" in chart.data:
             options = [tag("option", name, value=name) for name in chart.data["views"]]
             choice = tag("select", *options, id=f"view-{chart.id}", aria_label=chart.title)
-        box = tag("div", class_="chart", id=f"chart-{chart.id}", role="img",
-                  aria_label=chart.title)  # fmt: skip
-        figure = tag("figure", tag("h2", chart.title), choice, box,
-                     tag("figcaption", chart.caption), id=chart.id)  # fmt: skip
+        box = tag("div", class_="chart", id=f"chart-{chart.id}", role="img", aria_label=chart.title)
+        figure = tag(
+            "figure",
+            tag("h2", chart.title),
+            choice,
+            box,
+            tag("figcaption", chart.caption),
+            id=chart.id,
+        )
         (small if chart.id in SMALL else wide).append(figure)
     return [tag("div", *small, class_="pair"), *wide]
 
 
-def assemble_page(title: str, body: Sequence[Element | None], variants: list[str],
-                  charts: Sequence[Chart]) -> str:  # fmt: skip
+def assemble_page(
+    title: str, body: Sequence[Element | None], variants: list[str], charts: Sequence[Chart]
+) -> str:
     """The HTML file: body, data of the charts, style and scripts."""
     names = [*variants, *(name for chart in charts for name in chart.names)]
     data = {"variants": names, "charts": [{"id": chart.id, **chart.data} for chart in charts]}

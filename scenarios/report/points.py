@@ -8,10 +8,7 @@ from typing import Any, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.key_words import label_point
-from wattkeeper.scenarios.analysis.sweep_cautions import (
-    PointCautions,
-    read_cautions,
-)
+from wattkeeper.scenarios.analysis.sweep_cautions import PointCautions, read_cautions
 from wattkeeper.scenarios.analysis.vocabulary import (
     ELASTIC_METRICS,
     PROFILED_METRICS,
@@ -63,10 +60,12 @@ def read_points(folder: Path, sweep: Json, *, check: bool = True) -> list[PointR
 
 def _reduce(summary: Json) -> Json:
     variants = {
-        name: {"metrics": _pick(about["metrics"], METRICS),
-               "versus": _pick(about["versus"], ("baseline", *METRICS))}
+        name: {
+            "metrics": _pick(about["metrics"], METRICS),
+            "versus": _pick(about["versus"], ("baseline", *METRICS)),
+        }
         for name, about in summary["variants"].items()
-    }  # fmt: skip
+    }
     by = {key: list(parts) for key, parts in summary["by"].items()}
     return {**summary, "variants": variants, "by": by}
 

@@ -36,18 +36,26 @@ def write_sentences(points: Sequence[PointRow], variants: Sequence[str]) -> Iter
         words = _describe_best(metric, points, names)
         if words:
             yield tag("li", *words, ".")
-    baselines = {name: about["versus"]["baseline"]
-                 for name, about in points[0].summary["variants"].items()}  # fmt: skip
+    baselines = {
+        name: about["versus"]["baseline"] for name, about in points[0].summary["variants"].items()
+    }
     others = [name for name, baseline in baselines.items() if name != baseline]
     for name in others[:SENTENCES]:
-        ranges = [words for metric in (energy, time)
-                  if (words := _describe_range(name, metric, points))]  # fmt: skip
+        ranges = [
+            words for metric in (energy, time) if (words := _describe_range(name, metric, points))
+        ]
         if ranges:
             oracle = any(name in point.oracles for point in points)
             yield variant_sentence(
-                name, names, *([FUTURE] if oracle else []), ": ", *join_list(ranges),
-                ", against ", variant_label(baselines[name], names), ".",
-            )  # fmt: skip
+                name,
+                names,
+                *([FUTURE] if oracle else []),
+                ": ",
+                *join_list(ranges),
+                ", against ",
+                variant_label(baselines[name], names),
+                ".",
+            )
 
 
 def _describe_best(metric: str, points: Sequence[PointRow], names: Json) -> list[Words]:
@@ -75,14 +83,26 @@ def _describe_best(metric: str, points: Sequence[PointRow], names: Json) -> list
             by_variant[first], [point for _, point, name in group if name == first]
         )
         if oracle:
-            words += ["; " if words else f"{title} {noun}: ", best, " by ",
-                      variant_label(first, names), FUTURE, f", {where}"]  # fmt: skip
+            words += [
+                "; " if words else f"{title} {noun}: ",
+                best,
+                " by ",
+                variant_label(first, names),
+                FUTURE,
+                f", {where}",
+            ]
         else:
             ties = ", ".join(name for name in by_variant if name != first)
             as_good = f" (and as {'much' if metric in GAINS else 'little'} by {ties})"
-            words += [f"{title} {noun}: ", tag("strong", best), _interval(statistics, metric),
-                      " by ", variant_label(first, names),
-                      as_good if ties else None, f" {where}"]  # fmt: skip
+            words += [
+                f"{title} {noun}: ",
+                tag("strong", best),
+                _interval(statistics, metric),
+                " by ",
+                variant_label(first, names),
+                as_good if ties else None,
+                f" {where}",
+            ]
     return words
 
 

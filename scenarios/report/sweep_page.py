@@ -11,10 +11,7 @@ from wattkeeper.scenarios.analysis.key_words import label_point, title_of_key
 from wattkeeper.scenarios.analysis.learning.league import League, leagues_of_sweep
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.sweep_cautions import (
-    have_different_jobs,
-    merge_cautions,
-)
+from wattkeeper.scenarios.analysis.sweep_cautions import have_different_jobs, merge_cautions
 from wattkeeper.scenarios.report import about, headline, markup
 from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.report.league_section import league_section, league_sentences
@@ -95,19 +92,27 @@ def _list_failures(failed: Sequence[Json]) -> Element:
     for point in failed:
         failures = point.get("failures") or [{"variant": "", "seed": "", "message": point["state"]}]
         lines += [
-            tag("li", f"{point['id']} ({label_point(point['values'])}), {failure['variant']}, seed "
-                      f"{failure['seed']}: {failure['message']}") for failure in failures
-        ]  # fmt: skip
+            tag(
+                "li",
+                f"{point['id']} ({label_point(point['values'])}), {failure['variant']}, seed "
+                f"{failure['seed']}: {failure['message']}",
+            )
+            for failure in failures
+        ]
     are = "is" if len(failed) == 1 else "are"
     return tag(
-        "div", tag("b", f"{count(len(failed), 'point')} failed and {are} left out:"),
-        tag("ul", *lines[:50]), class_="caution",
-    )  # fmt: skip
+        "div",
+        tag("b", f"{count(len(failed), 'point')} failed and {are} left out:"),
+        tag("ul", *lines[:50]),
+        class_="caution",
+    )
 
 
 def _summarise_basis(sweep: Json, done: int, first: Study | None) -> Element:
-    axes = [tag("span", tag("b", path), f": {', '.join(map(axis_text, values))}")
-            for path, values in sweep["axes"].items()]  # fmt: skip
+    axes = [
+        tag("span", tag("b", path), f": {', '.join(map(axis_text, values))}")
+        for path, values in sweep["axes"].items()
+    ]
     facts: list[tuple[str, Sequence[Element | str]]] = [
         ("sweep", [f"{done} of {count(len(sweep['points']), 'point')} done"]),
         ("axes", axes),
@@ -136,15 +141,25 @@ def list_points(
     heads += [tag("th", title, scope="col") for title in metrics.values()]
     every = ((point, *item) for point in points for item in point.summary["variants"].items())
     rows = [
-        tag("tr", tag("th", point.id, scope="row"),
-            *(tag("td", axis_text(point.values.get(path)), data_label=title)
-              for path, title in zip(sweep["axes"], titles, strict=True)),
+        tag(
+            "tr",
+            tag("th", point.id, scope="row"),
+            *(
+                tag("td", axis_text(point.values.get(path)), data_label=title)
+                for path, title in zip(sweep["axes"], titles, strict=True)
+            ),
             *(tag("td", f"{point.cautions.jobs:,}", data_label=title) for title in jobs),
-            tag("td", variant_label(name, names), name_baseline(name, point.summary), class_="who",
-                data_label="variant"),
-            *(value_cell(name, about_variant, metric, title) for metric, title in metrics.items()))
+            tag(
+                "td",
+                variant_label(name, names),
+                name_baseline(name, point.summary),
+                class_="who",
+                data_label="variant",
+            ),
+            *(value_cell(name, about_variant, metric, title) for metric, title in metrics.items()),
+        )
         for point, name, about_variant in islice(every, most_rows)
-    ]  # fmt: skip
+    ]
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="cards")
     total = sum(len(point.summary["variants"]) for point in points)
     if total > most_rows:

@@ -82,8 +82,10 @@ def variant_table(summary: Json) -> Element:
     rows = []
     for name, about in summary["variants"].items():
         cells = [tag("th", variant_label(name, summary), name_baseline(name, summary), scope="row")]
-        cells += [value_cell(name, about, metric, title, spans.get(metric, 0.0))
-                  for metric, title in heads.items()]  # fmt: skip
+        cells += [
+            value_cell(name, about, metric, title, spans.get(metric, 0.0))
+            for metric, title in heads.items()
+        ]
         rows.append(tag("tr", *cells))
     return build_table(("variant", *heads.values()), rows, class_="cards")
 
@@ -150,8 +152,10 @@ def _whisker(versus: Json, span: float) -> Element:
         tag("line", x1=60, y1=0, x2=60, y2=14, class_="zero"),
         tag("line", x1=x(low), y1=7, x2=x(high), y2=7, class_="range"),
         dot,
-        viewBox="0 0 120 14", class_="whisker", aria_hidden="true",
-    )  # fmt: skip
+        viewBox="0 0 120 14",
+        class_="whisker",
+        aria_hidden="true",
+    )
 
 
 def parts_table(summary: Json, window: LearningWindow) -> tuple[str, Element] | None:
@@ -170,13 +174,15 @@ def parts_table(summary: Json, window: LearningWindow) -> tuple[str, Element] | 
         shown[last] = f"{'energy' if last == 'last5_energy_j' else 'time'} after learning"
     rows = []
     for part, variants in summary["by"][key].items():
-        others = {name: about for name, about in variants.items()
-                  if about["versus"]["baseline"] != name}  # fmt: skip
+        others = {
+            name: about for name, about in variants.items() if about["versus"]["baseline"] != name
+        }
         head = [tag("th", part, rowspan=len(others), scope="rowgroup")]
         for name, about in others.items():
             cells = [_part_cell(about, metric, label) for metric, label in shown.items()]
-            row_head = tag("th", variant_label(name, summary), name_baseline(name, summary),
-                           scope="row")  # fmt: skip
+            row_head = tag(
+                "th", variant_label(name, summary), name_baseline(name, summary), scope="row"
+            )
             rows.append(tag("tr", *head, row_head, *cells))
             head = []
     if not rows:

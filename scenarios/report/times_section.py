@@ -59,8 +59,10 @@ def times_section(manifest: Manifest, summary: Json) -> Element | None:
     variants = [name for name in runs if name != baseline and base_of(name) not in runs]
     if baseline not in runs or not variants:
         return None
-    sizes, queues = ([part for part in times["parts"] if (part["by"] == "queue") == is_queue]
-                     for is_queue in (False, True))  # fmt: skip
+    sizes, queues = (
+        [part for part in times["parts"] if (part["by"] == "queue") == is_queue]
+        for is_queue in (False, True)
+    )
     more = [_build_parts(queues, baseline, variants, summary)] * bool(queues)
     more += _build_losers(times, variants, summary)
     title = " and ".join(["queue"] * bool(queues) + [times["owner"]] * bool(times["owner"]))
@@ -82,15 +84,28 @@ def _build_parts(
     """The baseline's times, then a row for each variant; a column for each part of the jobs."""
     heads = [label_part(part["by"], part["part"]).removeprefix("queue ") for part in parts]
     titles = [f"{head} ({part['jobs']:,})" for head, part in zip(heads, parts, strict=True)]
-    rows = [tag("tr", tag("th", variant_label(baseline, summary), tag("small", "baseline"),
-                          scope="row"),
-                *(_build_usual(part["runs"][baseline], title)
-                  for part, title in zip(parts, titles, strict=True)))]  # fmt: skip
+    rows = [
+        tag(
+            "tr",
+            tag("th", variant_label(baseline, summary), tag("small", "baseline"), scope="row"),
+            *(
+                _build_usual(part["runs"][baseline], title)
+                for part, title in zip(parts, titles, strict=True)
+            ),
+        )
+    ]
     for name in variants:
-        cells = [_build_cell(part["runs"], name, title)
-                 for part, title in zip(parts, titles, strict=True)]  # fmt: skip
-        rows.append(tag("tr", tag("th", variant_label(name, summary), name_baseline(name, summary),
-                              scope="row"), *cells))  # fmt: skip
+        cells = [
+            _build_cell(part["runs"], name, title)
+            for part, title in zip(parts, titles, strict=True)
+        ]
+        rows.append(
+            tag(
+                "tr",
+                tag("th", variant_label(name, summary), name_baseline(name, summary), scope="row"),
+                *cells,
+            )
+        )
     table = build_table(("jobs (number)", *titles), rows, class_="cards")
     return tag("div", table, class_="scroll")
 
@@ -124,9 +139,13 @@ def _build_losers(times: JobTimes, variants: Sequence[str], summary: Json) -> It
     for name in variants:
         losers = times["losers"].get(name, [])
         text = ", ".join(map(_describe_loser, losers)) or "none"
-        rows.append(tag("tr", tag("th", variant_label(name, summary), name_baseline(name, summary),
-                              scope="row"),
-                        tag("td", text, class_="who", data_label=times["owner"])))  # fmt: skip
+        rows.append(
+            tag(
+                "tr",
+                tag("th", variant_label(name, summary), name_baseline(name, summary), scope="row"),
+                tag("td", text, class_="who", data_label=times["owner"]),
+            )
+        )
     if times["owner"]:
         title = f"{times['owner']}s who lose most, over all their jobs"
         yield build_table(("variant", title), rows, class_="cards losers")

@@ -60,8 +60,14 @@ def build_table(summary: Json) -> Element:
             to_text, unit = (_points, "points") if accuracy else (_share, "% saved")
             value, interval = to_text(saved[key]["mean"]), saved[key]["ci95"]
             bounds = f"[{', '.join(map(to_text, interval))}]" if interval else ""
-            cells.append(tag("td", tag("b", f"{value} {unit}"),
-                             tag("span", bounds, class_="change"), data_label=title))  # fmt: skip
+            cells.append(
+                tag(
+                    "td",
+                    tag("b", f"{value} {unit}"),
+                    tag("span", bounds, class_="change"),
+                    data_label=title,
+                )
+            )
         rows.append(tag("tr", *cells))
     titles = ("variant", *heads.values())
     return markup.build_table(titles, rows, savings_note(summary), class_="cards")

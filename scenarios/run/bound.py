@@ -10,12 +10,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, ScenarioError
-from wattkeeper.policies.planning.hull import (
-    SpeedPoint,
-    locked_points,
-    paused,
-    speed_points,
-)
+from wattkeeper.policies.planning.hull import SpeedPoint, locked_points, paused, speed_points
 from wattkeeper.policies.planning.optimum import fill, fill_until_done
 from wattkeeper.policies.protocols import Job
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
@@ -35,8 +30,16 @@ Weight = Literal["carbon", "price", "energy"]
 Task = tuple[tuple[SpeedPoint, ...], float]
 """Operating points, and the work in their unit."""
 
-JOB_COLUMNS: Final = ("job_id", "group_id", "recurrence", "workload", "gpus", "submit_time_s",
-                      "time_scale", "deadline_s")  # fmt: skip
+JOB_COLUMNS: Final = (
+    "job_id",
+    "group_id",
+    "recurrence",
+    "workload",
+    "gpus",
+    "submit_time_s",
+    "time_scale",
+    "deadline_s",
+)
 
 
 def check_bound(loaded: LoadedScenario, inputs: RunInputs) -> None:
@@ -117,9 +120,11 @@ def bound_jobs(
         slots = _cut_slots(series, job.submit_time_s, job.deadline_s)
         if slots is None:
             continue
-        costs = [_least(task, *slots, idle_w if holds else 0.0)
-                 for power in unprofiled
-                 for task, idle_w in _tasks(job, sizes, inputs, power)]  # fmt: skip
+        costs = [
+            _least(task, *slots, idle_w if holds else 0.0)
+            for power in unprofiled
+            for task, idle_w in _tasks(job, sizes, inputs, power)
+        ]
         known = [cost for cost in costs if cost is not None]
         if known:
             least[job.job_id] = min(known) * factor
@@ -131,8 +136,9 @@ def _jobs(finished: pa.Table, inputs: RunInputs) -> Iterator[Job]:
     if inputs.jobs is not None:
         ended = set(finished["job_id"].to_pylist())
         for batch in source_of(inputs).arrivals():
-            yield from (job for job in batch
-                        if job.job_id in ended and job.deadline_s > job.submit_time_s)  # fmt: skip
+            yield from (
+                job for job in batch if job.job_id in ended and job.deadline_s > job.submit_time_s
+            )
         return
     for row in finished.select(JOB_COLUMNS).to_pylist():
         yield Job(**row)

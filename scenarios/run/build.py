@@ -54,9 +54,19 @@ def build_world(
     cluster = Cluster(inputs.cluster)
     signals = open_signals(inputs, streams) | dict(arriving)
     world = World(
-        env, cluster, source, backend, spec.policies, spec.rules, streams, zoo, signals,
-        inputs.stragglers, open_losses(inputs.cluster, streams), _elastic(inputs),
-    )  # fmt: skip
+        env,
+        cluster,
+        source,
+        backend,
+        spec.policies,
+        spec.rules,
+        streams,
+        zoo,
+        signals,
+        inputs.stragglers,
+        open_losses(inputs.cluster, streams),
+        _elastic(inputs),
+    )
     backend.listener = world
     if inputs.scratch is not None:
         world.recorder.spool.folder = inputs.scratch.folder
@@ -91,13 +101,27 @@ def collect_results(
     not counted as such.
     """
     objective = spec.rules.objective
-    optima = {key: least_costs(profile, objective) for key, profile in inputs.profiles.items()
-              if profile.pipeline is None}  # fmt: skip
+    optima = {
+        key: least_costs(profile, objective)
+        for key, profile in inputs.profiles.items()
+        if profile.pipeline is None
+    }
     result = collect(
-        spec.variant, spec.seed, world.recorder, world.source, inputs.cluster, optima,
-        world.env.events, world.zoo, unmeasured, spec.window, inputs.tariff, _scope(inputs),
-        inputs.scratch, scheduled=inputs.jobs is not None or bool(inputs.every_s),
-    )  # fmt: skip
+        spec.variant,
+        spec.seed,
+        world.recorder,
+        world.source,
+        inputs.cluster,
+        optima,
+        world.env.events,
+        world.zoo,
+        unmeasured,
+        spec.window,
+        inputs.tariff,
+        _scope(inputs),
+        inputs.scratch,
+        scheduled=inputs.jobs is not None or bool(inputs.every_s),
+    )
     if inputs.checked:
         from wattkeeper.sim.results.laws import check_laws
 
@@ -157,8 +181,9 @@ def source_of(inputs: RunInputs) -> Source:
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles, inputs.batch_size)
         allowed_s = {name: (1 + inputs.slack) * run_s for (name, _), run_s in longest_s.items()}
-    return RecurringSource(inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s,
-                           inputs.models.of_job)  # fmt: skip
+    return RecurringSource(
+        inputs.recurrences, inputs.gpus, allowed_s, inputs.every_s, inputs.models.of_job
+    )
 
 
 def _reserved_power(inputs: RunInputs, jobs: pa.Table) -> Sequence[float]:

@@ -11,12 +11,7 @@ from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
 from wattkeeper.live.devices.device import Device, common_range
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.arguments import power_limit_steps
-from wattkeeper.policies.errors import (
-    EnvironmentLacks,
-    InputError,
-    PolicyError,
-    ScenarioError,
-)
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, ScenarioError
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.protocols import WHOLE, Options
 from wattkeeper.policies.suggestions import did_you_mean
@@ -126,9 +121,13 @@ def equip(
         for gpu_type in inputs.cluster.gpu_types:
             options = _options(name, workload, gpu_type, gpus, devices.limits_w)
             trainings[name, gpus, gpu_type] = TrainingSpec(
-                options, workload.command, workload.target, workload.higher_is_better, None,
+                options,
+                workload.command,
+                workload.target,
+                workload.higher_is_better,
+                None,
                 devices.allowed,
-            )  # fmt: skip
+            )
     limits = "set" if devices.allowed else f"not set: {devices.why}"
     return Equipment(
         section, folder, trainings, devices.types, limits, devices.how != "absent", devices
@@ -172,11 +171,13 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
         raise ScenarioError(
             f"no workload {unknown[0]!r} recurs{did_you_mean(unknown[0], inputs.recurrences)}; "
             f"there is {', '.join(inputs.recurrences)}",
-            document.where(("live", "workloads", unknown[0])))  # fmt: skip
+            document.where(("live", "workloads", unknown[0])),
+        )
     if section.speed is not None and inputs.jobs is None and not inputs.profiles:
         raise ScenarioError("speed: nothing is rehearsed", document.where(("live",)))
-    if inputs.jobs is not None and any(milli != WHOLE for milli in
-                                       inputs.jobs["gpu_milli"].unique().to_pylist()):  # fmt: skip
+    if inputs.jobs is not None and any(
+        milli != WHOLE for milli in inputs.jobs["gpu_milli"].unique().to_pylist()
+    ):
         shared = "trace: it has jobs that share GPUs, which no process does live"
         raise ScenarioError(shared, here)
 
@@ -185,27 +186,44 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
     """Refuse settings and policies of a variant that only the simulator supports."""
     scenario = loaded.scenario
     if occupancy_of(scenario, variant) == "recorded":
-        raise locate_error(loaded, variant, InputError(
-            "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"
-        ))  # fmt: skip
+        raise locate_error(
+            loaded,
+            variant,
+            InputError(
+                "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"
+            ),
+        )
     if (scenario.variants[variant].profiling or scenario.profiling) == "foreknown":
-        raise locate_error(loaded, variant, InputError(
-            "profiling: live, what it finds is known when it is done; leave out foreknown"
-        ))  # fmt: skip
+        raise locate_error(
+            loaded,
+            variant,
+            InputError(
+                "profiling: live, what it finds is known when it is done; leave out foreknown"
+            ),
+        )
     for point in points_of(scenario, variant):
         config = policy_of(scenario, variant, point)
         if config.needs_foresight:
-            raise locate_error(loaded, variant, PolicyError(
-                f"{point}: {config.kind} needs to know the future, which a live run does not: "
-                "choose another policy, or leave out the variant", point
-            ))  # fmt: skip
+            raise locate_error(
+                loaded,
+                variant,
+                PolicyError(
+                    f"{point}: {config.kind} needs to know the future, which a live run does not: "
+                    "choose another policy, or leave out the variant",
+                    point,
+                ),
+            )
         refused = [moment for moment in config.moments if moment not in MOMENTS]
         if refused:
-            raise locate_error(loaded, variant, PolicyError(
-                f"{point}: {config.kind} decides at {', '.join(refused)}, but live runs ask at "
-                f"{', '.join(MOMENTS)} alone: choose another policy, or leave out the variant",
-                point
-            ))  # fmt: skip
+            raise locate_error(
+                loaded,
+                variant,
+                PolicyError(
+                    f"{point}: {config.kind} decides at {', '.join(refused)}, but live runs ask at "
+                    f"{', '.join(MOMENTS)} alone: choose another policy, or leave out the variant",
+                    point,
+                ),
+            )
 
 
 def _check_forecasts(loaded: LoadedScenario, variant: str, inputs: RunInputs) -> None:
@@ -213,10 +231,15 @@ def _check_forecasts(loaded: LoadedScenario, variant: str, inputs: RunInputs) ->
     for name, signal in inputs.signals.items():
         forecast = signal.forecast
         if forecast is not None and forecast.needs_foresight:
-            raise locate_error(loaded, variant, InputError(
-                f"signals: the forecast {forecast.kind} of {name} reads true values to come, which "
-                "no live run knows: choose another one, or rehearse it (leave out live.workloads)"
-            ))  # fmt: skip
+            raise locate_error(
+                loaded,
+                variant,
+                InputError(
+                    f"signals: the forecast {forecast.kind} of {name} reads true values to come, "
+                    "which no live run knows: choose another one, or rehearse it (leave out "
+                    "live.workloads)"
+                ),
+            )
 
 
 def _check_samples(loaded: LoadedScenario, variant: str, section: LiveSection) -> None:
@@ -224,10 +247,15 @@ def _check_samples(loaded: LoadedScenario, variant: str, section: LiveSection) -
     tune = policy_of(loaded.scenario, variant, "tune")
     for name, workload in section.workloads.items():
         if tune.slices and workload.samples_per_epoch is None:
-            raise locate_error(loaded, variant, PolicyError(
-                f"{tune.point}: {tune.kind} trains slices of some steps: say how many samples an "
-                f"epoch of {name} has (live.workloads.{name}.samples_per_epoch)", tune.point
-            ))  # fmt: skip
+            raise locate_error(
+                loaded,
+                variant,
+                PolicyError(
+                    f"{tune.point}: {tune.kind} trains slices of some steps: say how many samples "
+                    f"an epoch of {name} has (live.workloads.{name}.samples_per_epoch)",
+                    tune.point,
+                ),
+            )
 
 
 def _check_gpu_types(loaded: LoadedScenario, runs: InputsByVariant) -> None:
@@ -235,11 +263,15 @@ def _check_gpu_types(loaded: LoadedScenario, runs: InputsByVariant) -> None:
     expected = runs[loaded.scenario.baseline].cluster.gpu_types
     for variant, inputs in runs.items():
         if set(inputs.cluster.gpu_types) != set(expected):
-            raise locate_error(loaded, variant, InputError(
-                f"cluster: it has {', '.join(inputs.cluster.gpu_types)}, the baseline "
-                f"{', '.join(expected)}, but live all variants train on the same devices: leave "
-                "out its GPU types, or simulate it"
-            ))  # fmt: skip
+            raise locate_error(
+                loaded,
+                variant,
+                InputError(
+                    f"cluster: it has {', '.join(inputs.cluster.gpu_types)}, the baseline "
+                    f"{', '.join(expected)}, but live all variants train on the same devices: "
+                    "leave out its GPU types, or simulate it"
+                ),
+            )
 
 
 def _check_zoo(
@@ -247,9 +279,14 @@ def _check_zoo(
 ) -> None:
     """Refuse a zoo that the scripts of a live run cannot share, or whose models have no weights."""
     if section.runner == "ray":
-        raise locate_error(loaded, variant, InputError(
-            "zoo: hosts of a Ray cluster cannot share the weights of one; use live.runner: "
-            "subprocess or torchrun"))  # fmt: skip
+        raise locate_error(
+            loaded,
+            variant,
+            InputError(
+                "zoo: hosts of a Ray cluster cannot share the weights of one; use live.runner: "
+                "subprocess or torchrun"
+            ),
+        )
     for name, workload in section.workloads.items():
         if not workload.higher_is_better:
             raise ScenarioError(
@@ -263,10 +300,14 @@ def _check_zoo(
         model = inputs.models.of_job.get(job_id)
         if model is not None and workload not in inputs.trained:
             task = inputs.models.known[model].child.task
-            raise locate_error(loaded, variant, InputError(
-                f"zoo: nothing trains the model of job {job_id}, so that none could start from "
-                f"its weights: say how {workload or task!r} is trained (live.workloads)"
-            ))  # fmt: skip
+            raise locate_error(
+                loaded,
+                variant,
+                InputError(
+                    f"zoo: nothing trains the model of job {job_id}, so that none could start from "
+                    f"its weights: say how {workload or task!r} is trained (live.workloads)"
+                ),
+            )
 
 
 def _check_devices(
@@ -274,8 +315,9 @@ def _check_devices(
 ) -> None:
     """Refuse a cost that counts energy without a meter, and a host with too few GPUs."""
     scenario = loaded.scenario
-    eta = max((variant.objective or scenario.objective).eta
-              for variant in scenario.variants.values())  # fmt: skip
+    eta = max(
+        (variant.objective or scenario.objective).eta for variant in scenario.variants.values()
+    )
     if devices.how == "absent" and eta > 0:
         raise EnvironmentLacks(
             f"nothing here measures energy, so that no cost with eta={eta:g} is known: say "

@@ -124,8 +124,9 @@ def _goes_on(folder: Path, digest: str, files: Sequence[PolicyFile]) -> bool:
     for place in list_changes(files, mark.get("policies", {})):
         raise StoreError(
             f"this line is not what it was when the unfinished run in {folder} began: "
-            "restore the file, remove the folder, or name another one (--out)", place
-        )  # fmt: skip
+            "restore the file, remove the folder, or name another one (--out)",
+            place,
+        )
     return True
 
 

@@ -56,14 +56,23 @@ def report(
 ) -> LiveReport:
     """The part of the manifest on live runs; it lists the attempts that failed."""
     arrived = [
-        signal for spec, _ in endings
+        signal
+        for spec, _ in endings
         for signal in describe_arrivals(spec, inputs[spec.variant], equipment.folder)
-    ]  # fmt: skip
+    ]
     failed: list[FailedAttempt] = [
-        {"variant": spec.variant, "seed": spec.seed, "job_id": end.job_id, "attempt": end.attempt,
-         "cause": end.outcome.cause, "message": end.outcome.message}
-        for spec, of_run in endings for end in of_run if end.outcome.cause not in COMPLETE
-    ]  # fmt: skip
+        {
+            "variant": spec.variant,
+            "seed": spec.seed,
+            "job_id": end.job_id,
+            "attempt": end.attempt,
+            "cause": end.outcome.cause,
+            "message": end.outcome.message,
+        }
+        for spec, of_run in endings
+        for end in of_run
+        if end.outcome.cause not in COMPLETE
+    ]
     outcomes = [end.outcome for _, of_run in endings for end in of_run]
     about: LiveReport = {
         "runner": equipment.section.runner,

@@ -90,14 +90,23 @@ def execute(
         environment = _environment(section, wall)
         stores = spec.zoo is not None and inputs.trained
         settings = LiveSettings(
-            spec.rules.objective, folder, section.lease_s, environment,
+            spec.rules.objective,
+            folder,
+            section.lease_s,
+            environment,
             (folder / "zoo").absolute() if stores else None,
-        )  # fmt: skip
+        )
         signals = open_live_signals(inputs, log, env, tell, again=again)
         backend = LiveBackend(
-            env, equipment.trainings, inputs.cluster, streams, settings,
-            unprofiled_power(inputs, spec.boundness), watch, signals.by_name,
-        )  # fmt: skip
+            env,
+            equipment.trainings,
+            inputs.cluster,
+            streams,
+            settings,
+            unprofiled_power(inputs, spec.boundness),
+            watch,
+            signals.by_name,
+        )
         zoo = build_zoo(spec, inputs, streams)
         world = build_world(
             spec, inputs, env, streams, backend, source_of(inputs), zoo, signals.by_name
@@ -217,7 +226,11 @@ def _links(
         launcher: Launcher = ray_runner.RayLauncher(backend.exited, folder, capacity)
     else:
         launcher = LocalLauncher(
-            server, backend.exited, folder, token, [0, *accumulate(capacity)],
+            server,
+            backend.exited,
+            folder,
+            token,
+            [0, *accumulate(capacity)],
             torchrun=section.runner == "torchrun",
-        )  # fmt: skip
+        )
     return ExternalLinks(server, launcher, token)

@@ -60,9 +60,11 @@ class LiveSignals:
                 stack.callback(feed.close)
                 last_s, answered_s = _last_since_s(self.log, name, self.by_name[name])
                 feed.start(
-                    begun_s + last_s, begun_s + answered_s, _poster(env, name, begun_s),
+                    begun_s + last_s,
+                    begun_s + answered_s,
+                    _poster(env, name, begun_s),
                     _naming(name, tell),
-                )  # fmt: skip
+                )
             yield
 
     def _conclude(self, name: str, env: LiveEnvironment) -> None:
@@ -140,8 +142,13 @@ def _first_values(
         slot = time.time() // provider.slot_s
         readings = [SlotValue(slot * provider.slot_s, feed.fallback)]
     values = [(begin_s - begun_s, value) for begin_s, value in readings]
-    return {"unit": provider.unit, "slot_s": provider.slot_s, "values": values,
-            "source": provider.identity, "fallback": is_fallback}  # fmt: skip
+    return {
+        "unit": provider.unit,
+        "slot_s": provider.slot_s,
+        "values": values,
+        "source": provider.identity,
+        "fallback": is_fallback,
+    }
 
 
 def _describe_lack(feed: SignalFeed, readings: list[SlotValue]) -> str:
@@ -191,8 +198,12 @@ def _naming(name: str, tell: Tell) -> Tell:
 
 def _poster(env: LiveEnvironment, name: str, begun_s: float) -> Post:
     def post(reading: SlotValue, is_fallback: bool) -> None:
-        payload = {"name": name, "since_s": reading.begin_s - begun_s, "value": reading.value,
-                   "fallback": is_fallback}  # fmt: skip
+        payload = {
+            "name": name,
+            "since_s": reading.begin_s - begun_s,
+            "value": reading.value,
+            "fallback": is_fallback,
+        }
         env.post(ExternalEvent(env.wall.now_s(), "", 0, "", "signal", payload))
 
     return post
@@ -213,7 +224,9 @@ def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterato
             ending = _ending(log, name)
             late_s = -(known["values"][-1][0] + known["slot_s"])
             yield {
-                "variant": spec.variant, "seed": spec.seed, "name": name,
+                "variant": spec.variant,
+                "seed": spec.seed,
+                "name": name,
                 "source": known["source"],
                 "values": sum(not event.payload["fallback"] for event in arrivals),
                 "fallback": source.fallback,
@@ -221,7 +234,7 @@ def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterato
                 "late_s": max(0.0, late_s),
                 "failures": ending["failures"],
                 "problem": ending["problem"],
-            }  # fmt: skip
+            }
 
 
 def count_slots_without(

@@ -138,9 +138,10 @@ def _read_attempts(
 ) -> dict[str, pa.Table]:
     """Attempts of the runs of a seed whose jobs are submitted when those of the trace were."""
     return {
-        result.variant: result.tables["jobs"] for result in results
+        result.variant: result.tables["jobs"]
+        for result in results
         if result.seed == seed and inputs.runs[result.variant].load == 1
-    }  # fmt: skip
+    }
 
 
 def _compare_times(
@@ -265,8 +266,12 @@ def _list_busy_power(jobs: pa.Table | None, measured: int) -> list[str]:
 
 def _list_adjusted(inputs: ScenarioInputs, workload: Workload) -> Iterator[str]:
     """What a scenario changes in recorded profiles."""
-    profiles = [profile for run in inputs.runs.values() for profile in run.profiles.values()
-                if profile.pipeline is None]  # fmt: skip
+    profiles = [
+        profile
+        for run in inputs.runs.values()
+        for profile in run.profiles.values()
+        if profile.pipeline is None
+    ]
     if any(curve.interpolated for profile in profiles for curve in profile.curves.values()):
         yield "power and speed between recorded power limits, interpolated (workload.interpolate_w)"
     stated = {profile.fixed_epochs for profile in profiles} - {None}
@@ -311,8 +316,11 @@ def _list_modelled(
     modelled = ["idle power of GPUs"]
     if any("duration" in result.by["replayed"] for result in results):
         modelled += _list_busy_power(inputs.any_run.jobs, measured)
-    limited = {model.gpu_type: model.fitted_from for run in inputs.runs.values()
-               for model in run.limits.values()}  # fmt: skip
+    limited = {
+        model.gpu_type: model.fitted_from
+        for run in inputs.runs.values()
+        for model in run.limits.values()
+    }
     has_cases = any(base_of(variant) in inputs.runs for variant in inputs.runs)
     cases = "; low, middle and high: how far they are bound by compute" * has_cases
     modelled += [

@@ -63,8 +63,12 @@ def run_tasks(
                 outcome: UnitResult | EnvironmentLacks = ray.get(finished)
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
-            except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError,
-                    ray.exceptions.OutOfMemoryError, ray.exceptions.ObjectLostError):  # fmt: skip
+            except (
+                ray.exceptions.WorkerCrashedError,
+                ray.exceptions.NodeDiedError,
+                ray.exceptions.OutOfMemoryError,
+                ray.exceptions.ObjectLostError,
+            ):
                 outcome = EnvironmentLacks(LOST.partition(";")[0])
             yield task, outcome
     except ray.exceptions.RayError as error:

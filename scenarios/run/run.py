@@ -222,8 +222,10 @@ def conclude(
     baselines = {
         name: variant.baseline or scenario.baseline for name, variant in scenario.variants.items()
     }
-    etas = {name: (variant.objective or scenario.objective).eta
-            for name, variant in scenario.variants.items()}  # fmt: skip
+    etas = {
+        name: (variant.objective or scenario.objective).eta
+        for name, variant in scenario.variants.items()
+    }
     tariffs = {name: inputs.runs[name].tariff for name in scenario.variants}
     results = charge_alike(results, tariffs)
     if scenario.accounting != AccountingSection():

@@ -121,14 +121,19 @@ def _add_measurements(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunR
     measured = all(record.energy_j is not None for record in trained)
     absent = UNMEASURED if measured else (*UNMEASURED, *OF_ENERGY)
     account = ran.account.without_energy()
-    metrics = ran.metrics | account.metrics() | dict.fromkeys(absent, math.nan) | {
-        "work": float(sum(record.work for record in trained)),
-        "epochs": float(sum(record.epochs for record in trained)),
-        "time_s": math.fsum(record.time_s for record in trained),
-        "overhead_s": math.fsum(record.overhead_s for record in trained),
-        "accuracy": math.fsum(record.accuracy for record in trained) / len(trained),
-        "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
-    }  # fmt: skip
+    metrics = (
+        ran.metrics
+        | account.metrics()
+        | dict.fromkeys(absent, math.nan)
+        | {
+            "work": float(sum(record.work for record in trained)),
+            "epochs": float(sum(record.epochs for record in trained)),
+            "time_s": math.fsum(record.time_s for record in trained),
+            "overhead_s": math.fsum(record.overhead_s for record in trained),
+            "accuracy": math.fsum(record.accuracy for record in trained) / len(trained),
+            "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
+        }
+    )
     by = ran.by | {"replayed": {"live": metrics}}
     digest = digest_tables(tables)
     return replace(ran, tables=tables, metrics=metrics, by=by, account=account, digest=digest)

@@ -18,10 +18,7 @@ from wattkeeper.sim.results.tables import RunResult
 
 
 def execute(
-    spec: RunSpec,
-    inputs: RunInputs,
-    prepare: Prepare | None = None,
-    source: Source | None = None,
+    spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None, source: Source | None = None
 ) -> RunResult:
     """Run one variant with one seed; `source` submits its jobs instead of the inputs' own."""
     env, streams = SimulationEnvironment(), streams_of(spec, inputs)

@@ -79,7 +79,11 @@ def code_digest() -> str:
 
 def _sources() -> list[Path]:
     floors = [Path(__file__).parents[2] / floor for floor in FLOORS]
-    own = [path for floor in floors for path in sorted(floor.rglob("*"))
-           if path.suffix in {".py", ".json"}]  # fmt: skip
+    own = [
+        path
+        for floor in floors
+        for path in sorted(floor.rglob("*"))
+        if path.suffix in {".py", ".json"}
+    ]
     others = [sys.modules[name].__file__ for name in foreign_modules()]
     return own + [Path(file) for file in others if file is not None]

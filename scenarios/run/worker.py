@@ -51,9 +51,7 @@ def start_worker(
     program = _PROGRAM.format(path=parent["sys_path"])
     ours, theirs = Pipe()
     with theirs, _uninterrupted():
-        process = subprocess.Popen(
-            [*python, program], stdin=theirs.fileno(), pass_fds=inherited
-        )  # fmt: skip
+        process = subprocess.Popen([*python, program], stdin=theirs.fileno(), pass_fds=inherited)
         return process, ours, parent
 
 

@@ -15,11 +15,12 @@ def add_cases(scenario: Scenario) -> Scenario:
     if not isinstance(scenario.workload, TraceWorkload):
         return scenario
     varied = {
-        name for name, variant in scenario.variants.items()
+        name
+        for name, variant in scenario.variants.items()
         if variant.boundness is None
         and policy_of(scenario, name, "tune").limits_unprofiled
         and not any(case_name(name, case) in scenario.variants for case in BOUNDS)
-    }  # fmt: skip
+    }
     if not varied:
         return scenario
     variants = {}
@@ -36,6 +37,9 @@ def add_cases(scenario: Scenario) -> Scenario:
 
 def drop_cases(scenario: Scenario) -> Scenario:
     """The scenario without the variants that `add_cases` added, as in a live run."""
-    variants = {name: variant for name, variant in scenario.variants.items()
-                if base_of(name) not in scenario.variants}  # fmt: skip
+    variants = {
+        name: variant
+        for name, variant in scenario.variants.items()
+        if base_of(name) not in scenario.variants
+    }
     return scenario.model_copy(update={"variants": variants})

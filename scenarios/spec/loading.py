@@ -210,8 +210,9 @@ def _read_policy_files(document: YamlDocument) -> tuple[PolicyFile, ...]:
         try:
             files.setdefault(path.resolve(), PolicyFile(name, str(path), read_text(path)))
         except ScenarioError as error:
-            problems += [Problem(f"policy_files: {each}", document.where(place))
-                         for each in error.problems]  # fmt: skip
+            problems += [
+                Problem(f"policy_files: {each}", document.where(place)) for each in error.problems
+            ]
     if problems:
         raise ScenarioError(problems)
     return tuple(files.values())

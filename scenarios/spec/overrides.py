@@ -50,8 +50,9 @@ def _merge_cluster(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str,
 def _left_keys(own: Mapping[str, Any]) -> frozenset[str]:
     """The keys of the form that a variant's cluster leaves for the other one."""
     stated = {key for key, value in own.items() if value is not None}
-    return next((FORMS[1 - index] for index, form in enumerate(FORMS) if stated & form),
-                frozenset())  # fmt: skip
+    return next(
+        (FORMS[1 - index] for index, form in enumerate(FORMS) if stated & form), frozenset()
+    )
 
 
 def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -141,10 +141,12 @@ def place_of(defined: type) -> str:
 def policies_in(module: ModuleType) -> list[type[Policy]]:
     """The policies that a module defines, in their order."""
     return [
-        defined for defined in vars(module).values()
-        if isinstance(defined, type) and issubclass(defined, Policy)
+        defined
+        for defined in vars(module).values()
+        if isinstance(defined, type)
+        and issubclass(defined, Policy)
         and defined.__module__ == module.__name__
-    ]  # fmt: skip
+    ]
 
 
 def _explain_nothing(module: ModuleType, file: PolicyFile) -> tuple[str, str]:
@@ -171,9 +173,9 @@ def _explain(file: PolicyFile, error: BaseException) -> BaseException:
     if not isinstance(explained, WattkeeperError):
         return explained
     place = ":".join([file.path, *(str(line) for line in lines[-1:] if line)])
-    located = type(explained)([
-        each if each.where else Problem(each.message, place) for each in explained.problems
-    ])  # fmt: skip
+    located = type(explained)(
+        [each if each.where else Problem(each.message, place) for each in explained.problems]
+    )
     for note in getattr(explained, "__notes__", ()):
         located.add_note(note)
     return located

@@ -186,9 +186,11 @@ class Scenario(Section):
                     "elsewhere",
                     "electricity: a variant states the same of price and carbon as the scenario, "
                     "which states {stated}",
-                    {"at": ("variants", name, "electricity"),
-                     "stated": " and ".join(sorted(stated)) or "none"},
-                )  # fmt: skip
+                    {
+                        "at": ("variants", name, "electricity"),
+                        "stated": " and ".join(sorted(stated)) or "none",
+                    },
+                )
         return self
 
     @model_validator(mode="after")
@@ -233,8 +235,9 @@ class Scenario(Section):
             raise _elsewhere(
                 f"oracle: {name!r} is no bound for the others; name a variant with configure: "
                 "oracle, and another one in `against`",
-                "league", "oracle",
-            )  # fmt: skip
+                "league",
+                "oracle",
+            )
 
     @model_validator(mode="after")
     def _recorded_jobs(self) -> Self:

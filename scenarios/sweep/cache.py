@@ -115,10 +115,7 @@ def store(path: Path, unit: UnitResult) -> None:
     """
     data = encode_unit(unit)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        replace_file(path, durable=False, private=True) as fresh,
-        fresh.open("wb") as file,
-    ):
+    with replace_file(path, durable=False, private=True) as fresh, fresh.open("wb") as file:
         file.writelines((sha256(data).digest(), data))
 
 

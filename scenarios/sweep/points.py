@@ -65,8 +65,11 @@ def expand_sweep(loaded: LoadedScenario) -> list[SweepPoint]:
     """
     scenario, document = loaded
     assert scenario.sweep is not None
-    items = [(("sweep",), scenario.sweep)] if isinstance(scenario.sweep, dict) else [
-        (("sweep", index), axes) for index, axes in enumerate(scenario.sweep)]  # fmt: skip
+    items = (
+        [(("sweep",), scenario.sweep)]
+        if isinstance(scenario.sweep, dict)
+        else [(("sweep", index), axes) for index, axes in enumerate(scenario.sweep)]
+    )
     _check_axes(items, document)
     _check_settings(items[0][1], document)
     _check_size(items, loaded)
@@ -120,7 +123,7 @@ def _choose_values(items: Sequence[Item]) -> Iterator[dict[str, tuple[Any, Value
 
 def _make_point(
     plain: YamlDocument, document: YamlDocument, chosen: Mapping[str, tuple[Any, ValuePath]]
-) -> LoadedScenario:  # fmt: skip
+) -> LoadedScenario:
     """The scenario with the values of one point."""
     own = plain.copy()
     for path, (value, place) in chosen.items():
@@ -128,8 +131,9 @@ def _make_point(
         try:
             own.set_value(path, value, document.where(place), key)
         except ScenarioError as error:
-            raise ScenarioError([Problem(f"{path}: {p.message}", key)
-                                 for p in error.problems]) from None  # fmt: skip
+            raise ScenarioError(
+                [Problem(f"{path}: {p.message}", key) for p in error.problems]
+            ) from None
         if plain.data["variants"].keys() - own.data["variants"].keys():
             what = f"sweep: {path}: points have the same variants; --set {path}=null removes it"
             raise ScenarioError(what, document.where(place))

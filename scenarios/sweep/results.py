@@ -79,15 +79,20 @@ def _describe(works: Sequence[PointWork]) -> Json:
         "baseline": scenario.baseline,
         "variants": list(scenario.variants),
         "seeds": list(scenario.all_seeds),
-        "axes": {path: _distinct([work.point.values[path] for work in works])
-                 for path in works[0].point.values},
+        "axes": {
+            path: _distinct([work.point.values[path] for work in works])
+            for path in works[0].point.values
+        },
         "points": [
             {
                 "id": work.point.id,
                 "values": dict(work.point.values),
                 "state": "failed" if work.failures else "done",
-                "failures": [work.failures[unit.result] for unit in work.units
-                             if unit.result in work.failures],
+                "failures": [
+                    work.failures[unit.result]
+                    for unit in work.units
+                    if unit.result in work.failures
+                ],
                 "results_digest": digests.get(work.point.id),
             }
             for work in works
@@ -95,7 +100,7 @@ def _describe(works: Sequence[PointWork]) -> Json:
         "inputs": _distinct([source for work in works for source in work.sources]),
         "modelled": modelled,
         "versions": software_versions(),
-    }  # fmt: skip
+    }
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
@@ -114,8 +119,9 @@ def _column(values: Sequence[Any]) -> tuple[pa.DataType, list[Any]]:
 
 
 def _write_metrics(path: Path, works: Sequence[PointWork]) -> None:
-    axes = {axis: _column([work.point.values[axis] for work in works])
-            for axis in works[0].point.values}  # fmt: skip
+    axes = {
+        axis: _column([work.point.values[axis] for work in works]) for axis in works[0].point.values
+    }
     schema = pa.schema(
         [
             field("point", pa.string(), "", "point of the sweep"),
@@ -129,8 +135,10 @@ def _write_metrics(path: Path, works: Sequence[PointWork]) -> None:
             if values is None:
                 continue
             keys = [pa.repeat(pa.scalar(work.point.id), len(values))]
-            keys += [pa.repeat(pa.scalar(column[number], kind), len(values))
-                     for kind, column in axes.values()]  # fmt: skip
+            keys += [
+                pa.repeat(pa.scalar(column[number], kind), len(values))
+                for kind, column in axes.values()
+            ]
             columns = [*keys, *values.cast(VALUES).columns]
             file.write_table(pa.Table.from_arrays(columns, schema=schema))
 

@@ -212,8 +212,11 @@ def _run_task(task: Task) -> list[Exception | None]:
         if time.monotonic() - began > LONGEST_S:
             break
     errors = [_error_of(result) for result in results]
-    good = {unit.result: result for unit, result, error in zip(units, results, errors, strict=False)
-            if error is None}  # fmt: skip
+    good = {
+        unit.result: result
+        for unit, result, error in zip(units, results, errors, strict=False)
+        if error is None
+    }
     is_complete = good.keys() == work.missing and not work.failures
     if is_complete and (not units or time.monotonic() - began <= LONGEST_S):
         assemble_point(work, good)

@@ -71,7 +71,12 @@ def _encode_account(account: Account) -> Json:
 def _decode_account(values: dict[str, Any]) -> Account:
     charges = {name: EnergyParts(*parts) for name, parts in values["charges"].items()}
     sleeps = Sleeps(*(np.array(column, np.float64) for column in values["sleeps"]))
-    return Account(**{
-        **values, "window": Window(*values["window"]), "energy": EnergyParts(*values["energy"]),
-        "charges": charges, "sleeps": sleeps,
-    })  # fmt: skip
+    return Account(
+        **{
+            **values,
+            "window": Window(*values["window"]),
+            "energy": EnergyParts(*values["energy"]),
+            "charges": charges,
+            "sleeps": sleeps,
+        }
+    )

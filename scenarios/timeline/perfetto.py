@@ -53,8 +53,15 @@ ARGUMENTS: Final = {
 KNOBS: Final = ("power_limit_w", "clock_mhz")
 """Arguments that are the last ones of an attempt."""
 
-JOBS: Final = (*ARGUMENTS.values(), "gpu_type", "start_time_s", "finish_time_s", "reached_target",
-               "early_stopped", "retunes")  # fmt: skip
+JOBS: Final = (
+    *ARGUMENTS.values(),
+    "gpu_type",
+    "start_time_s",
+    "finish_time_s",
+    "reached_target",
+    "early_stopped",
+    "retunes",
+)
 
 DECISIONS: Final = ("time_s", "point", "policy", "job_id", "attempt", "chose")
 
@@ -80,9 +87,12 @@ def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCount
     """
     attempts, decisions, line = (
         read_run(study, name, columns, variant, seed)
-        for name, columns in (("jobs", JOBS), ("decisions", DECISIONS),
-                              ("timeline", ("time_s", *COUNTERS)))
-    )  # fmt: skip
+        for name, columns in (
+            ("jobs", JOBS),
+            ("decisions", DECISIONS),
+            ("timeline", ("time_s", *COUNTERS)),
+        )
+    )
     jobs = pc.count_distinct(attempts["job_id"]).as_py()
     if jobs > MOST_JOBS:
         raise InputError(
@@ -217,8 +227,10 @@ def _write_slices(
             begin = hold.begin if number == hold.first else begin
             end = hold.end if number == hold.last else end
             arguments = _format_arguments(attempt, hold.cut if number == hold.last else "")
-            members = (f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
-                      f'"name":{_json(hold.job)},"cat":"job","args":{arguments}')  # fmt: skip
+            members = (
+                f'"ph":"X","ts":{_us(begin)},"dur":{_us(end - begin)},'
+                f'"name":{_json(hold.job)},"cat":"job","args":{arguments}'
+            )
             for lane in own:
                 write_event(f'"pid":{_pid(lane[0])},"tid":{tids[lane]},{members}')
             slices += len(own)
@@ -228,8 +240,13 @@ def _write_slices(
 def _format_arguments(attempt: Json, cut: str) -> str:
     """The arguments of an attempt's slices, as JSON; `cut`: what ended them before its end."""
     values = {name: attempt[column] for name, column in ARGUMENTS.items()}
-    outcome = cut or ("done" if attempt["reached_target"]
-                      else "stopped early" if attempt["early_stopped"] else "failed")  # fmt: skip
+    outcome = cut or (
+        "done"
+        if attempt["reached_target"]
+        else "stopped early"
+        if attempt["early_stopped"]
+        else "failed"
+    )
     if attempt["retunes"]:
         values = {f"last_{key}" if key in KNOBS else key: value for key, value in values.items()}
     return _json({name: v for name, v in values.items() if v is not None} | {"outcome": outcome})
@@ -259,7 +276,9 @@ def _write_counters(write_event: WriteEvent, line: pa.Table, zero_s: float) -> i
         values = line[name].to_numpy()
         changed = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
         for row, value in zip(changed.tolist(), values[changed].tolist(), strict=True):
-            write_event(f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[row])},'
-                  f'"name":"{name}","args":{{"{unit}":{value!r}}}')  # fmt: skip
+            write_event(
+                f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[row])},'
+                f'"name":"{name}","args":{{"{unit}":{value!r}}}'
+            )
         counters += len(changed)
     return counters

@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from wattkeeper.live.zoo.tensors import RawTensor
 
 UNITS: Final = {
-    "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
-}  # fmt: skip
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 SHAPES: Final = re.compile(r"[1-9]\d*(,[1-9]\d*)*(;[1-9]\d*(,[1-9]\d*)*)*")
 MODULE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)")
 

@@ -152,8 +152,11 @@ def _explain_none(
         known = ", ".join(dict.fromkeys(tasks)) or "nothing: it is empty"
         return [Problem(f"no model of {zoo.path} is for {child.task}; there is {known}")]
     if choose_parent(policy, ZooSnapshot(zoo, child), job_of(child)) is not None:
-        peers = (snapshot.stored[int(model.model_id)] for model in snapshot.models()
-                 if model.task == child.task)  # fmt: skip
+        peers = (
+            snapshot.stored[int(model.model_id)]
+            for model in snapshot.models()
+            if model.task == child.task
+        )
         refusals = dict.fromkeys(_explain_refusal(model, trusted) for model in peers)
         return [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
     minimum = getattr(policy, "minimum", None)

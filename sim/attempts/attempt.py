@@ -54,9 +54,12 @@ class SliceTotals(NamedTuple):
         discarded_s = self.discarded_s + discarded * time_s
         discarded_j = self.discarded_j + discarded * energy_j
         return SliceTotals(
-            self.slices + 1, self.time_s + time_s, self.energy_j + energy_j, discarded_s,
+            self.slices + 1,
+            self.time_s + time_s,
+            self.energy_j + energy_j,
+            discarded_s,
             discarded_j,
-        )  # fmt: skip
+        )
 
 
 NO_SLICES: Final = SliceTotals()
@@ -208,8 +211,9 @@ class Tuned(Decided):
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
         """The outcome that policies observe after the end, with a cost in J."""
         epochs, time_s, energy_j, reached = totals[:4]
-        return Outcome(self.start, self.batch_size, self.power_limit_w, epochs, time_s, energy_j,
-                       cost, reached)  # fmt: skip
+        return Outcome(
+            self.start, self.batch_size, self.power_limit_w, epochs, time_s, energy_j, cost, reached
+        )
 
 
 Decision = Untuned | Tuned
@@ -317,8 +321,15 @@ class Attempt:
 
     def next_try(self, begun_s: float) -> Attempt:
         """The next try of the job, on the same GPUs."""
-        again = Attempt(self.job, self.number + 1, self.placement, self.where, self.gpu_type,
-                        begun_s, self.idle_w)  # fmt: skip
+        again = Attempt(
+            self.job,
+            self.number + 1,
+            self.placement,
+            self.where,
+            self.gpu_type,
+            begun_s,
+            self.idle_w,
+        )
         again.losses = self.losses
         return again
 

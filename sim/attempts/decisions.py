@@ -123,10 +123,15 @@ class PolicyContext:
     def of_queue(self, queue: str) -> PolicyContext:
         """The context of the same policy for one queue, with random streams of its own."""
         return PolicyContext(
-            self.point, self._config, self._env, self.objective, self.zoo,
+            self.point,
+            self._config,
+            self._env,
+            self.objective,
+            self.zoo,
             lambda point, name: self._stream_of(point, f"{name} of queue {queue}"),
-            self._foresight, self._sources,
-        )  # fmt: skip
+            self._foresight,
+            self._sources,
+        )
 
     @property
     def is_foreign(self) -> bool:
@@ -155,8 +160,9 @@ class PolicyContext:
             if name not in self._config.signals:
                 raise PolicyError(f"{self.policy} declares no signal {name!r}", self.point)
             if name not in self._sources:
-                raise PolicyError(f"{self.policy} reads {name!r}; there is no such signal here",
-                                  self.point)  # fmt: skip
+                raise PolicyError(
+                    f"{self.policy} reads {name!r}; there is no such signal here", self.point
+                )
             self._signals[name] = self._sources[name].view(self._env)
         return self._signals[name]
 
@@ -239,13 +245,15 @@ class DecisionMaker:
         self._notes_parents = notes_parents
         policies = (*others, configure, tune)
         self._observers: list[tuple[Callable[[Context, Outcome], None], PolicyContext]] = [
-            (policy.observe, ctx) for policy, ctx in policies
+            (policy.observe, ctx)
+            for policy, ctx in policies
             if type(policy).observe is not Policy.observe
-        ]  # fmt: skip
+        ]
         self._followers: list[tuple[Callable[[Context, Job], None], PolicyContext]] = [
-            (policy.on_submit, ctx) for policy, ctx in policies
+            (policy.on_submit, ctx)
+            for policy, ctx in policies
             if type(policy).on_submit is not Policy.on_submit
-        ]  # fmt: skip
+        ]
 
     def submitted(self, job: Job) -> None:
         """Tell the policies of a job that was submitted."""

@@ -164,8 +164,10 @@ class ClusterSpec:
     @cached_property
     def idle_power_w(self) -> float:
         """Power of all GPUs together while none is allocated and no node sleeps, W."""
-        by_type = (self.power[group.gpu_type].idle_w * group.nodes * group.gpus_per_node
-                   for group in self.groups)  # fmt: skip
+        by_type = (
+            self.power[group.gpu_type].idle_w * group.nodes * group.gpus_per_node
+            for group in self.groups
+        )
         return sum(by_type)
 
     @cached_property

@@ -102,8 +102,10 @@ class CarriedWork:
             Time at full pace of all nodes, s.
         """
         if spent.finished:
-            self._attempts = [each._replace(steps_s=each.steps_s + each.part_s, part_s=0.0)
-                              for each in self._attempts]  # fmt: skip
+            self._attempts = [
+                each._replace(steps_s=each.steps_s + each.part_s, part_s=0.0)
+                for each in self._attempts
+            ]
         if spent.committed:
             self._attempts = [each._replace(steps_s=0.0) for each in self._attempts if each.part_s]
         if fate == "open":

@@ -48,11 +48,7 @@ class Holdings:
         return job.replace(gpus=nodes * self._gpus, reserved_w=nodes * self.busy_w)
 
     def change(
-        self,
-        training: ElasticTraining,
-        nodes: tuple[int, ...],
-        fate: Fate,
-        lost: int | None = None,
+        self, training: ElasticTraining, nodes: tuple[int, ...], fate: Fate, lost: int | None = None
     ) -> tuple[float, float]:
         """End the present attempt, and hold other nodes in the next one; returns as `close`."""
         before = set(training.nodes)
@@ -89,9 +85,8 @@ class Holdings:
         parts.room.shrink()
         where = self._recorder.journal.index_choice(placement)
         return Attempt(
-            attempt.job, number, placement, where, attempt.gpu_type, now_s,
-            self.idle_w * len(nodes),
-        )  # fmt: skip
+            attempt.job, number, placement, where, attempt.gpu_type, now_s, self.idle_w * len(nodes)
+        )
 
     def release(self, training: ElasticTraining) -> None:
         """Give back all nodes of a job."""
@@ -103,11 +98,7 @@ class Holdings:
         parts.room.grow()
 
     def close(
-        self,
-        training: ElasticTraining,
-        fate: Fate,
-        lost: int | None = None,
-        reached: bool = False,
+        self, training: ElasticTraining, fate: Fate, lost: int | None = None, reached: bool = False
     ) -> tuple[float, float]:
         """Record the present attempt, which ends now, unless it began now.
 

@@ -241,8 +241,9 @@ class ElasticJobs:
 
     def _join_spare(self) -> None:
         """Let jobs that pause take free nodes, each where it adds most."""
-        joining = {number: training for number, training in self._running.items()
-                   if training.can_join}  # fmt: skip
+        joining = {
+            number: training for number, training in self._running.items() if training.can_join
+        }
         taken = self._sharing.share_out(joining)
         for number, nodes in taken.items():
             training = joining[number]
@@ -278,10 +279,16 @@ class ElasticJobs:
         """The answer of `Replan` on a job, which goes to the journal."""
         attempt, journal, now_s = training.attempt, self._recorder.journal, self._loop.now_s
         view = ElasticView(
-            attempt.job.job_id, training.task, moment, training.nodes, spare, training.shape,
-            self._parts.rate.mean_s(1, now_s), moment == "lost" and training.announced,
+            attempt.job.job_id,
+            training.task,
+            moment,
+            training.nodes,
+            spare,
+            training.shape,
+            self._parts.rate.mean_s(1, now_s),
+            moment == "lost" and training.announced,
             training.slowdown,
-        )  # fmt: skip
+        )
         answer = ask_replan(self._replan, self._parts.replan.ctx, view)
         saw, chose = seen_of(view), describe_answer(answer)
         journal.note(now_s, "replan", attempt.job, attempt.number, saw, chose)

@@ -68,8 +68,10 @@ class NodeSharing:
         """The free nodes that jobs take, each where it adds most."""
         taken: dict[int, list[int]] = {}
         for given, node in enumerate(self.free_nodes() if joining else []):
-            gains = {number: self._gain(training, len(taken.get(number, ())), given)
-                     for number, training in joining.items()}  # fmt: skip
+            gains = {
+                number: self._gain(training, len(taken.get(number, ())), given)
+                for number, training in joining.items()
+            }
             best = max(gains, key=gains.__getitem__)
             if gains[best] < 0:
                 break
@@ -90,16 +92,21 @@ class NodeSharing:
 
     def choose_givers(self, running: Trainings) -> dict[int, int]:
         """How many more nodes jobs are to give to one that waits, those first that add least."""
-        surplus = {number: len(training.nodes) - training.task.start_nodes - training.gives
-                   for number, training in running.items()}  # fmt: skip
+        surplus = {
+            number: len(training.nodes) - training.task.start_nodes - training.gives
+            for number, training in running.items()
+        }
         available = sum(max(0, nodes) for nodes in surplus.values())
         if not available:
             return {}
         pending = sum(training.gives for training in running.values())
         gives: dict[int, int] = {}
         for _ in range(self._needed_nodes(available + pending) - pending):
-            worth = {number: _worth(running[number], gives.get(number, 0))
-                     for number, nodes in surplus.items() if nodes > 0}  # fmt: skip
+            worth = {
+                number: _worth(running[number], gives.get(number, 0))
+                for number, nodes in surplus.items()
+                if nodes > 0
+            }
             number = min(worth, key=worth.__getitem__)
             surplus[number] -= 1
             gives[number] = gives.get(number, 0) + 1

@@ -308,8 +308,10 @@ class ElasticTraining(Execution):
         state = cycle.at(done_s)
         spans = cycle.write_spans(done_s, MOST_WRITES)
         # By rounding, the end of the last one may lie after now.
-        writes = [(min(clock.time_s(begin_s), now_s), min(clock.time_s(end_s), now_s))
-                  for begin_s, end_s in spans]  # fmt: skip
+        writes = [
+            (min(clock.time_s(begin_s), now_s), min(clock.time_s(end_s), now_s))
+            for begin_s, end_s in spans
+        ]
         written_s = math.fsum(end_s - begin_s for begin_s, end_s in writes)
         at_full_pace_s = math.fsum(end_s - begin_s for begin_s, end_s in spans)
         write_slow_s = slow_s = 0.0
@@ -349,9 +351,10 @@ class ElasticTraining(Execution):
         if fate == "carried":
             part_took_s, took_s = self._span_s(part_s), self._span_s(part_s + steps_s)
             spent = spent._replace(
-                carried_s=took_s - part_took_s, part_s=part_took_s,
+                carried_s=took_s - part_took_s,
+                part_s=part_took_s,
                 carried_slow_s=took_s - part_s - steps_s,
-            )  # fmt: skip
+            )
         else:
             self.drop_work()
         if fate == "open":

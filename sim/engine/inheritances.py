@@ -78,12 +78,7 @@ class Inheritances:
             self._recorder.add_parent(self._parents[job.number][0])
 
     def end(
-        self,
-        attempt: Attempt,
-        now_s: float,
-        saved_s: float,
-        reached: bool,
-        accuracy: float | None,
+        self, attempt: Attempt, now_s: float, saved_s: float, reached: bool, accuracy: float | None
     ) -> None:
         """Let `Retain` decide on the model that a job trained, if it reached its target.
 

@@ -113,8 +113,7 @@ class NodeStates:
         return cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
 
 
-PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL,
-                     "degraded": SIGNAL}  # fmt: skip
+PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL, "degraded": SIGNAL}
 
 
 class NodeChanges:

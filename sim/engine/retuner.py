@@ -93,9 +93,15 @@ class Tuning:
 def _running(tuning: Tuning, moment: Moment) -> Running:
     """What `Tune` is shown of an attempt."""
     return Running(
-        tuning.start, tuning.configuration, tuning.measured, moment, tuning.execution.progress(),
-        tuning.knobs, tuning.slowdown, tuning.share_w,
-    )  # fmt: skip
+        tuning.start,
+        tuning.configuration,
+        tuning.measured,
+        moment,
+        tuning.execution.progress(),
+        tuning.knobs,
+        tuning.slowdown,
+        tuning.share_w,
+    )
 
 
 class Retuner:

@@ -24,13 +24,27 @@ from wattkeeper.traces.arrow import replace_column
 CHUNK = 1 << 11
 
 _ASKED_TEXTS = ("job_id", "workload", "gpu_type", "user")
-_ASKED_FLOATS = ("submit_time_s", "duration_s", "time_scale", "estimate_s", "start_time_s",
-                 "deadline_s")  # fmt: skip
+_ASKED_FLOATS = (
+    "submit_time_s",
+    "duration_s",
+    "time_scale",
+    "estimate_s",
+    "start_time_s",
+    "deadline_s",
+)
 _ASKED = (*_ASKED_TEXTS, *_ASKED_FLOATS, "gpus", "gpu_milli", "group_id")
 """Columns that the world needs of a job."""
 
-KNOWN = ("job_id", "group_id", "recurrence", "workload", "gpus", "gpu_milli", "submit_time_s",
-         "time_scale")  # fmt: skip
+KNOWN = (
+    "job_id",
+    "group_id",
+    "recurrence",
+    "workload",
+    "gpus",
+    "gpu_milli",
+    "submit_time_s",
+    "time_scale",
+)
 """Columns of the results that a source gives."""
 
 _ALIKE = ("gpus", "gpu_milli", "time_scale")
@@ -113,14 +127,25 @@ class TraceSource(Source):
             index = read_i64_le(number, at)
             jobs.append(
                 Job(
-                    job_id[row], group[row], read_i64_le(recurrence, at), workload[row],
-                    read_i64_le(gpus, at), read_f64_le(submit, at), read_f64_le(duration, at),
-                    read_f64_le(scale, at), index, read_i64_le(milli, at), kind[row], user[row],
-                    read_f64_le(estimate, at), models.get(job_id[row]) if models else None,
-                    read_f64_le(start, at), reserved_w[index] if reserved_w else 0.0,
+                    job_id[row],
+                    group[row],
+                    read_i64_le(recurrence, at),
+                    workload[row],
+                    read_i64_le(gpus, at),
+                    read_f64_le(submit, at),
+                    read_f64_le(duration, at),
+                    read_f64_le(scale, at),
+                    index,
+                    read_i64_le(milli, at),
+                    kind[row],
+                    user[row],
+                    read_f64_le(estimate, at),
+                    models.get(job_id[row]) if models else None,
+                    read_f64_le(start, at),
+                    reserved_w[index] if reserved_w else 0.0,
                     read_f64_le(due, at),
                 )
-            )  # fmt: skip
+            )
         return jobs
 
     def follow_up(self, job: Job, now_s: float) -> Job | None:

@@ -73,10 +73,11 @@ class StragglerEvents:
         self._loop = loop
         self._slow_down = slow_down
         self._changes = {
-            job_id: given.draw(streams, job_id) if isinstance(given, DrawnStragglers)
+            job_id: given.draw(streams, job_id)
+            if isinstance(given, DrawnStragglers)
             else iter(given)
             for job_id, given in stragglers.items()
-        }  # fmt: skip
+        }
         self._factors = dict.fromkeys(stragglers, 1.0)
         self._next: dict[str, Slowdown] = {}
         self._scheduled: dict[int, Callback] = {}

@@ -249,10 +249,15 @@ class World(Listener):
     def _engage(self, point: Point, config: PolicyConfig, policy: Policy | None = None) -> Engaged:
         self._journal.add_maker(point, config.kind)
         ctx = PolicyContext(
-            point, config, self.env, self.rules.objective,
+            point,
+            config,
+            self.env,
+            self.rules.objective,
             EmptyZoo() if self.zoo is None else self.zoo,
-            self.streams.policy, self.backend.foresight, self._signals,
-        )  # fmt: skip
+            self.streams.policy,
+            self.backend.foresight,
+            self._signals,
+        )
         return Engaged(build_policy(config) if policy is None else policy, ctx)
 
     @property
@@ -753,9 +758,18 @@ class World(Listener):
         deadline_s = change.deadline_s if change.event == "notice" else math.nan
         factor = change.factor if change.event == "degraded" else math.nan
         self.recorder.node_changes.append(
-            NodeRow(change.time_s, node, change.event, change.cause, deadline_s, jobs, lost_gpu_s,
-                    lost_j, factor)
-        )  # fmt: skip
+            NodeRow(
+                change.time_s,
+                node,
+                change.event,
+                change.cause,
+                deadline_s,
+                jobs,
+                lost_gpu_s,
+                lost_j,
+                factor,
+            )
+        )
 
     def _keep_pace(self, execution: Execution) -> bool:
         """Let an attempt keep the pace of its slowest node; returns whether its pace changes."""
@@ -890,9 +904,14 @@ class World(Listener):
         """Let an elastic job without GPUs be ready to go on; `number`: of its next attempt."""
         before, now_s = execution.attempt, self._loop.now_s
         execution.attempt = attempt = Attempt(
-            before.job, number, before.placement, before.where, before.gpu_type, now_s,
+            before.job,
+            number,
+            before.placement,
+            before.where,
+            before.gpu_type,
+            now_s,
             before.idle_w,
-        )  # fmt: skip
+        )
         attempt.waits_anew = True
         self._paused[attempt.job.number] = Paused(execution, now_s)
 

@@ -173,7 +173,16 @@ class SimulatedZoo:
             )
         self._view = None
         self.done.append(
-            FinishedModel(job.number, now_s, parent, filled, saved_s, accuracy, decision.admit,
-                     len(self._stored), self.size_bytes)
-        )  # fmt: skip
+            FinishedModel(
+                job.number,
+                now_s,
+                parent,
+                filled,
+                saved_s,
+                accuracy,
+                decision.admit,
+                len(self._stored),
+                self.size_bytes,
+            )
+        )
         return decision

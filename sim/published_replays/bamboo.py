@@ -14,12 +14,7 @@ from wattkeeper.sim.published_replays.inputs import (
     check_length,
 )
 from wattkeeper.sim.published_replays.ledger import FinishedStep
-from wattkeeper.sim.published_replays.replay import (
-    PLACES,
-    JobStatus,
-    PublishedReplay,
-    SpotNode,
-)
+from wattkeeper.sim.published_replays.replay import PLACES, JobStatus, PublishedReplay, SpotNode
 from wattkeeper.sim.published_replays.result import ReplayResult
 
 RESTART_MS: Final = 30_000

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.bamboo import (
-    EFFECTIVE,
-    REDUNDANT,
-    BambooModel,
-    BambooReplay,
-)
+from wattkeeper.sim.published_replays.bamboo import EFFECTIVE, REDUNDANT, BambooModel, BambooReplay
 from wattkeeper.sim.published_replays.inputs import SpotChange, check_changes
 from wattkeeper.sim.published_replays.result import ReplayResult
 

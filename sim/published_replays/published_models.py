@@ -38,30 +38,52 @@ _IDLE_SMALL: Final = _idle("0 1 0 0 2 1 0 2 1 0 0 1 0 1 0 0")
 _IDLE_LARGE: Final = _idle("2 2 0 3 2 1 0 3 2 1 0 3 2 1 0 3")
 _BERT_RESTARTS_MS: Final = {
     **{nodes: 71_300 + 3_700 * (nodes - 15) for nodes in range(15, 26)},
-    26: 112_000, 27: 49_100, 28: 67_600, 29: 67_600, 30: 71_300,
-}  # fmt: skip
+    26: 112_000,
+    27: 49_100,
+    28: 67_600,
+    29: 67_600,
+    30: 71_300,
+}
 
 PUBLISHED_MODELS: Final = {
     "BERT-large": PublishedModel(
-        "bertLarge", OobleckModel(8192, 2_000),
+        "bertLarge",
+        OobleckModel(8192, 2_000),
         VarunaModel(8192, 76_000, 15_800, {}, _BERT_RESTARTS_MS),
-        BambooModel(8192, 76_000), fits_bamboo=True, spared_on_recorded=True,
+        BambooModel(8192, 76_000),
+        fits_bamboo=True,
+        spared_on_recorded=True,
     ),
     "GPT-2-ours": PublishedModel(
-        "gpt_2_ours", OobleckModel(1024, 2_000), VarunaModel(1024, 83_000, 11_500, _IDLE_SMALL),
-        BambooModel(1024, 80_000), fits_bamboo=True, spared_on_recorded=True,
+        "gpt_2_ours",
+        OobleckModel(1024, 2_000),
+        VarunaModel(1024, 83_000, 11_500, _IDLE_SMALL),
+        BambooModel(1024, 80_000),
+        fits_bamboo=True,
+        spared_on_recorded=True,
     ),
     "GPT-3-medium": PublishedModel(
-        "gpt_3m", OobleckModel(819, 3_000), VarunaModel(819, 78_700, 11_200, _IDLE_SMALL),
-        BambooModel(819, 100_000), fits_bamboo=False, spared_on_recorded=True,
+        "gpt_3m",
+        OobleckModel(819, 3_000),
+        VarunaModel(819, 78_700, 11_200, _IDLE_SMALL),
+        BambooModel(819, 100_000),
+        fits_bamboo=False,
+        spared_on_recorded=True,
     ),
     "GPT-3-2_7b": PublishedModel(
-        "gpt_3_2_7b", OobleckModel(512, 6_000), VarunaModel(512, 515_000, 50_000, _IDLE_LARGE),
-        BambooModel(512, 230_000), fits_bamboo=False, spared_on_recorded=False,
+        "gpt_3_2_7b",
+        OobleckModel(512, 6_000),
+        VarunaModel(512, 515_000, 50_000, _IDLE_LARGE),
+        BambooModel(512, 230_000),
+        fits_bamboo=False,
+        spared_on_recorded=False,
     ),
     "GPT-3-6_7b": PublishedModel(
-        "gpt_3_6_7b", OobleckModel(1024, 10_000),
+        "gpt_3_6_7b",
+        OobleckModel(1024, 10_000),
         VarunaModel(1024, 701_000, 120_000, _IDLE_LARGE),
-        BambooModel(1024, 450_000), fits_bamboo=False, spared_on_recorded=False,
+        BambooModel(1024, 450_000),
+        fits_bamboo=False,
+        spared_on_recorded=False,
     ),
-}  # fmt: skip
+}

@@ -251,10 +251,17 @@ class PublishedReplay(ABC):
             long_ms, short_ms = 0, long_ms + short_ms
         redundant_ms = None if redundant_share is None else redundant_share * self.begun_total_ms
         return ReplayResult(
-            avg_samples_per_s=self.ledger.mean_rate(), steps=self.ledger.steps, fatal=self.fatal,
-            preemptions=self.preemptions, avg_instances=self.mean_instances(),
-            effective_ms=effective_share * self.begun_total_ms, redundant_ms=redundant_ms,
-            rebalance_ms=short_ms if counts_rebalance else None, restart_ms=long_ms,
-            checkpoint_ms=checkpoint_ms, fallback_loss_ms=self.fallback_loss_ms,
-            gpu_overhead_ms=gpu_overhead_ms, spans=self.spans(),
-        )  # fmt: skip
+            avg_samples_per_s=self.ledger.mean_rate(),
+            steps=self.ledger.steps,
+            fatal=self.fatal,
+            preemptions=self.preemptions,
+            avg_instances=self.mean_instances(),
+            effective_ms=effective_share * self.begun_total_ms,
+            redundant_ms=redundant_ms,
+            rebalance_ms=short_ms if counts_rebalance else None,
+            restart_ms=long_ms,
+            checkpoint_ms=checkpoint_ms,
+            fallback_loss_ms=self.fallback_loss_ms,
+            gpu_overhead_ms=gpu_overhead_ms,
+            spans=self.spans(),
+        )

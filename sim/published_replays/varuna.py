@@ -60,9 +60,10 @@ def replay_varuna(
     replay = _Varuna(changes, rates, model, free_checkpoints, loses_work)
     replay.run()
     return replay.result(
-        checkpoint_ms=replay.checkpoint_total_ms, gpu_overhead_ms=replay.gpu_overhead_ms,
+        checkpoint_ms=replay.checkpoint_total_ms,
+        gpu_overhead_ms=replay.gpu_overhead_ms,
         counts_rebalance=False,
-    )  # fmt: skip
+    )
 
 
 def _check(model: VarunaModel) -> None:
@@ -82,9 +83,13 @@ class _Varuna(PublishedReplay):
     """Each loss is fatal; every tenth step and the first after a loss end in a checkpoint."""
 
     def __init__(
-        self, changes: Sequence[SpotChange], rates: RateTable, model: VarunaModel,
-        free_checkpoints: bool, loses_work: bool,
-    ) -> None:  # fmt: skip
+        self,
+        changes: Sequence[SpotChange],
+        rates: RateTable,
+        model: VarunaModel,
+        free_checkpoints: bool,
+        loses_work: bool,
+    ) -> None:
         super().__init__(changes, model.batch, changes[-1].time_ms)
         self.queue.heapify_again()
         self._rates = rates

@@ -18,14 +18,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import SliceTotals
 from wattkeeper.sim.attempts.decisions import DecisionJournal
-from wattkeeper.sim.native import (
-    BytesWriter,
-    append,
-    vec,
-    write_f64_le,
-    write_i32_le,
-    write_i64_le,
-)
+from wattkeeper.sim.native import BytesWriter, append, vec, write_f64_le, write_i32_le, write_i64_le
 from wattkeeper.sim.recording.spool import Spool, SpooledBlock
 
 UNITS_PER_WATT: Final = 2**32
@@ -70,12 +63,26 @@ def power_too_large() -> InputError:
     )
 
 
-_ENDED = {"number": "i8", "begun_s": "f8", "ended_s": "f8", "energy_j": "f8", "time_s": "f8",
-          "cost": "f8", "power": "i8", "where": "i4"}  # fmt: skip
+_ENDED = {
+    "number": "i8",
+    "begun_s": "f8",
+    "ended_s": "f8",
+    "energy_j": "f8",
+    "time_s": "f8",
+    "cost": "f8",
+    "power": "i8",
+    "where": "i4",
+}
 """Columns of all attempts."""
 
-_TRAINED = {"row": "i8", "batch_size": "i8", "power_limit_w": "f8", "epochs": "i8",
-            "attempt": "i4", "flags": "i1"}  # fmt: skip
+_TRAINED = {
+    "row": "i8",
+    "batch_size": "i8",
+    "power_limit_w": "f8",
+    "epochs": "i8",
+    "attempt": "i4",
+    "flags": "i1",
+}
 """Columns of attempts with a workload."""
 
 _LOCKED = {"row": "i8", "clock_mhz": "i4"}
@@ -96,8 +103,14 @@ _BROKEN_OFF = {"row": "i8", "lost_node": "i4", "lost_time_s": "f8", "lost_energy
 _SLOWED = {"row": "i8", "slow_s": "f8"}
 """Columns of attempts that slow nodes slowed down."""
 
-_SLICED = {"row": "i8", "slices": "i4", "slice_time_s": "f8", "slice_energy_j": "f8",
-           "discarded_time_s": "f8", "discarded_energy_j": "f8"}  # fmt: skip
+_SLICED = {
+    "row": "i8",
+    "slices": "i4",
+    "slice_time_s": "f8",
+    "slice_energy_j": "f8",
+    "discarded_time_s": "f8",
+    "discarded_energy_j": "f8",
+}
 """Columns of attempts with slices."""
 
 _DRAWN = {"row": "i8", "from_s": "f8", "to_s": "f8", "energy_j": "f8"}
@@ -116,8 +129,15 @@ _SLEPT = {"from_s": "f8", "to_s": "f8", "awake": "i8", "asleep": "i8"}
 """Columns of sleep of nodes, with the power of their GPUs awake and asleep; from infinity on, they
 sleep for ever."""
 
-_DECIDED = {"time_s": "f8", "number": "i8", "seen": "i8", "also_seen": "i8", "attempt": "i4",
-            "chose": "i4", "maker": "i1"}  # fmt: skip
+_DECIDED = {
+    "time_s": "f8",
+    "number": "i8",
+    "seen": "i8",
+    "also_seen": "i8",
+    "attempt": "i4",
+    "chose": "i4",
+    "maker": "i1",
+}
 """Columns of decisions."""
 
 MOST_CHARACTERS: Final = 2000
@@ -131,9 +151,14 @@ BUFFER_BYTES = 1 << 18
 
 MOST_ROWS: Final = 2**62
 
-_DEFAULTS: dict[str, float] = {"attempt": 1, "batch_size": ABSENT, "power_limit_w": math.nan,
-                               "epochs": ABSENT, "flags": REACHED,
-                               "lost_node": ABSENT}  # fmt: skip
+_DEFAULTS: dict[str, float] = {
+    "attempt": 1,
+    "batch_size": ABSENT,
+    "power_limit_w": math.nan,
+    "epochs": ABSENT,
+    "flags": REACHED,
+    "lost_node": ABSENT,
+}
 
 
 class _Rows:
@@ -290,13 +315,7 @@ class Journal(DecisionJournal):
         self._rows.end_row()
 
     def note(
-        self,
-        now_s: float,
-        point: str,
-        job: Job,
-        attempt: int,
-        saw: tuple[object, ...],
-        chose: str,
+        self, now_s: float, point: str, job: Job, attempt: int, saw: tuple[object, ...], chose: str
     ) -> None:
         """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
         maker, choice = self.maker_of(point), self.index_choice(chose)
@@ -699,8 +718,7 @@ class Recorder:
             Index of the attempt, from 0 at `begin`; start, end (s) and energy (J).
         """
         columns = self._drawn.among(begin, end)
-        return (columns["row"] - begin, columns["from_s"], columns["to_s"],
-                columns["energy_j"])  # fmt: skip
+        return (columns["row"] - begin, columns["from_s"], columns["to_s"], columns["energy_j"])
 
     def add_parent(self, parent: str) -> None:
         """Add the id of the model whose weights the last added attempt started from."""
@@ -722,8 +740,15 @@ class Recorder:
         """A column of some attempts, by default of all; defaults where nothing was added."""
         if name in self._ended:
             return self._ended.column(name, begin, end)
-        groups = (self._trained, self._locked, self._delayed, self._retuned, self._sliced,
-                  self._broken_off, self._slowed)  # fmt: skip
+        groups = (
+            self._trained,
+            self._locked,
+            self._delayed,
+            self._retuned,
+            self._sliced,
+            self._broken_off,
+            self._slowed,
+        )
         rows = next(rows for rows in groups if name in rows)
         number = (self.attempts if end is None else end) - begin
         values = np.full(number, _DEFAULTS.get(name, 0), rows.column(name, 0, 0).dtype)
@@ -774,8 +799,12 @@ class Recorder:
     def sleeps(self) -> tuple[Floats, Floats, Ints, Ints]:
         """Start, end (s), and power awake and asleep of each sleep, shapes (sleeps,)."""
         rows = self._slept
-        return (rows.column("from_s"), rows.column("to_s"), rows.column("awake"),
-                rows.column("asleep"))  # fmt: skip
+        return (
+            rows.column("from_s"),
+            rows.column("to_s"),
+            rows.column("awake"),
+            rows.column("asleep"),
+        )
 
     def changes(self) -> tuple[Floats, Ints]:
         """Times (s) and amounts (`UNITS_PER_WATT`) of changes of power, shapes (changes,)."""

@@ -110,11 +110,7 @@ class Replayed(Execution):
     trained_j = 0.0
 
     def __init__(
-        self,
-        backend: Backend,
-        env: EventLoop,
-        attempt: Attempt,
-        inheritance: Inheritance,
+        self, backend: Backend, env: EventLoop, attempt: Attempt, inheritance: Inheritance
     ) -> None:
         super().__init__(attempt)
         self.backend = backend
@@ -567,9 +563,12 @@ def _locked_points(curve: Curve, clocks_mhz: tuple[int, ...]) -> tuple[Measureme
     by_clock = {setting.clock_mhz: setting for setting in curve.clocks}
     highest_w = curve.max_limit_w
     settings = [by_clock[clock_mhz] for clock_mhz in clocks_mhz]
-    return tuple([
-        Measurement(highest_w, s.time_per_epoch_s, s.average_power_w, s.clock_mhz) for s in settings
-    ])  # fmt: skip
+    return tuple(
+        [
+            Measurement(highest_w, s.time_per_epoch_s, s.average_power_w, s.clock_mhz)
+            for s in settings
+        ]
+    )
 
 
 def _profiling_epoch(report: tuple[Measurement, ...]) -> tuple[float, float]:

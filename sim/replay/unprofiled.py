@@ -104,9 +104,15 @@ class UnprofiledPower:
         """
         options = self.options(job, gpu_type)
         return Profile(
-            options.key, gpu_type, job.gpus, math.nan, options.max_epochs, UNKNOWN_BATCH,
-            options.max_power_w, {UNKNOWN_BATCH: self.curve(job, gpu_type)},
-        )  # fmt: skip
+            options.key,
+            gpu_type,
+            job.gpus,
+            math.nan,
+            options.max_epochs,
+            UNKNOWN_BATCH,
+            options.max_power_w,
+            {UNKNOWN_BATCH: self.curve(job, gpu_type)},
+        )
 
     def curve(self, job: Job, gpu_type: str) -> Curve:
         """Power and time of a job by limit; an epoch is a second without a limit.

@@ -164,8 +164,10 @@ class Account(NamedTuple):
     def metrics(self) -> dict[str, float]:
         """Its metrics; energy is that of the facility."""
         span_s = self.window.until_s - self.window.from_s
-        parts = {f"{name}_energy_j": value * self.pue for name, value in
-                 zip(EnergyParts._fields, self.energy, strict=True)}  # fmt: skip
+        parts = {
+            f"{name}_energy_j": value * self.pue
+            for name, value in zip(EnergyParts._fields, self.energy, strict=True)
+        }
         return {
             "gpu_utilisation": self.gpu_s / (span_s * self.gpus) if span_s > 0 else 0.0,
             ENERGY: math.fsum(parts.values()),
@@ -202,9 +204,15 @@ def account(
     energy, gpu_s = parts(seconds)
     charges = {name: parts(clock)[0] for name, clock in tariff.clocks().items()}
     return Account(
-        window, energy, charges, gpu_s, cluster.idle_power_w, sleeps.outside(window), cluster.gpus,
+        window,
+        energy,
+        charges,
+        gpu_s,
+        cluster.idle_power_w,
+        sleeps.outside(window),
+        cluster.gpus,
         cluster.pue,
-    )  # fmt: skip
+    )
 
 
 def year_metrics(submitting: Account, whole: Account) -> dict[str, float]:
@@ -259,16 +267,19 @@ def _parts(
         """Some attempts, and what accrues from their begin to their end."""
         for begin in range(0, recorder.attempts, ATTEMPTS):
             rows = slice(begin, min(begin + ATTEMPTS, recorder.attempts))
-            begun, ended = (recorder.column(name, rows.start, rows.stop)
-                            for name in ("begun_s", "ended_s"))  # fmt: skip
+            begun, ended = (
+                recorder.column(name, rows.start, rows.stop) for name in ("begun_s", "ended_s")
+            )
             yield rows, _lengths(begun, ended, window, clock)
 
     drawn = (lengths * recorder.column("power", rows.start, rows.stop) for rows, lengths in spans())
     above = math.fsum(chain.from_iterable(joules.data for joules in drawn))
     changed, change = recorder.changes()
     above += _product(_lengths(changed, np.inf, window, clock), change)
-    gpus = _by_type(cluster, ((lengths, held.thousandths[rows], held.gpu_type[rows])
-                              for rows, lengths in spans()))  # fmt: skip
+    gpus = _by_type(
+        cluster,
+        ((lengths, held.thousandths[rows], held.gpu_type[rows]) for rows, lengths in spans()),
+    )
     rows, paused, resumed = _pauses(recorder)
     if len(rows):
         lost = _lengths(paused, resumed, window, clock)

@@ -36,8 +36,10 @@ def check_sums(folder: Path, required: Collection[str], optional: Collection[str
     """
     stored = _read_sums(folder / SUMS)
     expected = {*required, *(name for name in optional if (folder / name).exists())}
-    problems = [Problem(f"has no digest of {name}; {AGAIN}", str(folder / SUMS))
-                for name in sorted(expected - stored.keys())]  # fmt: skip
+    problems = [
+        Problem(f"has no digest of {name}; {AGAIN}", str(folder / SUMS))
+        for name in sorted(expected - stored.keys())
+    ]
     problems += [
         Problem(f"names {name!r}, which is no file of these results; {AGAIN}", str(folder / SUMS))
         for name in sorted(stored.keys() - {*required, *optional})

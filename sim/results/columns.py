@@ -33,10 +33,16 @@ from wattkeeper.sim.results.timeline import Timeline
 from wattkeeper.traces.electricity.charges import charge_intervals
 
 ZOO_TYPES: dict[str, pa.DataType] = {
-    "number": pa.int64(), "time_s": pa.float64(), "parent": pa.string(), "coverage": pa.float64(),
-    "saved_s": pa.float64(), "accuracy": pa.float64(), "admitted": pa.bool_(),
-    "zoo_models": pa.int64(), "zoo_bytes": pa.int64(),
-}  # fmt: skip
+    "number": pa.int64(),
+    "time_s": pa.float64(),
+    "parent": pa.string(),
+    "coverage": pa.float64(),
+    "saved_s": pa.float64(),
+    "accuracy": pa.float64(),
+    "admitted": pa.bool_(),
+    "zoo_models": pa.int64(),
+    "zoo_bytes": pa.int64(),
+}
 """Arrow types of the fields of `FinishedModel`."""
 
 REPLAYED_FROM = ("duration", "profile")
@@ -119,8 +125,13 @@ def _optional_columns(
     if recorder.has_retunes:
         names += ["retunes", "tune_paused_s"]
     if recorder.has_slices:
-        names += ["slices", "slice_time_s", "slice_energy_j", "discarded_time_s",
-                  "discarded_energy_j"]  # fmt: skip
+        names += [
+            "slices",
+            "slice_time_s",
+            "slice_energy_j",
+            "discarded_time_s",
+            "discarded_energy_j",
+        ]
     if recorder.has_losses:
         names += ["lost_time_s", "lost_energy_j"]
     if recorder.has_slow:

@@ -92,9 +92,10 @@ def elastic_totals(rows: Sequence[ShapeRow], until_s: float) -> ElasticTotals:
     `until_s`: when it ended, s, unless it had trained all its samples before; infinite: it had.
     """
     end_s = rows[-1].until_s if math.isinf(until_s) else until_s
-    sums = {name: math.fsum(getattr(row, name) for row in rows)
-            for name in ("samples", "steps_s", "lost_s", "open_s", "pause_s", "write_s")
-    }  # fmt: skip
+    sums = {
+        name: math.fsum(getattr(row, name) for row in rows)
+        for name in ("samples", "steps_s", "lost_s", "open_s", "pause_s", "write_s")
+    }
     span = JobSpan(rows[0].number, rows[0].time_s, end_s)
     return ElasticTotals(span, **sums, downtimes_s=_downtimes(rows, end_s))
 
@@ -122,8 +123,10 @@ def elastic_metrics(
     for row in recorder.shapes:
         of_job.setdefault(row.number, []).append(row)
     finished = recorder.finished_elastic
-    totals = [elastic_totals(rows, math.inf if number in finished else scope.until_s)
-              for number, rows in of_job.items()]  # fmt: skip
+    totals = [
+        elastic_totals(rows, math.inf if number in finished else scope.until_s)
+        for number, rows in of_job.items()
+    ]
     return _time_metrics(totals) | _node_metrics(totals, recorder, cluster, scope)
 
 
@@ -166,10 +169,13 @@ def _node_metrics(
         absent.add("open")
     metrics = {
         "elastic_energy_j": energy_j,
-        **{f"elastic_{part}_j": each for part, each in energy._asdict().items()
-           if part not in absent},
+        **{
+            f"elastic_{part}_j": each
+            for part, each in energy._asdict().items()
+            if part not in absent
+        },
         "useful_sample_j": _each(energy_j, samples),
-    }  # fmt: skip
+    }
     if scope.prices is None:
         return metrics
     rent = rent_of_nodes(rows, free, scope.prices.node_hour)

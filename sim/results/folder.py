@@ -15,13 +15,7 @@ from wattkeeper.sim.results.parquet import write_tables
 from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.sim.results.tables import RunResult
-from wattkeeper.traces.files.atomic import (
-    check_place,
-    is_leftover,
-    replace_folder,
-    resolve,
-    settle,
-)
+from wattkeeper.traces.files.atomic import check_place, is_leftover, replace_folder, resolve, settle
 
 SWEEP: Final = "sweep.json"
 """File that marks the results folder of a sweep: its axes and its points."""

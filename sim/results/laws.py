@@ -90,17 +90,19 @@ def check_laws(tables: Mapping[str, AnyTable], metrics: Mapping[str, float], law
     Raises:
         LawBroken: If the results break some; each problem names the table and the row.
     """
-    _refuse([
-        *_find_negatives(tables, metrics),
-        *_find_above_cap(tables["timeline"], laws),
-        *_find_uneven_energy(tables["jobs"], metrics, laws),
-        *_find_wrong_times(tables["jobs"], laws),
-        *_find_overlaps(tables["jobs"]),
-        *_find_wrong_decisions(tables),
-        *_find_lost_jobs(tables["jobs"], laws),
-        *_find_on_lost_nodes(tables),
-        *_find_uneven_shapes(tables, metrics, laws),
-    ])  # fmt: skip
+    _refuse(
+        [
+            *_find_negatives(tables, metrics),
+            *_find_above_cap(tables["timeline"], laws),
+            *_find_uneven_energy(tables["jobs"], metrics, laws),
+            *_find_wrong_times(tables["jobs"], laws),
+            *_find_overlaps(tables["jobs"]),
+            *_find_wrong_decisions(tables),
+            *_find_lost_jobs(tables["jobs"], laws),
+            *_find_on_lost_nodes(tables),
+            *_find_uneven_shapes(tables, metrics, laws),
+        ]
+    )
 
 
 def _refuse(problems: list[Problem]) -> None:
@@ -212,9 +214,12 @@ def _find_negatives(
 SIGNED: Final = {
     *(f"{table}.time_s" for table in ("decisions", "timeline", "nodes", "shapes", "models")),
     *(f"jobs.{moment}_s" for moment in ("submit_time", "start_time", "finish_time", "deadline")),
-    "jobs.electricity_cost", "decisions.saw", "nodes.deadline_s", "shapes.until_s",
+    "jobs.electricity_cost",
+    "decisions.saw",
+    "nodes.deadline_s",
+    "shapes.until_s",
     "models.saved_gpu_s",
-}  # fmt: skip
+}
 """Columns that may be negative: digests, times since a given origin, and savings."""
 
 SIGNED_METRICS: Final = {"regret", "gpu_s_saved", "electricity_cost", "year_electricity_cost"}
@@ -290,9 +295,11 @@ def _name_rows(what: str, wrong: Bools, jobs: AnyTable) -> Iterator[Problem]:
     if len(rows):
         row = int(rows[0])
         job = _texts(jobs, "job_id")[row]
-        yield Problem(f"attempt {_texts(jobs, 'attempt')[row]} of job {job} {what}"
-                      + f", and {len(rows) - 1} others" * (len(rows) > 1),
-                      f"jobs, row {row}")  # fmt: skip
+        yield Problem(
+            f"attempt {_texts(jobs, 'attempt')[row]} of job {job} {what}"
+            + f", and {len(rows) - 1} others" * (len(rows) > 1),
+            f"jobs, row {row}",
+        )
 
 
 def _find_overlaps(jobs: AnyTable) -> Iterator[Problem]:
@@ -325,15 +332,22 @@ def _find_wrong_decisions(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
     """Decisions about an attempt that has no row, or while another attempt of its job runs."""
     jobs, decisions = tables["jobs"], tables["decisions"]
     keys = zip(_texts(jobs, "job_id"), _column(jobs, "attempt").tolist(), strict=True)
-    spans = zip(_column(jobs, "start_time_s").tolist(), _column(jobs, "finish_time_s").tolist(),
-                strict=True)  # fmt: skip
+    spans = zip(
+        _column(jobs, "start_time_s").tolist(), _column(jobs, "finish_time_s").tolist(), strict=True
+    )
     span_of = dict(zip(keys, spans, strict=True))
     elastic = set(_texts(tables["shapes"], "job_id")) if "shapes" in tables else set[str]()
     for key in _unfinished(jobs):
         span_of[key] = span_of[key][0], math.inf
     points, chose = _texts(decisions, "point"), _texts(decisions, "chose")
-    rows = zip(_column(decisions, "time_s").tolist(), points, _texts(decisions, "job_id"),
-               _column(decisions, "attempt").tolist(), chose, strict=True)  # fmt: skip
+    rows = zip(
+        _column(decisions, "time_s").tolist(),
+        points,
+        _texts(decisions, "job_id"),
+        _column(decisions, "attempt").tolist(),
+        chose,
+        strict=True,
+    )
     for row, (time_s, point, job, attempt, choice) in enumerate(rows):
         span = span_of.get((job, attempt))
         where = f"decisions, row {row}"
@@ -385,8 +399,12 @@ def _find_on_lost_nodes(tables: Mapping[str, AnyTable]) -> Iterator[Problem]:
     nodes, jobs = tables["nodes"], tables["jobs"]
     downs: dict[int, list[tuple[float, float]]] = {}
     since: dict[int, float] = {}
-    rows = zip(_column(nodes, "time_s").tolist(), _column(nodes, "node").tolist(),
-               _texts(nodes, "event"), strict=True)  # fmt: skip
+    rows = zip(
+        _column(nodes, "time_s").tolist(),
+        _column(nodes, "node").tolist(),
+        _texts(nodes, "event"),
+        strict=True,
+    )
     for time_s, node, event in rows:
         if event in ("absent", "down"):
             since[node] = time_s

@@ -151,9 +151,17 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
     """Time of nodes in each part, s, shape (parts, shapes)."""
     nodes, begin_s, end_s, steps_s, lost_s, open_s, pause_s, write_s = (
         np.array([getattr(row, name) for row in rows], dtype=np.float64)
-        for name in ("nodes", "time_s", "until_s", "steps_s", "lost_s", "open_s", "pause_s",
-                     "write_s")
-    )  # fmt: skip
+        for name in (
+            "nodes",
+            "time_s",
+            "until_s",
+            "steps_s",
+            "lost_s",
+            "open_s",
+            "pause_s",
+            "write_s",
+        )
+    )
     rest_s = rest_of(end_s - begin_s, steps_s, pause_s, write_s)
     redundant_s = redundant_time_s(rows)
     useful_s = rest_of(steps_s, lost_s, open_s, redundant_s)
@@ -163,9 +171,9 @@ def node_seconds(rows: Sequence[ShapeRow]) -> Floats:
 
 def redundant_time_s(rows: Sequence[ShapeRow]) -> Floats:
     """Time of redundant computation in steps that were committed, s, shape (shapes,)."""
-    return np.array([
-        row.redundant_share * float(rest_of(row.steps_s, row.lost_s, row.open_s)) for row in rows
-    ])  # fmt: skip
+    return np.array(
+        [row.redundant_share * float(rest_of(row.steps_s, row.lost_s, row.open_s)) for row in rows]
+    )
 
 
 def rest_of(span_s: Floats | float, *parts_s: Floats | float) -> Floats:
@@ -191,8 +199,10 @@ def energy_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, cluster: ClusterS
 def rent_of_nodes(rows: Sequence[ShapeRow], free: FreeNodes, price: SignalSeries) -> NodeParts:
     """Rent by part, in money; that of a shape by the shares of its time."""
     clock = rent_clock(price)
-    begin_s, end_s = (np.array([getattr(row, name) for row in rows], dtype=np.float64)
-                      for name in ("time_s", "until_s"))  # fmt: skip
+    begin_s, end_s = (
+        np.array([getattr(row, name) for row in rows], dtype=np.float64)
+        for name in ("time_s", "until_s")
+    )
     mean = (clock(end_s) - clock(begin_s)) / (end_s - begin_s)
     paid_for_free = free.nodes * (clock(free.to_s) - clock(free.from_s))
     return _sum_parts(mean * node_seconds(rows), paid_for_free)

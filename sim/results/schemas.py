@@ -263,8 +263,14 @@ SHAPES = pa.schema(
     ]
 )
 
-TABLES = {"jobs": JOBS, "decisions": DECISIONS, "timeline": TIMELINE, "models": MODELS,
-          "nodes": NODES, "shapes": SHAPES}  # fmt: skip
+TABLES = {
+    "jobs": JOBS,
+    "decisions": DECISIONS,
+    "timeline": TIMELINE,
+    "models": MODELS,
+    "nodes": NODES,
+    "shapes": SHAPES,
+}
 """Schemas by table; `models` only where there is a zoo, `nodes` only where nodes are lost, `shapes`
 only where there are elastic jobs."""
 

@@ -280,10 +280,7 @@ class _YearSpan(NamedTuple):
 
 
 def _year_span(
-    recorder: Recorder,
-    submit_s: Floats,
-    stated: tuple[float | None, float | None],
-    tariff: Tariff,
+    recorder: Recorder, submit_s: Floats, stated: tuple[float | None, float | None], tariff: Tariff
 ) -> _YearSpan | None:
     """What a year is extrapolated from; None if that is too short, or the tariff not known for it.
 

@@ -133,10 +133,7 @@ def test_a_restored_policy_decides_like_the_original(
 @every_config
 @pytest.mark.parametrize(
     ("stream", "cuts"),
-    [
-        (LONG[:240], [113]),
-        pytest.param(LONG, range(0, len(LONG), 173), marks=pytest.mark.slow),
-    ],
+    [(LONG[:240], [113]), pytest.param(LONG, range(0, len(LONG), 173), marks=pytest.mark.slow)],
     ids=["one", "all"],
 )
 def test_a_restart_at_any_point_does_not_change_decisions(

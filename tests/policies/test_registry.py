@@ -33,8 +33,11 @@ def test_a_kind_that_is_taken_is_refused() -> None:
 def test_a_module_is_named_as_its_kind(room: str) -> None:
     folder = Path(__file__).parents[2] / "policies" / room
     kinds = {path.stem.replace("_", "-") for path in folder.glob("[!_]*.py")}
-    shipped = {kind: part for kind, part in parts(room, added=False).items()
-               if part.__module__.startswith("wattkeeper.")}  # fmt: skip
+    shipped = {
+        kind: part
+        for kind, part in parts(room, added=False).items()
+        if part.__module__.startswith("wattkeeper.")
+    }
     assert kinds == set(shipped)
     for kind, part in shipped.items():
         assert part.__module__ == f"wattkeeper.policies.{room}.{kind.replace('-', '_')}"
@@ -69,12 +72,16 @@ def test_a_policy_is_imported_without_the_others() -> None:
         [sys.executable, "-c", ASK_FOR_ONE], capture_output=True, text=True, check=True
     )
     rooms = {f"wattkeeper.policies.{room}" for room in ROOMS}
-    imported = {name for name in done.stdout.split()
-                if name.rpartition(".")[0] in rooms and "._" not in name}  # fmt: skip
+    imported = {
+        name
+        for name in done.stdout.split()
+        if name.rpartition(".")[0] in rooms and "._" not in name
+    }
     assert imported == {
-        "wattkeeper.policies.tune.max_power", "wattkeeper.policies.place.best_fit",
+        "wattkeeper.policies.tune.max_power",
+        "wattkeeper.policies.place.best_fit",
         "wattkeeper.policies.retain.keep_all",
-    }  # fmt: skip
+    }
 
 
 ACME = '''

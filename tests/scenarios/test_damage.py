@@ -72,38 +72,53 @@ class Target(NamedTuple):
 
 
 TARGETS = {
-    "run": Target("run", (
-        ("report", "run", "--out", OUT),
-        ("timeline", "run", "--out", OUT),
-        ("compare", "run", "good/run", "--json"),
-        ("compare", "good/run", "run"),
-        ("compare", "good/live", "run", "--json"),
-    )),
-    "live": Target("live", (
-        ("report", "live", "--out", OUT),
-        ("timeline", "live", "--out", OUT),
-        ("compare", "live", "good/run"),
-    )),
-    "sweep": Target("swept", (
-        ("report", "swept", "--out", OUT),
-        ("compare", "swept", "good/swept", "--json"),
-        ("timeline", "swept/points/0001", "--out", OUT),
-    )),
-    "traces": Target("library", (
-        ("traces", "list"),
-        ("traces", "list", "--json"),
-        ("traces", "describe", "few"),
-        ("traces", "describe", "power", "--json"),
-        ("validate", "of-a-trace.yaml"),
-    )),
-    "zoo": Target("zoo", (
-        ("zoo", "list", "--zoo", "zoo"),
-        ("zoo", "list", "--zoo", "zoo", "--json"),
-        ("zoo", "match", "--zoo", "zoo", "--child", "child.json", "--json", "--task", "images"),
-        ("zoo", "gc", "--zoo", "zoo"),
-    )),
+    "run": Target(
+        "run",
+        (
+            ("report", "run", "--out", OUT),
+            ("timeline", "run", "--out", OUT),
+            ("compare", "run", "good/run", "--json"),
+            ("compare", "good/run", "run"),
+            ("compare", "good/live", "run", "--json"),
+        ),
+    ),
+    "live": Target(
+        "live",
+        (
+            ("report", "live", "--out", OUT),
+            ("timeline", "live", "--out", OUT),
+            ("compare", "live", "good/run"),
+        ),
+    ),
+    "sweep": Target(
+        "swept",
+        (
+            ("report", "swept", "--out", OUT),
+            ("compare", "swept", "good/swept", "--json"),
+            ("timeline", "swept/points/0001", "--out", OUT),
+        ),
+    ),
+    "traces": Target(
+        "library",
+        (
+            ("traces", "list"),
+            ("traces", "list", "--json"),
+            ("traces", "describe", "few"),
+            ("traces", "describe", "power", "--json"),
+            ("validate", "of-a-trace.yaml"),
+        ),
+    ),
+    "zoo": Target(
+        "zoo",
+        (
+            ("zoo", "list", "--zoo", "zoo"),
+            ("zoo", "list", "--zoo", "zoo", "--json"),
+            ("zoo", "match", "--zoo", "zoo", "--child", "child.json", "--json", "--task", "images"),
+            ("zoo", "gc", "--zoo", "zoo"),
+        ),
+    ),
     "bench": Target("baselines", (("bench", "--baselines", "baselines/few.json", "--json"),)),
-}  # fmt: skip
+}
 
 
 class Answer(NamedTuple):
@@ -164,8 +179,12 @@ def ask(command: tuple[str, ...], *, process: bool = False) -> Answer:
         compile_matching()
         done = subprocess.run(
             [sys.executable, "-m", "wattkeeper.scenarios", *command],
-            capture_output=True, text=True, timeout=LONGEST_S, check=False, preexec_fn=limit_cpu,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
+            preexec_fn=limit_cpu,
+        )
         code, out, err = done.returncode, done.stdout, done.stderr
     else:
         with limited():
@@ -202,8 +221,11 @@ def save_model(folder: Path, name: str, *widths: int) -> tuple[str, ...]:
         for n, (before, after) in pairs
     )
     (folder / f"{name}.json").write_text(Graph("mlp", nodes).to_json())
-    values = {tensor.name: np.ones(tensor.shape, "f4") * len(widths)
-              for node in nodes for tensor in node.tensors}  # fmt: skip
+    values = {
+        tensor.name: np.ones(tensor.shape, "f4") * len(widths)
+        for node in nodes
+        for tensor in node.tensors
+    }
     save_file(values, folder / f"{name}.safetensors")
     return ("--graph", f"{name}.json", "--weights", f"{name}.safetensors")
 
@@ -226,11 +248,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             ("run", "rehearsed.yaml", "--live", "--out", "good/live"),
             ("traces", "generate", "jobs", "--name", "few", "--jobs", "40"),
             ("traces", "generate", "profiles", "--name", "power"),
-            *(("zoo", "add", "--zoo", "good/zoo", *save_model(folder, f"m{n}", 4, 4 + n, 3),
-               *options) for n in range(3)),
-            ("bench", "--update", "--baselines", "good/baselines/few.json",
-             "good/baselines/small.yaml"),
-        ]  # fmt: skip
+            *(
+                (
+                    "zoo",
+                    "add",
+                    "--zoo",
+                    "good/zoo",
+                    *save_model(folder, f"m{n}", 4, 4 + n, 3),
+                    *options,
+                )
+                for n in range(3)
+            ),
+            (
+                "bench",
+                "--update",
+                "--baselines",
+                "good/baselines/few.json",
+                "good/baselines/small.yaml",
+            ),
+        ]
         save_model(folder, "child", 4, 8, 3)
         (folder / "good/baselines").mkdir(parents=True)
         (folder / "good/baselines/small.yaml").write_text(small())
@@ -267,8 +303,12 @@ def storm(place: Path, name: str, seed: int, count: int, every: int = 0) -> list
             lines = answer.err.strip().splitlines() or answer.out.strip().splitlines()
             last = lines[-1][:300] if lines else ""
             faults.append(f"{name} {seed} {number}: {what}: {' '.join(command)}: {wrong}: {last}")
-    print(f"{name}, seed {seed}: {count} alterations, exit codes {dict(sorted(codes.items()))}, "
-          f"{len(faults)} faults", *faults, sep="\n")  # fmt: skip
+    print(
+        f"{name}, seed {seed}: {count} alterations, exit codes {dict(sorted(codes.items()))}, "
+        f"{len(faults)} faults",
+        *faults,
+        sep="\n",
+    )
     return faults
 
 

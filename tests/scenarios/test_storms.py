@@ -33,10 +33,14 @@ def test_a_run_leaves_its_results_or_the_older_ones(
     (tmp_path / "small.yaml").write_text(small())
     run = ["run", "small.yaml", "--out", "out/results", "--seeds"]
     made = storm(
-        signals_library, "write_signals", tmp_path, kills,
-        versions=[[*run, "1"], [*run, "2"]], reader=["compare", "out/results", "out/results"],
+        signals_library,
+        "write_signals",
+        tmp_path,
+        kills,
+        versions=[[*run, "1"], [*run, "2"]],
+        reader=["compare", "out/results", "out/results"],
         place="out/results",
-    )  # fmt: skip
+    )
     assert made["new version"] > 0 or kills < KILLS
 
 
@@ -54,9 +58,14 @@ def test_an_import_leaves_its_trace_or_the_older_one(
         for name in ("one", "two")
     ]
     made = storm(
-        signals_library, "write_signals", tmp_path, kills,
-        versions=versions, reader=["traces", "describe", "jobs"], place="library/jobs",
-    )  # fmt: skip
+        signals_library,
+        "write_signals",
+        tmp_path,
+        kills,
+        versions=versions,
+        reader=["traces", "describe", "jobs"],
+        place="library/jobs",
+    )
     assert made["new version"] > 0 or kills < KILLS
 
 

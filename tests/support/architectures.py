@@ -93,11 +93,14 @@ class Shuffle(nn.Module):
         self.stem, half = conv_bn(3, width), width // 2
         self.units = nn.ModuleList(
             nn.Sequential(
-                conv_bn(half, half, 1), nn.ReLU(), conv_bn(half, half, 3, 1, half),
-                conv_bn(half, half, 1), nn.ReLU(),
+                conv_bn(half, half, 1),
+                nn.ReLU(),
+                conv_bn(half, half, 3, 1, half),
+                conv_bn(half, half, 1),
+                nn.ReLU(),
             )
             for _ in range(depth)
-        )  # fmt: skip
+        )
         self.head = nn.Linear(width, 5)
 
     def forward(self, x: Tensor):
@@ -118,11 +121,16 @@ class Efficient(nn.Module):
         self.stem = conv_bn(3, width)
         self.blocks: Any = nn.ModuleList(
             nn.ModuleList(
-                (conv_bn(width, wide, 1), conv_bn(wide, wide, 3, 1, wide),
-                 nn.Conv2d(wide, 4, 1), nn.Conv2d(4, wide, 1), conv_bn(wide, width, 1))
+                (
+                    conv_bn(width, wide, 1),
+                    conv_bn(wide, wide, 3, 1, wide),
+                    nn.Conv2d(wide, 4, 1),
+                    nn.Conv2d(4, wide, 1),
+                    conv_bn(wide, width, 1),
+                )
             )
             for _ in range(depth)
-        )  # fmt: skip
+        )
         self.head = nn.Sequential(nn.Dropout(0.2), nn.Linear(width, 5))
 
     def forward(self, x: Tensor):

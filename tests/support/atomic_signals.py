@@ -50,8 +50,10 @@ def main(folder: str, what: str, first: bool, exchange: bool) -> list[dict[str, 
         exchange: Whether the file system can exchange two names.
     """
     fill: Callable[[Path, str], None] = {
-        "folder": fill_folder, "file": fill_file, "cached": fill_cached,
-    }[what]  # fmt: skip
+        "folder": fill_folder,
+        "file": fill_file,
+        "cached": fill_cached,
+    }[what]
     root = Path(folder)
     made = []
     ctypes.CDLL(None).arm(0, 0, not exchange)
@@ -70,10 +72,14 @@ def main(folder: str, what: str, first: bool, exchange: bool) -> list[dict[str, 
             shutil.copytree(home, settled)
             settle(settled)
             found = {
-                "signal": number.name, "at": at, "code": outcome.code,
-                "there": content(path), "beside": listed(home),
-                "settled": content(settled / "place"), "beside_settled": listed(settled),
-            }  # fmt: skip
+                "signal": number.name,
+                "at": at,
+                "code": outcome.code,
+                "there": content(path),
+                "beside": listed(home),
+                "settled": content(settled / "place"),
+                "beside_settled": listed(settled),
+            }
             fill(path, "next")
             made.append({**found, "next": content(path), "beside_next": listed(home)})
     return made

@@ -17,9 +17,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ODD_VALUES: list[Any] = [
-    None, "", "x", "x" * 5000, "\x1b[31mred", "../../up", "\ud800", -1, 0, 1, 2.5, 10**30, 1e308,
-    -1e308, math.nan, math.inf, -math.inf, True, False, [], {}, [[[]]], {"a": [1]}, "1", "NaN",
-]  # fmt: skip
+    None,
+    "",
+    "x",
+    "x" * 5000,
+    "\x1b[31mred",
+    "../../up",
+    "\ud800",
+    -1,
+    0,
+    1,
+    2.5,
+    10**30,
+    1e308,
+    -1e308,
+    math.nan,
+    math.inf,
+    -math.inf,
+    True,
+    False,
+    [],
+    {},
+    [[[]]],
+    {"a": [1]},
+    "1",
+    "NaN",
+]
 """Values of other types and sizes than those in any file."""
 
 Alter = Callable[[Path, Random], str]
@@ -100,8 +123,9 @@ def alter_parquet(path: Path, rng: Random) -> str:
     name = table.column_names[index]
     column = table.column(index)
     rows = len(table)
-    kind = rng.choice(("dropped", "renamed", "typed", "values", "values", "emptied", "sliced",
-                       "doubled", "order"))  # fmt: skip
+    kind = rng.choice(
+        ("dropped", "renamed", "typed", "values", "values", "emptied", "sliced", "doubled", "order")
+    )
     if kind == "dropped":
         table = table.remove_column(index)
     elif kind == "renamed":
@@ -161,16 +185,69 @@ def alter_sqlite(path: Path, rng: Random) -> str:
 
 
 ODD_CELLS = [
-    "", " ", "x", "nan", "NaN", "inf", "-inf", "1e308", "1e999", "-1", "0", "-0.0", "0.5", "1e-320",
-    "9" * 25, "9" * 5000, str(2**31), str(2**63), str(2**64), "0x10", "1_000", "1,5", "True",
-    "null", "\0", "\x1b[31mred", "\ufeff", "\u202e", "\u0661", "\U0001f600", "'", '"', '""', '"\n"',
-    "\n", "\r", "\t", ",", ";", "|", "#", "../../up", "x" * 5000, "[" * 3000, "{}", "1" + "(" * 500,
-    "1970-01-01", "0000-00-00 00:00:00", "9999-12-31 23:59:59", "10000-01-01",
-    "2024-02-30T25:61:61", "None",
-    "2024-01-05T10:00:00+99:99", "2024-01-05T10:00:00Z", "-1 day", "1-00:00:00",
+    "",
+    " ",
+    "x",
+    "nan",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e308",
+    "1e999",
+    "-1",
+    "0",
+    "-0.0",
+    "0.5",
+    "1e-320",
+    "9" * 25,
+    "9" * 5000,
+    str(2**31),
+    str(2**63),
+    str(2**64),
+    "0x10",
+    "1_000",
+    "1,5",
+    "True",
+    "null",
+    "\0",
+    "\x1b[31mred",
+    "\ufeff",
+    "\u202e",
+    "\u0661",
+    "\U0001f600",
+    "'",
+    '"',
+    '""',
+    '"\n"',
+    "\n",
+    "\r",
+    "\t",
+    ",",
+    ";",
+    "|",
+    "#",
+    "../../up",
+    "x" * 5000,
+    "[" * 3000,
+    "{}",
+    "1" + "(" * 500,
+    "1970-01-01",
+    "0000-00-00 00:00:00",
+    "9999-12-31 23:59:59",
+    "10000-01-01",
+    "2024-02-30T25:61:61",
+    "None",
+    "2024-01-05T10:00:00+99:99",
+    "2024-01-05T10:00:00Z",
+    "-1 day",
+    "1-00:00:00",
     "99999999-00:00:00",
-    "gres/gpu=-1", "gres/gpu=1e9", "gres/gpu:a100=99999999999999999999", "Unknown", "UNLIMITED",
-]  # fmt: skip
+    "gres/gpu=-1",
+    "gres/gpu=1e9",
+    "gres/gpu:a100=99999999999999999999",
+    "Unknown",
+    "UNLIMITED",
+]
 """Cells of tables and of logs that are no number, too large a one, no time, or more than a cell."""
 
 ENCODINGS = ("utf-8-sig", "utf-16", "utf-32-le", "latin-1", "cp037", "utf-7")
@@ -182,9 +259,25 @@ def alter_table(path: Path, rng: Random) -> str:
     lines = text.split("\n")
     separator = max(",|\t ", key=text.count)
     rows = [line.split(separator) for line in lines]
-    kind = rng.choice(("cells", "cells", "cells", "cells", "column", "column order", "row twice",
-                       "row lost", "row order", "ragged", "header", "many rows", "many columns",
-                       "separator", "one value"))  # fmt: skip
+    kind = rng.choice(
+        (
+            "cells",
+            "cells",
+            "cells",
+            "cells",
+            "column",
+            "column order",
+            "row twice",
+            "row lost",
+            "row order",
+            "ragged",
+            "header",
+            "many rows",
+            "many columns",
+            "separator",
+            "one value",
+        )
+    )
     index = rng.randrange(len(rows))
     column = rng.randrange(max(map(len, rows)))
     if kind == "cells":
@@ -252,8 +345,11 @@ def alter(root: Path, rng: Random) -> str:
     suffix = rng.choice(sorted({path.suffix for path in paths}))
     path = rng.choice([path for path in paths if path.suffix == suffix])
     ways: list[Alter] = [alter_bytes, alter_place]
-    own: dict[str, Alter] = {".json": alter_json, ".parquet": alter_parquet,
-                             ".sqlite": alter_sqlite}  # fmt: skip
+    own: dict[str, Alter] = {
+        ".json": alter_json,
+        ".parquet": alter_parquet,
+        ".sqlite": alter_sqlite,
+    }
     if path.suffix in own:
         ways += [own[path.suffix]] * 3
     what = rng.choice(ways)(path, rng)

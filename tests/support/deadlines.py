@@ -63,9 +63,7 @@ def replay_plan(
     return Replayed(cost, now_s, changes, restarts)
 
 
-def replay_static(
-    point: SpeedPoint, rates: Floats, slot_s: float, work: float
-) -> float:  # fmt: skip
+def replay_static(point: SpeedPoint, rates: Floats, slot_s: float, work: float) -> float:
     """Energy x rate of a job at one point."""
     whole, rest_s = divmod(work / point.speed, slot_s)
     lengths = np.append(np.full(int(whole), slot_s), rest_s)

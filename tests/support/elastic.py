@@ -85,20 +85,29 @@ def run_elastic(
     """Run elastic jobs, numbered first, and others on a cluster of equal nodes."""
     config = find_config("replan", replan, settings)
     known = {number: ElasticJob(each, samples) for number, each in enumerate(tasks)}
-    jobs = [elastic_job(each.name, number, each, submit_s, gpus)
-            for number, each in enumerate(tasks)]  # fmt: skip
+    jobs = [
+        elastic_job(each.name, number, each, submit_s, gpus) for number, each in enumerate(tasks)
+    ]
     jobs += [other.replace(number=len(tasks) + n) for n, other in enumerate(others)]
     policies = parts.pop("policy_set", chosen())
-    policies = type(policies)(**{
-        name: getattr(policies, name) for name in type(policies).__dataclass_fields__
-        if name != "replan"
-    }, replan=config)  # fmt: skip
+    policies = type(policies)(
+        **{
+            name: getattr(policies, name)
+            for name in type(policies).__dataclass_fields__
+            if name != "replan"
+        },
+        replan=config,
+    )
     cluster = parts.pop("cluster", spec(nodes, gpus, IDLE_W))
     return run_world(
-        jobs, parts.pop("profiles", {}), cluster, policies,
+        jobs,
+        parts.pop("profiles", {}),
+        cluster,
+        policies,
         losses=RunLosses(rules or LossRules(), iter(changes)),
-        elastic=lambda world, its: ElasticJobs(world, its, known, gpus, until_s), **parts,
-    )  # fmt: skip
+        elastic=lambda world, its: ElasticJobs(world, its, known, gpus, until_s),
+        **parts,
+    )
 
 
 def shapes(world: World, number: int = 0) -> list[ShapeRow]:

@@ -113,9 +113,15 @@ def fragile(folder: Path, pause_s: float = 0.0) -> partial[FragileReplica]:
 def train(folder: Path, steps: int = STEPS, **arguments: Any) -> ElasticResults:
     """Train the network on three nodes, with results in the folder `out`."""
     stated: dict[str, Any] = {
-        "make": fragile(folder), "job": "small", "steps": steps, "batch": BATCH,
-        "microbatch": MICROBATCH, "nodes": 3, "away_s": 0.2, "output": folder / "out",
-    }  # fmt: skip
+        "make": fragile(folder),
+        "job": "small",
+        "steps": steps,
+        "batch": BATCH,
+        "microbatch": MICROBATCH,
+        "nodes": 3,
+        "away_s": 0.2,
+        "output": folder / "out",
+    }
     return train_elastic(**stated | arguments)
 
 

@@ -98,8 +98,7 @@ KINDS: dict[str, Kind] = {
     "instance norm": layer(lambda i, o: nn.InstanceNorm2d(i, affine=True)),
     "tracked norm": layer(lambda i, o: nn.InstanceNorm2d(i, affine=True, track_running_stats=True)),
     "layer norm": Kind(
-        lambda i, o: [nn.LayerNorm(i)],
-        lambda m, x: m[0](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2),
+        lambda i, o: [nn.LayerNorm(i)], lambda m, x: m[0](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
     ),
     "response norm": plain(lambda x: F.local_response_norm(x, 3)),
     "unit length": plain(lambda x: F.normalize(x, dim=1)),

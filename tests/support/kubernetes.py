@@ -37,9 +37,13 @@ def pod(
 ) -> Json:
     """A pod that ran from `start` to `end`; `owner` is kind, name and uid of its controller."""
     metadata: Json = {
-        "name": name, "namespace": namespace, "uid": uid or f"u-{name}",
-        "creationTimestamp": at(created), "labels": dict(labels), "annotations": dict(annotations),
-    }  # fmt: skip
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"u-{name}",
+        "creationTimestamp": at(created),
+        "labels": dict(labels),
+        "annotations": dict(annotations),
+    }
     if owner:
         kind, owner_name, owner_uid = owner
         reference = {"kind": kind, "name": owner_name, "uid": owner_uid, "controller": True}
@@ -54,9 +58,12 @@ def pod(
         ended = {"state": {"terminated": {"finishedAt": at(end), "exitCode": 0}}}
         state["containerStatuses"] = [{"name": "c", **ended}]
     return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": full,
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": full,
         "status": state | dict(status),
-    }  # fmt: skip
+    }
 
 
 def condition(kind: str, time: str, reason: str = "", *, holds: bool = True) -> Json:
@@ -86,14 +93,19 @@ def workload(
     pod_spec = {"containers": [{"name": "c", "resources": requests}], **template}
     pod_set = {"name": "main", "count": pods, "template": {"spec": pod_spec}}
     return {
-        "apiVersion": f"kueue.x-k8s.io/{version}", "kind": "Workload",
+        "apiVersion": f"kueue.x-k8s.io/{version}",
+        "kind": "Workload",
         "metadata": {
-            "name": name, "namespace": "ml", "uid": f"u-{name}", "creationTimestamp": at(created),
-            "annotations": dict(annotations), "ownerReferences": [reference] if kind else [],
+            "name": name,
+            "namespace": "ml",
+            "uid": f"u-{name}",
+            "creationTimestamp": at(created),
+            "annotations": dict(annotations),
+            "ownerReferences": [reference] if kind else [],
         },
         "spec": {"queueName": "lq", "podSets": [pod_set], **spec},
         "status": {"conditions": list(conditions), **status},
-    }  # fmt: skip
+    }
 
 
 def admitted(start: str, end: str | None = None, reason: str = "Succeeded") -> list[Json]:

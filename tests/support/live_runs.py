@@ -43,8 +43,13 @@ def scenario(folder: Path, content: dict[str, Any], **workload: Any) -> Path:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """Of a command whose state stays in a folder."""
-    return {**os.environ, "WATTKEEPER_TRACES": str(folder / "library"), "COLUMNS": "120",
-            "WATTKEEPER_STATE": str(folder / "state"), **more}  # fmt: skip
+    return {
+        **os.environ,
+        "WATTKEEPER_TRACES": str(folder / "library"),
+        "COLUMNS": "120",
+        "WATTKEEPER_STATE": str(folder / "state"),
+        **more,
+    }
 
 
 def command(*arguments: str | Path) -> list[str]:
@@ -85,9 +90,15 @@ def learnt(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     for row in rows(folder, "jobs"):
         if (row["job_id"], row["attempt"]) not in lost:
             found.setdefault(row["group_id"], []).append(
-                (row["job_id"], row["batch_size"], row["power_limit_w"], row["epochs"],
-                 row["reached_target"], round(row["cost"], 3))
-            )  # fmt: skip
+                (
+                    row["job_id"],
+                    row["batch_size"],
+                    row["power_limit_w"],
+                    row["epochs"],
+                    row["reached_target"],
+                    round(row["cost"], 3),
+                )
+            )
     return found
 
 

@@ -26,5 +26,16 @@ baseline: none
 
 def generate_jobs(command: Command, load: float, jobs: int = 300) -> None:
     """Generate the trace `jobs` at a load of the scenario's cluster."""
-    command("traces", "generate", "jobs", "--name", "jobs", "--jobs", str(jobs),
-            "--load", str(load), "--gpus", "16")  # fmt: skip
+    command(
+        "traces",
+        "generate",
+        "jobs",
+        "--name",
+        "jobs",
+        "--jobs",
+        str(jobs),
+        "--load",
+        str(load),
+        "--gpus",
+        "16",
+    )

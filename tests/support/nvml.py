@@ -60,15 +60,25 @@ class Gpu(ctypes.Structure):
         *(
             (name, ctypes.c_uint32)
             for name in (
-                "may_set", "counts_energy", "tells_power", "has_limits", "mig", "busy_percent",
-                "sets", "others", "clocks", "may_lock", "lowest_lock_mhz", "highest_lock_mhz",
+                "may_set",
+                "counts_energy",
+                "tells_power",
+                "has_limits",
+                "mig",
+                "busy_percent",
+                "sets",
+                "others",
+                "clocks",
+                "may_lock",
+                "lowest_lock_mhz",
+                "highest_lock_mhz",
                 "locks",
             )
         ),
         ("pids", ctypes.c_uint32 * 8),
         ("counter_s", ctypes.c_double),
         ("before_w", ctypes.c_double),
-    )  # fmt: skip
+    )
 
 
 class State(ctypes.Structure):
@@ -107,10 +117,28 @@ class Driver:
         driver.state.gpus = gpus
         for at in range(gpus):
             driver.state.gpu[at] = Gpu(
-                f"GPU-{at}aaaaaaa-0000-0000-0000-000000000000".encode(), b"NVIDIA A100-SXM4-40GB",
-                300, 0, 0, 0, 0, 400_000, 100_000, 400_000, 400_000, 1, 1, 1, 1, 0, 0, 0, 0,
-                81, 1,
-            )  # fmt: skip
+                f"GPU-{at}aaaaaaa-0000-0000-0000-000000000000".encode(),
+                b"NVIDIA A100-SXM4-40GB",
+                300,
+                0,
+                0,
+                0,
+                0,
+                400_000,
+                100_000,
+                400_000,
+                400_000,
+                1,
+                1,
+                1,
+                1,
+                0,
+                0,
+                0,
+                0,
+                81,
+                1,
+            )
         return driver
 
     @property
@@ -153,10 +181,12 @@ class Host:
         self.library = library
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from tests.support.nvml import serve; serve()"],
-            cwd=ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             env={**os.environ, "LD_LIBRARY_PATH": _found_first(library)},
-        )  # fmt: skip
+        )
 
     def run(self, module: str, test: str, environment: dict[str, str]) -> tuple[int, str]:
         """Run a test; its exit code, and what it wrote."""

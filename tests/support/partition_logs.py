@@ -47,8 +47,10 @@ def write_log(path: Path, jobs: Collection[PartitionJob]) -> None:
     """The log; each job started when it was submitted."""
     lines = [HEADER]
     for job in jobs:
-        submit, end = ((ORIGIN + timedelta(seconds=seconds)).isoformat()
-                       for seconds in (job.submit_s, job.submit_s + job.duration_s))  # fmt: skip
+        submit, end = (
+            (ORIGIN + timedelta(seconds=seconds)).isoformat()
+            for seconds in (job.submit_s, job.submit_s + job.duration_s)
+        )
         typed = f"gres/gpu:{job.gpu_type}={job.gpus}," if job.gpu_type else ""
         lines.append(
             f"{1000 + job.number}|u{job.number % 5}|{job.partition}|{submit}|{submit}|{end}|"

@@ -31,8 +31,19 @@ class Server:
             names = {entry.pw_name for entry in pwd.getpwall()}
             self.user = "postgres" if "postgres" in names else "nobody"
             shutil.chown(folder, self.user)
-        self._run("initdb", "-D", self.data, "-U", "keeper", "-A", "trust", "-E", "UTF8",
-                  "--no-sync", "--locale=C")  # fmt: skip
+        self._run(
+            "initdb",
+            "-D",
+            self.data,
+            "-U",
+            "keeper",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+            "--locale=C",
+        )
 
     @property
     def url(self) -> str:

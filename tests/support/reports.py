@@ -16,9 +16,14 @@ from tests.support.results import seal
 from wattkeeper import scenarios
 
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

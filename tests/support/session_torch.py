@@ -18,12 +18,7 @@ def main(store: str, log: Path, epoch_s: float) -> None:
     x = torch.randn(64, 4)
     data = TensorDataset(x, x.sum(1, keepdim=True))
     with Session(
-        "net",
-        batch_sizes=(8, 16),
-        default_batch_size=16,
-        max_epochs=8,
-        eta=0,
-        store=store,
+        "net", batch_sizes=(8, 16), default_batch_size=16, max_epochs=8, eta=0, store=store
     ) as session:
         model = nn.Linear(4, 1)
         optimizer = torch.optim.Adam(model.parameters(), session.learning_rate(0.01, "square-root"))

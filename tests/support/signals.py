@@ -56,9 +56,12 @@ def start(library: Path, module: str, **arguments: Any) -> Any:
     environment = {**os.environ, "LD_PRELOAD": str(library), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.signals", module, json.dumps(arguments)],
-        cwd=ROOT, env=environment, capture_output=True, text=True,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 

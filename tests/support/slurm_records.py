@@ -13,9 +13,24 @@ from hypothesis import strategies as st
 ORIGIN_S = 1_709_287_200  # 2024-03-01 10:00:00 UTC
 DAY_S = 86_400
 COLUMNS = (
-    "JobID", "Cluster", "User", "Account", "QOS", "Partition", "Submit", "Eligible", "Start", "End",
-    "ElapsedRaw", "TimelimitRaw", "State", "AllocTRES", "ReqTRES", "NNodes", "ConsumedEnergyRaw",
-)  # fmt: skip
+    "JobID",
+    "Cluster",
+    "User",
+    "Account",
+    "QOS",
+    "Partition",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "TimelimitRaw",
+    "State",
+    "AllocTRES",
+    "ReqTRES",
+    "NNodes",
+    "ConsumedEnergyRaw",
+)
 KINDS = ("plain", "plain", "requeued", "resized", "array", "het")
 SLICES = {"a100_1g.5gb": 143, "3g.20gb": 429, "a30_2g.12gb": 500, "a100": 1000, "": 1000}
 """Thousandths of a GPU by type."""
@@ -70,9 +85,15 @@ def _add_job(
     spans = st.integers(1, 3 * DAY_S)
     gpu_type = draw(st.sampled_from(sorted(SLICES)))
     common = {
-        "Cluster": cluster, "User": user, "Account": "lab", "QOS": "normal", "Partition": "gpu",
-        "TimelimitRaw": draw(st.integers(1, 40_000)), "NNodes": 1, "steps": draw(st.booleans()),
-    }  # fmt: skip
+        "Cluster": cluster,
+        "User": user,
+        "Account": "lab",
+        "QOS": "normal",
+        "Partition": "gpu",
+        "TimelimitRaw": draw(st.integers(1, 40_000)),
+        "NNodes": 1,
+        "steps": draw(st.booleans()),
+    }
     name = {"array": f"{number}_3", "het": f"{number}+0"}.get(kind, str(number))
     submit_s = now_s + draw(st.integers(0, 7200))
     eligible_s = submit_s + draw(st.sampled_from([0, 0, 60, 2 * DAY_S]))
@@ -92,9 +113,17 @@ def _add_job(
             if kind == "resized" and len(parts) < len(sizes):
                 state = "RESIZING"
             record = {
-                **common, "JobID": name, "Submit": submit_s, "Eligible": eligible_s, "Start": at_s,
-                "End": end_s, "ElapsedRaw": run_s, "State": state, "gpus": size, "type": gpu_type,
-            }  # fmt: skip
+                **common,
+                "JobID": name,
+                "Submit": submit_s,
+                "Eligible": eligible_s,
+                "Start": at_s,
+                "End": end_s,
+                "ElapsedRaw": run_s,
+                "State": state,
+                "gpus": size,
+                "type": gpu_type,
+            }
             log.records.append([record])
             at_s = end_s
             if draw(st.booleans()) and kind == "resized":
@@ -132,9 +161,7 @@ def write_text(log: Log, path: Path, *, dates: bool) -> Path:
             f"{kind}/{name}={count}" if name else f"{kind}={count}"
             for kind, name, count in _resources(record)
         )
-        row: dict[str, Any] = {
-            **record, **times, "AllocTRES": resources, "ReqTRES": resources,
-        }  # fmt: skip
+        row: dict[str, Any] = {**record, **times, "AllocTRES": resources, "ReqTRES": resources}
         lines.append("|".join(str(row.get(name, "")) for name in COLUMNS))
         if record["steps"]:
             row |= {"JobID": f"{record['JobID']}.batch", "User": "", "ConsumedEnergyRaw": 5000}
@@ -159,30 +186,40 @@ def write_json(log: Log, path: Path, *, indent: int | None) -> Path:
             "statistics": {"energy": {"consumed": {**unset, "set": True, "number": 5000}}},
         }
         states = ["PENDING", "RESIZING"] if record["State"] == "RESIZING" else [record["State"]]
-        jobs.append({
-            "account": record["Account"],
-            "allocation_nodes": record["NNodes"],
-            "array": {"job_id": number if mark == "_" else 0,
-                      "task_id": part if mark == "_" else unset, "task": ""},
-            "association": {"account": "lab", "cluster": record["Cluster"]},
-            "cluster": record["Cluster"],
-            "het": {"job_id": number if mark == "+" else 0,
-                    "job_offset": part if mark == "+" else unset},
-            "job_id": number + (7 if mark else 0),
-            "name": "train [{\"é",
-            "partition": record["Partition"],
-            "qos": record["QOS"],
-            "state": {"current": states, "reason": "None"},
-            "steps": [step] if record["steps"] else [],
-            "time": {
-                "elapsed": record["ElapsedRaw"], "eligible": ORIGIN_S + record["Eligible"],
-                "end": ORIGIN_S + record["End"], "start": ORIGIN_S + record["Start"],
-                "submission": ORIGIN_S + record["Submit"], "suspended": 0,
-                "limit": {"set": True, "infinite": False, "number": record["TimelimitRaw"]},
-            },
-            "tres": {"allocated": tres, "requested": tres},
-            "user": record["User"],
-        })  # fmt: skip
+        jobs.append(
+            {
+                "account": record["Account"],
+                "allocation_nodes": record["NNodes"],
+                "array": {
+                    "job_id": number if mark == "_" else 0,
+                    "task_id": part if mark == "_" else unset,
+                    "task": "",
+                },
+                "association": {"account": "lab", "cluster": record["Cluster"]},
+                "cluster": record["Cluster"],
+                "het": {
+                    "job_id": number if mark == "+" else 0,
+                    "job_offset": part if mark == "+" else unset,
+                },
+                "job_id": number + (7 if mark else 0),
+                "name": 'train [{"é',
+                "partition": record["Partition"],
+                "qos": record["QOS"],
+                "state": {"current": states, "reason": "None"},
+                "steps": [step] if record["steps"] else [],
+                "time": {
+                    "elapsed": record["ElapsedRaw"],
+                    "eligible": ORIGIN_S + record["Eligible"],
+                    "end": ORIGIN_S + record["End"],
+                    "start": ORIGIN_S + record["Start"],
+                    "submission": ORIGIN_S + record["Submit"],
+                    "suspended": 0,
+                    "limit": {"set": True, "infinite": False, "number": record["TimelimitRaw"]},
+                },
+                "tres": {"allocated": tres, "requested": tres},
+                "user": record["User"],
+            }
+        )
     whole = {"jobs": jobs, "meta": {"slurm": {"version": {"major": "24"}}}, "errors": []}
     path.write_text(json.dumps(whole, indent=indent, ensure_ascii=False))
     return path

@@ -26,8 +26,12 @@ class SourceCopy:
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Python on the copy."""
-        env = {**os.environ, "PYTHONPATH": str(self.root), "COLUMNS": "120",
-               "WATTKEEPER_TRACES": str(self.root / "library")}  # fmt: skip
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(self.root),
+            "COLUMNS": "120",
+            "WATTKEEPER_TRACES": str(self.root / "library"),
+        }
         asked = [sys.executable, *arguments]
         return subprocess.run(
             asked, capture_output=True, text=True, cwd=self.root, env=env, check=False

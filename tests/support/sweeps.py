@@ -32,9 +32,7 @@ def content(folder: Path) -> dict[str, bytes | str]:
     return found
 
 
-def start(
-    *arguments: str | Path, cwd: Path, path: Path | None = None
-) -> subprocess.Popen[str]:  # fmt: skip
+def start(*arguments: str | Path, cwd: Path, path: Path | None = None) -> subprocess.Popen[str]:
     """Begin `wattkeeper run` in a process group of its own.
 
     Args:
@@ -47,14 +45,18 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-m", "wattkeeper.scenarios", "run", *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "WATTKEEPER_TRACES": str(cwd / "library"), "COLUMNS": "120",
-             "PYTHONPATH": os.pathsep.join(places)},
+        env={
+            **os.environ,
+            "WATTKEEPER_TRACES": str(cwd / "library"),
+            "COLUMNS": "120",
+            "PYTHONPATH": os.pathsep.join(places),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    )
 
 
 def ended(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:

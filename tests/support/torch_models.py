@@ -348,10 +348,7 @@ class Autoencoder(nn.Module):
     def __init__(self, width: int = 8) -> None:
         super().__init__()
         self.down = nn.Sequential(
-            nn.Conv2d(3, width, 3, 2, 1),
-            nn.ReLU(),
-            nn.Conv2d(width, 2 * width, 3, 2, 1),
-            nn.ReLU(),
+            nn.Conv2d(3, width, 3, 2, 1), nn.ReLU(), nn.Conv2d(width, 2 * width, 3, 2, 1), nn.ReLU()
         )
         self.up = nn.Sequential(
             nn.ConvTranspose2d(2 * width, width, 2, 2),

@@ -78,8 +78,9 @@ class Forker:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LONGEST_BYTES)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], cwd=ROOT,
-        )  # fmt: skip
+            pass_fds=[theirs.fileno()],
+            cwd=ROOT,
+        )
         theirs.close()
         atexit.register(self._requests.close)
 
@@ -88,9 +89,12 @@ class Forker:
         return _read_at_start(environment) == self._started_with
 
     def run(
-        self, arguments: list[str], cwd: Path, environment: Mapping[str, str],
+        self,
+        arguments: list[str],
+        cwd: Path,
+        environment: Mapping[str, str],
         limits: Mapping[int, int] | None = None,
-    ) -> Ended:  # fmt: skip
+    ) -> Ended:
         """Run `wattkeeper` and wait until all that holds its output has ended.
 
         Args:

@@ -15,11 +15,7 @@ from tests.support.worlds import (
     stub,
 )
 from wattkeeper.policies.profile import Curve, Profile
-from wattkeeper.policies.protocols import (
-    NEW,
-    Configuration,
-    Job,
-)
+from wattkeeper.policies.protocols import NEW, Configuration, Job
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.results.tables import RunResult, collect
@@ -85,8 +81,7 @@ def epochs_of(row: AttemptRow) -> int:
 
 def bounded(cost_bound: float, batch_size: int = 32) -> PolicyConfig:
     config: PolicyConfig = stub(
-        "configure",
-        configure=lambda ctx, start: Configuration(batch_size, cost_bound=cost_bound),
+        "configure", configure=lambda ctx, start: Configuration(batch_size, cost_bound=cost_bound)
     )
     return config
 

@@ -15,10 +15,7 @@ from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import (
-    JOB_ATTRIBUTES,
-    Job,
-)
+from wattkeeper.policies.protocols import JOB_ATTRIBUTES, Job
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.contract.scripted import GPU, NEVER, SAMPLES, example, profile
 from wattkeeper.sim.attempts.decisions import SignalSource
@@ -139,9 +136,18 @@ def build_world(
     delays = dict.fromkeys(known, latencies)
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling, delays)
     world = World(
-        env, hardware, source, backend, policy_set or chosen(), rules, draws, signals=signals,
-        stragglers=stragglers, losses=losses, elastic=elastic,
-    )  # fmt: skip
+        env,
+        hardware,
+        source,
+        backend,
+        policy_set or chosen(),
+        rules,
+        draws,
+        signals=signals,
+        stragglers=stragglers,
+        losses=losses,
+        elastic=elastic,
+    )
     backend.listener = world
     return world
 
@@ -325,8 +331,9 @@ def profiles(draw: st.DrawFn, workload: str = "cnn", gpus: int = 1, gpu_type: st
     sizes = sorted(draw(st.sets(batch_sizes, min_size=1, max_size=5)))
     default = draw(st.sampled_from(sizes))
     found = {b: draw(curves(b, max_epochs, reaches=b == default)) for b in sizes}
-    return Profile(workload, gpu_type, gpus, 0.9, max_epochs, default, 250.0, found,
-                   samples_per_epoch=SAMPLES)  # fmt: skip
+    return Profile(
+        workload, gpu_type, gpus, 0.9, max_epochs, default, 250.0, found, samples_per_epoch=SAMPLES
+    )
 
 
 class Asked(NamedTuple):
@@ -445,10 +452,15 @@ def policy_sets(draw: st.DrawFn, *, over_time: bool = True) -> PolicySet:
     drawn: dict[str, PolicyConfig] = {}
     for point in DEFAULTS:
         known = [example(config) for config in policies(point).values()]
-        drawn[point] = draw(st.sampled_from([
-            config for config in known
-            if not config.signals and (over_time or set(config.moments) <= set(FIRST))
-        ]))  # fmt: skip
+        drawn[point] = draw(
+            st.sampled_from(
+                [
+                    config
+                    for config in known
+                    if not config.signals and (over_time or set(config.moments) <= set(FIRST))
+                ]
+            )
+        )
     if drawn["configure"].tunes:
         drawn["tune"] = find_config("tune", DEFAULTS["tune"])
     return PolicySet(**drawn)

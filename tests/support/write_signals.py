@@ -59,8 +59,9 @@ def content(folder: Path) -> Content | None:
     return files
 
 
-def main(folder: str, kills: int, seed: int, versions: list[list[str]], reader: list[str],
-         place: str) -> dict[str, int]:  # fmt: skip
+def main(
+    folder: str, kills: int, seed: int, versions: list[list[str]], reader: list[str], place: str
+) -> dict[str, int]:
     """Counts of endings of so many commands; an error says what they left.
 
     Args:

@@ -64,8 +64,10 @@ def test_clusters_of_hundreds_against_the_plain_recurrence(k: int) -> None:
     }
     best = [costs[0, j] for j in range(120)]
     for _ in range(k - 1):
-        best = [min([best[j]] + [best[i - 1] + costs[i, j] for i in range(1, j + 1)])
-                for j in range(120)]  # fmt: skip
+        best = [
+            min([best[j]] + [best[i - 1] + costs[i, j] for i in range(1, j + 1)])
+            for j in range(120)
+        ]
     assert spread(values, cluster_means(values, k)) == pytest.approx(best[-1], rel=1e-9)
 
 
@@ -165,11 +167,21 @@ def test_recorded_groups_go_before_columns() -> None:
     assert done.jobs["time_scale"].to_pylist() == [0.5, 1.5, 1, 1, 1, 1, 1]
     assert done.jobs["group_id"].equals(jobs["group_id"])
     assert done.table == (
-        {"workload": "short", "groups": 1, "jobs": 2, "cluster_mean_s": 20.0,
-         "workload_mean_s": 10.0},
-        {"workload": "middle", "groups": 1, "jobs": 1, "cluster_mean_s": 5000.0,
-         "workload_mean_s": 60.0},
-    )  # fmt: skip
+        {
+            "workload": "short",
+            "groups": 1,
+            "jobs": 2,
+            "cluster_mean_s": 20.0,
+            "workload_mean_s": 10.0,
+        },
+        {
+            "workload": "middle",
+            "groups": 1,
+            "jobs": 1,
+            "cluster_mean_s": 5000.0,
+            "workload_mean_s": 60.0,
+        },
+    )
     assert done.left_out == {
         "on a number of GPUs without profiles (there are: 1)": 1,
         "without a recorded duration": 1,

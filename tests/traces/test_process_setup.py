@@ -24,8 +24,11 @@ def set_up(**variables: str) -> tuple[int, str]:
     kept = {name: text for name, text in os.environ.items() if not name.endswith("_NUM_THREADS")}
     threads, inherited = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env=kept | variables, check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
+        env=kept | variables,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
     return int(threads), inherited
 
 

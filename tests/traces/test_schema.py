@@ -41,10 +41,7 @@ profile_rows = st.fixed_dictionaries(
     }
 )
 profile_tables = st.lists(
-    profile_rows,
-    min_size=1,
-    max_size=8,
-    unique_by=lambda r: tuple(r[k] for k in list(r)[:5]),
+    profile_rows, min_size=1, max_size=8, unique_by=lambda r: tuple(r[k] for k in list(r)[:5])
 )
 
 
@@ -155,10 +152,7 @@ def test_a_repeated_key_is_named_with_both_rows(
         ({"duration_s": math.nan}, "duration_s is nan|finite number >= 0"),
         ({"gpus": 0}, "gpus is 0|whole number > 0"),
         ({"time_scale": 0.0}, "time_scale is 0.0|finite number > 0"),
-        (
-            {"gpus": 0, "time_scale": -1.0},
-            "gpus is 0|whole number > 0; |time_scale is -1.0",
-        ),
+        ({"gpus": 0, "time_scale": -1.0}, "gpus is 0|whole number > 0; |time_scale is -1.0"),
     ],
 )
 def test_bad_values(changes: dict[str, object], facts: str) -> None:

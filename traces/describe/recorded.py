@@ -76,10 +76,13 @@ def render(recorded: Json | None, gpus: int | None, console: Console) -> None:
         return
     print_list("Recorded load", _load_lines(recorded, gpus), console)
     rows = (
-        (label_part(row["by"], row["part"]), str(row["jobs"]),
-         *(_format_wait(row[key]) for key in ("mean_s", "median_s", "p95_s")))
+        (
+            label_part(row["by"], row["part"]),
+            str(row["jobs"]),
+            *(_format_wait(row[key]) for key in ("mean_s", "median_s", "p95_s")),
+        )
         for row in recorded["waits"]
-    )  # fmt: skip
+    )
     heads = ("jobs", "number", "mean", "median", "95th percentile")
     print_table(console, "Recorded waits, from submission to start", heads, rows)
 
@@ -89,11 +92,17 @@ def _load_lines(recorded: Json, gpus: int | None) -> Iterator[str]:
         yield f"{recorded['jobs']} of {recorded['of']} jobs have a recorded start"
     if (load := recorded["load"]) is None:
         return
-    shares = ["" if load[key] is None else f" ({100 * load[key]:.1f} % of {gpus})"
-              for key in ("mean_share", "peak_share")]  # fmt: skip
-    mean = "" if load["mean_gpus"] is None else (
-        f"{load['mean_gpus']:.1f}{shares[0]} on average from the first submission to the last, "
-    )  # fmt: skip
+    shares = [
+        "" if load[key] is None else f" ({100 * load[key]:.1f} % of {gpus})"
+        for key in ("mean_share", "peak_share")
+    ]
+    mean = (
+        ""
+        if load["mean_gpus"] is None
+        else (
+            f"{load['mean_gpus']:.1f}{shares[0]} on average from the first submission to the last, "
+        )
+    )
     waiting = "" if load["mean_waiting"] is None else f"{load['mean_waiting']:.1f} on average, "
     above = (
         f", more than {gpus} for {100 * load['above']:.1f} % of the time" if load["above"] else ""

@@ -14,11 +14,7 @@ Report = dict[str, Any]
 
 
 def describe(
-    trace: Trace,
-    *,
-    gpu_type: str | None = None,
-    eta: float = DEFAULT_ETA,
-    gpus: int | None = None,
+    trace: Trace, *, gpu_type: str | None = None, eta: float = DEFAULT_ETA, gpus: int | None = None
 ) -> Report:
     """Report on a trace, JSON-ready.
 

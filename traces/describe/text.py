@@ -159,8 +159,18 @@ def _unmeasured(rows: Iterable[Json], console: Console) -> None:
 
 def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
     """Savings of an oracle; energy and time in % of the default's."""
-    heads = ("workload", "GPU", "default", "both knobs", "energy", "time", "power limit only",
-             "energy", "batch size only", "energy")  # fmt: skip
+    heads = (
+        "workload",
+        "GPU",
+        "default",
+        "both knobs",
+        "energy",
+        "time",
+        "power limit only",
+        "energy",
+        "batch size only",
+        "energy",
+    )
     print_table(
         console,
         f"What an oracle would choose at eta {eta:g}, and save",
@@ -191,8 +201,14 @@ def print_list(title: str, lines: Iterable[str], console: Console) -> None:
     if title:
         console.print(title, style="italic")
     for line in items:
-        for part in wrap(line, console.width, initial_indent="- ", subsequent_indent="  ",
-                         break_long_words=False, break_on_hyphens=False):  # fmt: skip
+        for part in wrap(
+            line,
+            console.width,
+            initial_indent="- ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ):
             console.print(part, soft_wrap=True)
 
 

@@ -84,10 +84,14 @@ def _maps_columns(pairs: Sequence[tuple[Any, Any]], path: Path) -> dict[str, lis
             for point, answer in pairs
         ]
 
-    columns = {"datetime": [_text(point.get("datetime")) for point, _ in pairs],
-               key: [_text(point.get(key)) for point, _ in pairs], MAPS_ZONE: say("zone"),
-               "unit": say("unit", "units", "carbonIntensityUnit"),
-               "emissions": say("emissionFactorType"), "estimated": say("isEstimated")}  # fmt: skip
+    columns = {
+        "datetime": [_text(point.get("datetime")) for point, _ in pairs],
+        key: [_text(point.get(key)) for point, _ in pairs],
+        MAPS_ZONE: say("zone"),
+        "unit": say("unit", "units", "carbonIntensityUnit"),
+        "emissions": say("emissionFactorType"),
+        "estimated": say("isEstimated"),
+    }
     for name in ("unit", "emissions"):
         _refuse_several(name, columns[name], path)
     return columns

@@ -12,12 +12,7 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.electricity.answers import read_answers
 from wattkeeper.traces.electricity.entsoe_xml import read_document
 from wattkeeper.traces.electricity.texts import Texts, number_rows
-from wattkeeper.traces.limits import (
-    MOST_BYTES,
-    MOST_FAULTS,
-    MOST_SLOTS,
-    MOST_TABLE_BYTES,
-)
+from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS, MOST_SLOTS, MOST_TABLE_BYTES
 from wattkeeper.traces.readers.csvfile import check_columns, open_plain
 from wattkeeper.traces.readers.textfile import BOM, Layout, first_line, text_batches
 
@@ -99,8 +94,12 @@ def _read_parquet(path: Path) -> pa.Table:
 def _is_readable(kind: pa.DataType) -> bool:
     types = pa.types
     readable = (
-        types.is_timestamp, types.is_date, types.is_integer, types.is_floating, types.is_decimal
-    )  # fmt: skip
+        types.is_timestamp,
+        types.is_date,
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+    )
     return any(is_it(kind) for is_it in readable)
 
 

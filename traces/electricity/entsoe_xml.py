@@ -25,15 +25,26 @@ DOCUMENTS: Final = ("Publication_MarketDocument", "GL_MarketDocument")
 PRICE, QUANTITY = "price.amount", "quantity"
 RESOLUTION: Final = re.compile(r"PT(?:(\d{1,4})H)?(?:(\d{1,5})M)?")
 SEQUENCE: Final = "classificationSequence_AttributeInstanceComponent.position"
-AREAS: Final = ("in_Domain.mRID", "inBiddingZone_Domain.mRID", "outBiddingZone_Domain.mRID",
-                "controlArea_Domain.mRID")  # fmt: skip
+AREAS: Final = (
+    "in_Domain.mRID",
+    "inBiddingZone_Domain.mRID",
+    "outBiddingZone_Domain.mRID",
+    "controlArea_Domain.mRID",
+)
 DEEPEST: Final = 32
 TOO_MANY: Final = f"has more than {MOST_SLOTS:,} values, more than are read"
 UNITS: Final = {"MWH": "MWh", "KWH": "kWh", "MAW": "MW", "KWT": "kW"}
 ABOUT: Final = ("end", "area", "sequence", "unit")
 """Columns besides those of the start of a slot and the value."""
-OF_SERIES: Final = (*AREAS, SEQUENCE, "curveType", "currency_Unit.name", "price_Measure_Unit.name",
-                    "quantity_Measure_Unit.name", "contract_MarketAgreement.type")  # fmt: skip
+OF_SERIES: Final = (
+    *AREAS,
+    SEQUENCE,
+    "curveType",
+    "currency_Unit.name",
+    "price_Measure_Unit.name",
+    "quantity_Measure_Unit.name",
+    "contract_MarketAgreement.type",
+)
 
 
 class _Refused(Exception):

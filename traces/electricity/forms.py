@@ -83,17 +83,36 @@ CLOCKS: Final = {"u": "UTC", "c": "Europe/Brussels", "w": "Europe/Lisbon", "e": 
 """Of UTC, CET/CEST, WET/WEST, EET/EEST."""
 TIMES: Final = ("timestamp", "time", "datetime", "date", "start", "start_time")
 VALUES: Final = {
-    "price": ("price", "value"), "carbon": ("carbon_intensity", "value"), "value": ("value",),
-}  # fmt: skip
+    "price": ("price", "value"),
+    "carbon": ("carbon_intensity", "value"),
+    "value": ("value",),
+}
 IN_UTC: Final = re.compile(r"(?<![^\W_])(?:utc|gmt)(?:([+-]\d\d?)(?::?(\d\d))?)?(?![^\W_])")
 """In the name of a column of times, with an offset or without."""
-AREAS: Final = ("area", "country", "zone", "zone id", "zone_id", "zone name", "region", "iso3 code",
-                "bidding zone", "bidding_zone", "bidding area", "balancing authority")  # fmt: skip
+AREAS: Final = (
+    "area",
+    "country",
+    "zone",
+    "zone id",
+    "zone_id",
+    "zone name",
+    "region",
+    "iso3 code",
+    "bidding zone",
+    "bidding_zone",
+    "bidding area",
+    "balancing authority",
+)
 """Names of columns of areas, in lower case."""
 GRAMS: Final = {
-    "g/kWh": 1.0, "kg/kWh": 1000.0, "g/MWh": 0.001, "kg/MWh": 1.0, "t/MWh": 1000.0,
-    "lb/MWh": 0.45359237, "lbs/MWh": 0.45359237,
-}  # fmt: skip
+    "g/kWh": 1.0,
+    "kg/kWh": 1000.0,
+    "g/MWh": 0.001,
+    "kg/MWh": 1.0,
+    "t/MWh": 1000.0,
+    "lb/MWh": 0.45359237,
+    "lbs/MWh": 0.45359237,
+}
 """g/kWh in one of each unit."""
 MONTHS_S: Final = tuple(28.0 * 86_400.0 * month for month in range(360, 720))
 """Moments in 1997 to 2025, by which zones are compared."""
@@ -174,8 +193,17 @@ def _electricity_maps_answer(table: pa.Table, path: Path, quantity: Quantity) ->
 def _entsoe(names: Mapping[str, str], price: re.Match[str], clock: re.Match[str]) -> Form:
     zone = CLOCKS.get((clock[1] or "?")[0], "")
     note = "" if zone == "UTC" else "an hour that clocks show twice is in the order of the file"
-    return Form(ENTSOE, names[clock[0]], names[price[0]], f"{price[1].upper()}/MWh", "", zone,
-                names.get("area", ""), names.get("sequence", ""), note)  # fmt: skip
+    return Form(
+        ENTSOE,
+        names[clock[0]],
+        names[price[0]],
+        f"{price[1].upper()}/MWh",
+        "",
+        zone,
+        names.get("area", ""),
+        names.get("sequence", ""),
+        note,
+    )
 
 
 def _electricity_maps(
@@ -188,8 +216,16 @@ def _electricity_maps(
         raise TraceError(f"has no carbon intensity {said.column!r}: `column` must be {have}", path)
     word = (asked or usual or list(intensities))[0]
     note = f"average carbon intensity of consumption of Electricity Maps, {word}"
-    return Form("Electricity Maps", names["datetime (utc)"], intensities[word], "g/kWh", "average",
-                "UTC", names.get("zone id", ""), note=note)  # fmt: skip
+    return Form(
+        "Electricity Maps",
+        names["datetime (utc)"],
+        intensities[word],
+        "g/kWh",
+        "average",
+        "UTC",
+        names.get("zone id", ""),
+        note=note,
+    )
 
 
 def _watttime(
@@ -203,14 +239,25 @@ def _watttime(
     kind = SIGNALS.get(signal) or said.kind or "marginal"
     note = f"WattTime's {signal or 'co2_moer'}, {kind}, in {unit}"
     note += "" if signal else ": the file does not name its signal"
-    return Form("WattTime", names["point_time"], names["value"], unit, kind, "UTC",
-                names.get("region", ""), note=note)  # fmt: skip
+    return Form(
+        "WattTime",
+        names["point_time"],
+        names["value"],
+        unit,
+        kind,
+        "UTC",
+        names.get("region", ""),
+        note=note,
+    )
 
 
 def _plain(table: pa.Table, path: Path, quantity: Quantity, said: SeriesOptions) -> Form:
     columns = table.column_names
-    in_utc = [name for name in columns if name.lower().partition(" (")[0] in TIMES
-              and _zone_of_name(name) == "UTC"]  # fmt: skip
+    in_utc = [
+        name
+        for name in columns
+        if name.lower().partition(" (")[0] in TIMES and _zone_of_name(name) == "UTC"
+    ]
     times = in_utc if len(in_utc) == 1 and not said.time_column else columns
     time = _choose(said.time_column, times, TIMES, "time_column", path)
     others = [name for name in columns if name != time]
@@ -277,11 +324,12 @@ def settle(
     same_zone = _are_one_zone(form.zone, said.zone)
     same_unit = found == convert_unit(form.unit, quantity)
     for key, stated, asked in (
-        ("unit", form.unit, "" if same_unit else said.unit), ("kind", form.kind, said.kind),
+        ("unit", form.unit, "" if same_unit else said.unit),
+        ("kind", form.kind, said.kind),
         ("zone", "" if same_zone else form.zone, said.zone),
         ("time_column", form.time, said.time_column),
         ("column", form.column, said.column if form.name != "Electricity Maps" else ""),
-    ):  # fmt: skip
+    ):
         if stated and asked not in ("", stated):
             wrong.append(f"states {stated!r}: `{key}` must be left out, not {asked!r}")
     if wrong or not found:

@@ -31,9 +31,14 @@ from wattkeeper.traces.zones import KINDS, OFFSET, find_zone, to_instants
 MISSING: Final = (*ABSENT, "-", "n/e", "N/A")
 ENTSOE_TIME: Final = r"^(\d\d)[./](\d\d)[./](\d{4}) (\d\d:\d\d(?::\d\d)?)(?: \((\w+)\))?(?: - .*)?$"
 ENTSOE_OFFSETS: Final = {
-    "UTC": "Z", "WET": "Z", "WEST": "+0100", "CET": "+0100", "CEST": "+0200", "EET": "+0200",
+    "UTC": "Z",
+    "WET": "Z",
+    "WEST": "+0100",
+    "CET": "+0100",
+    "CEST": "+0200",
+    "EET": "+0200",
     "EEST": "+0300",
-}  # fmt: skip
+}
 LATEST_S: Final = 7.2e9  # in 2198
 MOST_VALUE: Final = 1e9
 CALENDAR_RATIO: Final = 1.12
@@ -71,8 +76,17 @@ def read_series(path: Path, quantity: Quantity, said: SeriesOptions | None = Non
     edges = _find_edges(time_s, slot_s, texts, said, path, notes)
     if factor != 1.0:
         notes.append(f"values are converted from {said.unit or form.unit} to {unit}")
-    return Series(edges[:-1], float(edges[-1]), value * factor, unit, kind, str(path), area,
-                  said.repeat, tuple(notes))  # fmt: skip
+    return Series(
+        edges[:-1],
+        float(edges[-1]),
+        value * factor,
+        unit,
+        kind,
+        str(path),
+        area,
+        said.repeat,
+        tuple(notes),
+    )
 
 
 def _zone_faults(texts: Texts, form: Form, said: SeriesOptions, path: Path) -> Iterator[Problem]:
@@ -137,12 +151,7 @@ def _auction_order(label: str) -> tuple[bool, list[tuple[int, str]]]:
 
 
 def _parse_rows(
-    texts: Texts,
-    form: Form,
-    quantity: Quantity,
-    said: SeriesOptions,
-    path: Path,
-    notes: list[str],
+    texts: Texts, form: Form, quantity: Quantity, said: SeriesOptions, path: Path, notes: list[str]
 ) -> tuple[Floats, Floats, Texts]:
     """Times (UTC) and values in order of time, and the rows that they come from."""
     wrong: Wrong = {}

@@ -210,8 +210,9 @@ def _check_owner(state: os.stat_result, path: Path, else_do: str) -> None:
         mode = stat.S_IMODE(state.st_mode)
         raise StoreError(
             f"others may write it (mode {mode:04o}) and may have put anything there: remove it, "
-            f"{else_do}, or, if all of it is yours, chmod go-w", path,
-        )  # fmt: skip
+            f"{else_do}, or, if all of it is yours, chmod go-w",
+            path,
+        )
 
 
 def _foreign(owner: int, path: Path, else_do: str) -> StoreError:

@@ -39,5 +39,6 @@ def convert(batch: Batch) -> Rows:
     }
     drops = [("asks for no GPU", gpus == 0), ("never started", np.isnan(started.seconds))]
     names = {"submit_time_s": "submit_time", "duration_s": "duration", "gpus": "gpu_num"}
-    return keep_rows(table.num_rows, columns, wrong, drops, kinds=submitted.kinds | started.kinds,
-                     names=names)  # fmt: skip
+    return keep_rows(
+        table.num_rows, columns, wrong, drops, kinds=submitted.kinds | started.kinds, names=names
+    )

@@ -152,13 +152,7 @@ def convert(batch: Batch) -> Rows:
         else:
             whole = pa.types.is_integer(want.type)
             numbers = parse_numbers(
-                table,
-                name,
-                wrong,
-                whole=whole,
-                needed=needed,
-                absent=_absent(want.name),
-                unit=unit,
+                table, name, wrong, whole=whole, needed=needed, absent=_absent(want.name), unit=unit
             )
             columns[want.name] = numbers * UNITS[unit or "s"]
             if want.name in TIMES:
@@ -170,8 +164,11 @@ def convert(batch: Batch) -> Rows:
             for name in ("deadline_s", "submit_time_s")
         )
         for row in late:
-            add_fault(wrong, row, f"{due} is before {submit}: a deadline is a time on the clock of "
-                      "the submissions")  # fmt: skip
+            add_fault(
+                wrong,
+                row,
+                f"{due} is before {submit}: a deadline is a time on the clock of the submissions",
+            )
     if "job_id" not in columns:
         columns["job_id"] = number_jobs(batch.lines, reading.header_lines)
     drops = [("asks for no GPU", columns["gpus"] == 0)]

@@ -95,16 +95,29 @@ def _trace(paths: Sequence[Path], *, skip: bool) -> Trace:
     trained = _models(rows, graphs, path)
     jobs, trainings = _jobs(rows)
     quality = Quality(
-        rows=len(rows) + len(wrong), kept=len(rows), wrong=len(wrong),
-        wrong_examples=wrong[:SHOWN], wrong_shown=min(len(wrong), SHOWN), dropped={}, doubts={},
-        doubt_examples={}, time_origin="the first submission", time_unit="s",
+        rows=len(rows) + len(wrong),
+        kept=len(rows),
+        wrong=len(wrong),
+        wrong_examples=wrong[:SHOWN],
+        wrong_shown=min(len(wrong), SHOWN),
+        dropped={},
+        doubts={},
+        doubt_examples={},
+        time_origin="the first submission",
+        time_unit="s",
         cannot_tell=["How long a training takes, unless a column says it."],
-    )  # fmt: skip
+    )
     return Trace(
-        name=derive_name(path.stem), kind="jobs", format="modelkeeper", origin="recorded",
-        tables={"jobs": jobs, "models": trained, "trainings": trainings}, source=SOURCE,
-        licence="as the imported files", inputs={path.name: digest}, quality=quality,
-    )  # fmt: skip
+        name=derive_name(path.stem),
+        kind="jobs",
+        format="modelkeeper",
+        origin="recorded",
+        tables={"jobs": jobs, "models": trained, "trainings": trainings},
+        source=SOURCE,
+        licence="as the imported files",
+        inputs={path.name: digest},
+        quality=quality,
+    )
 
 
 def key(name: str) -> str:

@@ -32,10 +32,15 @@ def read(paths: Sequence[Path]) -> Trace:
     file = read_csv(path, NODE_EVENTS)
     check_node_events(file.table, str(path))
     return Trace(
-        name=derive_name(path.stem), kind="node-events", format="node-events", origin="recorded",
-        tables={"node-events": file.table}, source="as the imported file",
-        licence="as the imported file", inputs={path.name: file.sha256},
-    )  # fmt: skip
+        name=derive_name(path.stem),
+        kind="node-events",
+        format="node-events",
+        origin="recorded",
+        tables={"node-events": file.table},
+        source="as the imported file",
+        licence="as the imported file",
+        inputs={path.name: file.sha256},
+    )
 
 
 def _read_changes(path: Path) -> Trace:
@@ -58,11 +63,15 @@ def _read_changes(path: Path) -> Trace:
     table = events_table(events)
     check_node_events(table, str(path))
     return Trace(
-        name=derive_name(path.stem), kind="node-events", format="node-events", origin="recorded",
-        tables={"node-events": table}, inputs={path.name: digest_file(path)},
+        name=derive_name(path.stem),
+        kind="node-events",
+        format="node-events",
+        origin="recorded",
+        tables={"node-events": table},
+        inputs={path.name: digest_file(path)},
         source="events of spot nodes in the form of Bamboo (NSDI 2023) and Oobleck (SOSP 2023)",
         licence="as the imported file",
-    )  # fmt: skip
+    )
 
 
 def _has_changes(path: Path) -> bool:

@@ -33,11 +33,15 @@ SIZES: Final = ("name", "num_gpu", "gpu_milli")
 TIMES: Final = ("creation_time", "deletion_time", "scheduled_time")
 REST: Final = ("gpu_spec", "qos", "pod_phase")
 
-SERVERS: Final = table_schema("node list", ["sn"], [
-    field("sn", pa.string(), "", "one host", "not empty"),
-    field("gpu", pa.int32(), "", "GPUs on it", ">= 0"),
-    field("model", pa.string(), "", "model of its GPUs", "not empty", null=True),
-])  # fmt: skip
+SERVERS: Final = table_schema(
+    "node list",
+    ["sn"],
+    [
+        field("sn", pa.string(), "", "one host", "not empty"),
+        field("gpu", pa.int32(), "", "GPUs on it", ">= 0"),
+        field("model", pa.string(), "", "model of its GPUs", "not empty", null=True),
+    ],
+)
 
 _lists_pods, _lists_nodes = has_header(*SIZES), has_header("sn", "gpu", "model")
 _has_times = has_header(*TIMES)

@@ -46,12 +46,18 @@ from wattkeeper.traces.readers.textfile import (
 
 JOB: Final = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
 TASK: Final = (
-    "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu",
-    "plan_mem", "plan_gpu", "gpu_type",
-)  # fmt: skip
-SIMULATOR: Final = (
-    "job_id", "num_inst", "submit_time", "num_gpu", "gpu_type", "duration", "user",
-)  # fmt: skip
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+)
+SIMULATOR: Final = ("job_id", "num_inst", "submit_time", "num_gpu", "gpu_type", "duration", "user")
 MOST_GPUS: Final = 2**31 - 1
 NO_TIME: Final = ("", "nan", "NaN", "0", "0.0")
 
@@ -165,9 +171,14 @@ def _gpu_tasks(batch: Batch) -> tuple[pa.Table, dict[int, str]]:
     reason[list(wrong)] = MALFORMED
     stay = np.flatnonzero(reason != NO_GPU)
     columns = {
-        "name": names, "gpu_type": parse_texts(table, "gpu_type"), "gpus": gpus, "milli": milli,
-        "start": start, "end": end, "reason": reason.astype(float),
-    }  # fmt: skip
+        "name": names,
+        "gpu_type": parse_texts(table, "gpu_type"),
+        "gpus": gpus,
+        "milli": milli,
+        "start": start,
+        "end": end,
+        "reason": reason.astype(float),
+    }
     lines = {int(batch.lines[row]): text for row, text in wrong.items()}
     return pa.table(columns).take(pa.array(stay)), {**batch.wrong, **lines}
 

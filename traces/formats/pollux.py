@@ -73,17 +73,25 @@ CONSTANTS: Final[Mapping[str, WorkloadFacts]] = {
     "yolov3": WorkloadFacts("pascal-voc", "yolov3", "sgd", None, True, 16_551),
 }
 
-PLACEMENTS: Final = table_schema("placements", ["placement", "local_bsz"], [
-    field("placement", pa.int32(), "", "GPUs of each node, a digit each", "> 0"),
-    field("local_bsz", pa.int32(), "samples", "batch size of a GPU", "> 0"),
-    field("step_time", pa.float64(), "s", "duration of a step", "> 0"),
-    field("sync_time", pa.float64(), "s", "of it for synchronisation", ">= 0"),
-])  # fmt: skip
+PLACEMENTS: Final = table_schema(
+    "placements",
+    ["placement", "local_bsz"],
+    [
+        field("placement", pa.int32(), "", "GPUs of each node, a digit each", "> 0"),
+        field("local_bsz", pa.int32(), "samples", "batch size of a GPU", "> 0"),
+        field("step_time", pa.float64(), "s", "duration of a step", "> 0"),
+        field("sync_time", pa.float64(), "s", "of it for synchronisation", ">= 0"),
+    ],
+)
 
-CURVE: Final = table_schema("validation", ["iteration"], [
-    field("iteration", pa.int32(), "steps", "done so far", "> 0"),
-    field("metric", pa.float64(), "", "value of the validation metric", "finite"),
-])  # fmt: skip
+CURVE: Final = table_schema(
+    "validation",
+    ["iteration"],
+    [
+        field("iteration", pa.int32(), "steps", "done so far", "> 0"),
+        field("metric", pa.float64(), "", "value of the validation metric", "finite"),
+    ],
+)
 
 Steps = dict[int, dict[int, tuple[float, float]]]
 """By GPUs of one node and batch size of a GPU, ascending: seconds of a step, and of its

@@ -32,16 +32,26 @@ from wattkeeper.traces.readers.textfile import Layout, has_header, one_path, tex
 from wattkeeper.traces.schema import NODES, field, table_schema
 
 COLUMNS: Final = (
-    "job_name", "organization", "gpu_model", "gpu_request", "worker_num", "submit_time",
-    "duration", "job_type",
-)  # fmt: skip
+    "job_name",
+    "organization",
+    "gpu_model",
+    "gpu_request",
+    "worker_num",
+    "submit_time",
+    "duration",
+    "job_type",
+)
 MOST_GPUS: Final = 2**31 - 1
 
-SERVERS: Final = table_schema("node list", ["node_name"], [
-    field("node_name", pa.string(), "", "one host", "not empty"),
-    field("gpu_model", pa.string(), "", "model of its GPUs", "not empty"),
-    field("gpu_capacity_num", pa.int32(), "", "GPUs on it", "> 0"),
-])  # fmt: skip
+SERVERS: Final = table_schema(
+    "node list",
+    ["node_name"],
+    [
+        field("node_name", pa.string(), "", "one host", "not empty"),
+        field("gpu_model", pa.string(), "", "model of its GPUs", "not empty"),
+        field("gpu_capacity_num", pa.int32(), "", "GPUs on it", "> 0"),
+    ],
+)
 
 _lists_jobs = has_header("job_name", "gpu_request", "worker_num")
 _lists_nodes = has_header("node_name", "gpu_capacity_num")

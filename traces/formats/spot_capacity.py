@@ -51,10 +51,16 @@ def read(paths: Sequence[Path]) -> Trace:
         "A fall of a count takes the nodes that came last; which ones went is not recorded.",
     )
     return Trace(
-        name=derive_name(path.stem), kind="node-events", format="spot-capacity", origin="recorded",
-        tables={"node-events": events_table(events)}, inputs={path.name: digest_file(path)},
-        source="counts of spot nodes", licence="as the imported file", notes=notes,
-    )  # fmt: skip
+        name=derive_name(path.stem),
+        kind="node-events",
+        format="spot-capacity",
+        origin="recorded",
+        tables={"node-events": events_table(events)},
+        inputs={path.name: digest_file(path)},
+        source="counts of spot nodes",
+        licence="as the imported file",
+        notes=notes,
+    )
 
 
 def _counts(lines: Sequence[tuple[int, str]], path: Path) -> tuple[list[str], Counts, str]:

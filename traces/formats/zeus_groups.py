@@ -22,13 +22,17 @@ from wattkeeper.traces.readers.textfile import one_path
 from wattkeeper.traces.schema import field, jobs_table, table_schema
 from wattkeeper.traces.trace import Trace
 
-GROUPS: Final = table_schema("groups", [], [
-    field("group", pa.string(), "", "ties recurrences", "not empty"),
-    field("start_time", pa.float64(), "s", "submission and start", ">= 0"),
-    field("end_time", pa.float64(), "s", "end", ">= 0"),
-    field("dataset", pa.string(), "", "what it trains", "not empty"),
-    field("runtime_ratio", pa.float64(), "", "run time over the mean", "> 0"),
-])  # fmt: skip
+GROUPS: Final = table_schema(
+    "groups",
+    [],
+    [
+        field("group", pa.string(), "", "ties recurrences", "not empty"),
+        field("start_time", pa.float64(), "s", "submission and start", ">= 0"),
+        field("end_time", pa.float64(), "s", "end", ">= 0"),
+        field("dataset", pa.string(), "", "what it trains", "not empty"),
+        field("runtime_ratio", pa.float64(), "", "run time over the mean", "> 0"),
+    ],
+)
 
 
 def read(paths: Sequence[Path]) -> Trace:

@@ -69,20 +69,28 @@ _what = (
 )
 _job = ("dataset", "network", "optimizer", "batch_size")
 
-TRAIN: Final = table_schema("summary_train", [*_job, "run", "target_metric"], [
-    *_what,
-    field("run", pa.int32(), "", "number of the run", ">= 0"),
-    field("target_metric", pa.float64(), "", "value of the metric", "finite"),
-    field("target_epoch", pa.int32(), "epochs", "until the target", "> 0", null=True),
-])  # fmt: skip
+TRAIN: Final = table_schema(
+    "summary_train",
+    [*_job, "run", "target_metric"],
+    [
+        *_what,
+        field("run", pa.int32(), "", "number of the run", ">= 0"),
+        field("target_metric", pa.float64(), "", "value of the metric", "finite"),
+        field("target_epoch", pa.int32(), "epochs", "until the target", "> 0", null=True),
+    ],
+)
 
-POWER: Final = table_schema("summary_power", [*_job, "power_limit"], [
-    *_what,
-    field("power_limit", pa.float64(), "W", "power limit", "> 0", null=True),
-    field("time_per_epoch", pa.float64(), "s", "duration of an epoch", "> 0"),
-    field("average_power", pa.float64(), "W", "mean power", "> 0"),
-    field("clock_mhz", pa.int32(), "MHz", "locked clock", "> 0", optional=True, key=True),
-])  # fmt: skip
+POWER: Final = table_schema(
+    "summary_power",
+    [*_job, "power_limit"],
+    [
+        *_what,
+        field("power_limit", pa.float64(), "W", "power limit", "> 0", null=True),
+        field("time_per_epoch", pa.float64(), "s", "duration of an epoch", "> 0"),
+        field("average_power", pa.float64(), "W", "mean power", "> 0"),
+        field("clock_mhz", pa.int32(), "MHz", "locked clock", "> 0", optional=True, key=True),
+    ],
+)
 
 Identity = tuple[str, str, str]
 """Data set, network, optimizer."""
@@ -99,8 +107,12 @@ def read(paths: Sequence[Path]) -> Trace:
     power = {gpu: _read_power(path) for gpu, path in power_paths.items()}
     tables = [train.table, *(file.table for file in power.values())]
     names = _name_workloads(tables, train_path)
-    named = {file.name: read_.sha256 for file, read_ in zip(
-        [train_path, *power_paths.values()], [train, *power.values()], strict=True)}  # fmt: skip
+    named = {
+        file.name: read_.sha256
+        for file, read_ in zip(
+            [train_path, *power_paths.values()], [train, *power.values()], strict=True
+        )
+    }
     return Trace(
         name="zeus-nsdi23",
         kind="profiles",
@@ -222,7 +234,7 @@ def _workloads(names: Mapping[Identity, str]) -> pa.Table:
 def _notes(train: CsvFile, names: Mapping[Identity, str]) -> tuple[str, ...]:
     notes = [
         "Targets, largest numbers of epochs and default batch sizes are the published simulator's "
-        "constants; they are not part of the files.",
+        "constants; they are not part of the files."
     ]
     if train.extra:
         notes.append(f"Unused columns of {TRAIN_FILE}: {', '.join(train.extra)}.")

@@ -213,8 +213,12 @@ def generate(settings: DrawnLosses, nodes: int, days: float, name: str, seed: in
     if not events:
         raise InputError(f"no node of {nodes} is lost within {days:g} days at this rate and seed")
     return Trace(
-        name=name, kind="node-events", format="synthetic", origin="synthetic",
+        name=name,
+        kind="node-events",
+        format="synthetic",
+        origin="synthetic",
         tables={"node-events": events_table(events)},
-        source="drawn by wattkeeper traces generate node-events", licence="none: computed",
+        source="drawn by wattkeeper traces generate node-events",
+        licence="none: computed",
         parameters={**settings.model_dump(mode="json"), "nodes": nodes, "days": days, "seed": seed},
-    )  # fmt: skip
+    )

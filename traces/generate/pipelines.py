@@ -61,15 +61,15 @@ def generate_pipeline(spec: SyntheticPipeline, gpus: int = 1) -> PipelinePoints:
     """The points of a pipeline by the model, with a number of GPUs in each stage."""
     rows = []
     for stage, forward_s in enumerate(spec.forward_s):
-        for kind, full_s in (("forward", forward_s),
-                             ("backward", forward_s * spec.backward_ratio)):  # fmt: skip
+        for kind, full_s in (("forward", forward_s), ("backward", forward_s * spec.backward_ratio)):
             for clock_mhz in range(spec.highest_mhz, spec.lowest_mhz - 1, -spec.step_mhz):
                 share = clock_mhz / spec.highest_mhz
                 time_s = full_s * (1 - spec.compute_share + spec.compute_share / share)
                 dynamic_w = (spec.peak_power_w - spec.idle_power_w) * share**EXPONENT
                 energy_j = gpus * time_s * (spec.idle_power_w + dynamic_w)
-                rows.append((stage, kind, clock_mhz, round(time_s, DIGITS),
-                             round(energy_j, DIGITS)))  # fmt: skip
+                rows.append(
+                    (stage, kind, clock_mhz, round(time_s, DIGITS), round(energy_j, DIGITS))
+                )
     columns = zip(*rows, strict=True)
     table = pa.table([pa.array(column) for column in columns], POINTS.names).cast(POINTS)
     stages = stages_of(table, "synthetic", gpus)

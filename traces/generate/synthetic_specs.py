@@ -93,34 +93,61 @@ class WorkloadSpec(Spec):
 
 DEFAULT_GPUS: Final = (
     GpuSpec.model_construct(
-        name="SYN-250W", idle_power_w=40.0, peak_power_w=250.0, min_limit_w=100.0,
-        max_limit_w=250.0,
+        name="SYN-250W", idle_power_w=40.0, peak_power_w=250.0, min_limit_w=100.0, max_limit_w=250.0
     ),
     GpuSpec.model_construct(
-        name="SYN-400W", idle_power_w=60.0, peak_power_w=400.0, min_limit_w=150.0,
-        max_limit_w=400.0, limit_step_w=50.0, relative_speed=2.2,
+        name="SYN-400W",
+        idle_power_w=60.0,
+        peak_power_w=400.0,
+        min_limit_w=150.0,
+        max_limit_w=400.0,
+        limit_step_w=50.0,
+        relative_speed=2.2,
     ),
-)  # fmt: skip
+)
 """Not validated here, which would build what validates them at each start of a program."""
 
 DEFAULT_WORKLOADS: Final = (
     WorkloadSpec.model_construct(
-        name="image", samples_per_epoch=50_000, peak_samples_per_s=3_000.0, half_batch=60.0,
-        best_batch_size=64, best_epochs=20.0, max_epochs=120, default_batch_size=512,
+        name="image",
+        samples_per_epoch=50_000,
+        peak_samples_per_s=3_000.0,
+        half_batch=60.0,
+        best_batch_size=64,
+        best_epochs=20.0,
+        max_epochs=120,
+        default_batch_size=512,
         batch_sizes=(16, 32, 64, 128, 256, 512, 1024, 2048),
     ),
     WorkloadSpec.model_construct(
-        name="language", samples_per_epoch=100_000, peak_samples_per_s=120.0, half_batch=12.0,
-        best_batch_size=16, best_epochs=3.0, curvature=0.08, spread=0.12, compute_share=0.95,
-        max_epochs=10, default_batch_size=32, batch_sizes=(4, 8, 16, 32, 64, 128),
+        name="language",
+        samples_per_epoch=100_000,
+        peak_samples_per_s=120.0,
+        half_batch=12.0,
+        best_batch_size=16,
+        best_epochs=3.0,
+        curvature=0.08,
+        spread=0.12,
+        compute_share=0.95,
+        max_epochs=10,
+        default_batch_size=32,
+        batch_sizes=(4, 8, 16, 32, 64, 128),
     ),
     WorkloadSpec.model_construct(
-        name="recommendation", samples_per_epoch=5_000_000, peak_samples_per_s=2_000_000.0,
-        half_batch=4_000.0, best_batch_size=4_096, best_epochs=4.0, curvature=0.05, spread=0.15,
-        compute_share=0.5, max_epochs=30, default_batch_size=1_024,
+        name="recommendation",
+        samples_per_epoch=5_000_000,
+        peak_samples_per_s=2_000_000.0,
+        half_batch=4_000.0,
+        best_batch_size=4_096,
+        best_epochs=4.0,
+        curvature=0.05,
+        spread=0.15,
+        compute_share=0.5,
+        max_epochs=30,
+        default_batch_size=1_024,
         batch_sizes=(256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768),
     ),
-)  # fmt: skip
+)
 
 
 class SyntheticProfiles(Spec):

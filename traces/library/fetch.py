@@ -398,11 +398,7 @@ class _TimedSecureHandler(_Timed, urllib.request.HTTPSHandler):
 
 
 def _copy(
-    reply: HTTPResponse,
-    out: IO[bytes],
-    url: str,
-    span: tuple[int, int | None],
-    progress: Progress,
+    reply: HTTPResponse, out: IO[bytes], url: str, span: tuple[int, int | None], progress: Progress
 ) -> None:
     """Copy the body of a reply, from a byte to the end, if that is known."""
     done, total = span

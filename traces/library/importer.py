@@ -36,14 +36,7 @@ from wattkeeper.traces.library.local_times import (
 )
 from wattkeeper.traces.library.uncounted import UNCOUNTED
 from wattkeeper.traces.library.window import parse_window
-from wattkeeper.traces.readers.base import (
-    Batch,
-    ImportOptions,
-    JobsFormat,
-    Quality,
-    Rows,
-    TimeKind,
-)
+from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Quality, Rows, TimeKind
 from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
 from wattkeeper.traces.time_origin import describe_time
 from wattkeeper.traces.zones import to_instants

@@ -60,8 +60,11 @@ def check_zone(zone: str | None, form: JobsFormat, result: FirstPass) -> None:
             OPTION,
         )
     if offset_s(find_log_zone(zone), min(max(result.first_s, -6e10), 2.5e11)):
-        why = {"numbers": "count seconds since 1970 (UTC)", "local": "",
-               "offset": "have their offset from UTC"}[result.kind]  # fmt: skip
+        why = {
+            "numbers": "count seconds since 1970 (UTC)",
+            "local": "",
+            "offset": "have their offset from UTC",
+        }[result.kind]
         raise ZoneRefused(f"{zone}: times of this log {why}; leave the zone out", OPTION)
 
 
@@ -89,9 +92,10 @@ def read_local_times(
         for row in np.flatnonzero(known)[found.is_never].tolist():
             shown = np.datetime64(round(local_s[row]), "s").item()
             faults.setdefault(
-                row, f"{names.get(name, name)} is {shown}, which clocks in {zone} never show, as "
-                "they are set forward; is the --zone right?"
-            )  # fmt: skip
+                row,
+                f"{names.get(name, name)} is {shown}, which clocks in {zone} never show, as "
+                "they are set forward; is the --zone right?",
+            )
         if name in TIMES:
             is_twice[known] |= found.is_twice
         before_s = passed_s[known]

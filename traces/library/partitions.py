@@ -19,9 +19,14 @@ from wattkeeper.traces.readers.spans import parse_span
 from wattkeeper.traces.readers.textfile import Layout, first_line, text_batches
 
 NAMES: Final = {
-    "partition": "partition", "queue": "partition", "limit": "limit", "timelimit": "limit",
-    "limit_s": "limit_s", "gres": "gres", "gpu_type": "gpu_type",
-}  # fmt: skip
+    "partition": "partition",
+    "queue": "partition",
+    "limit": "limit",
+    "timelimit": "limit",
+    "limit_s": "limit_s",
+    "gres": "gres",
+    "gpu_type": "gpu_type",
+}
 NO_LIMIT: Final = ("", "infinite", "INFINITE", "UNLIMITED", "n/a", "N/A", "(null)")
 
 

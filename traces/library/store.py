@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from wattkeeper.policies.errors import (
-    EnvironmentLacks,
-    InputError,
-    TraceError,
-)
+from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.estimates import OutlivedEstimates
 from wattkeeper.traces.files.atomic import resolve, settle
@@ -186,24 +182,11 @@ def add(
         folder = folder or library_folder() / chosen
         settle(folder.parent)
         fields, outlived = write_jobs(
-            known,
-            paths,
-            chosen,
-            folder,
-            options=options,
-            skip_bad=skip_bad,
-            overwrite=replace,
+            known, paths, chosen, folder, options=options, skip_bad=skip_bad, overwrite=replace
         )
         rows = {table: count for table, (count, _) in fields["tables"].items()}
         return Added(
-            folder,
-            chosen,
-            "jobs",
-            known.origin,
-            rows,
-            fields["notes"],
-            fields["quality"],
-            outlived,
+            folder, chosen, "jobs", known.origin, rows, fields["notes"], fields["quality"], outlived
         )
     if options != ImportOptions():
         raise InputError(f"format {known.name} takes no options: it is not a log of jobs")

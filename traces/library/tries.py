@@ -18,9 +18,19 @@ EARLIER: Final = "is an earlier try of a job that was requeued"
 AGAIN: Final = "is a job that stands in the log already"
 RESIZED: Final = "is an earlier part of a job that was resized, counted in its last"
 TRY_COLUMNS: Final = (
-    "user", "submit_time_s", "start_time_s", "duration_s", "estimate_s", "gpus", "gpu_milli",
-    "energy_j", "status", "cluster", "submitted_s", "ended_s",
-)  # fmt: skip
+    "user",
+    "submit_time_s",
+    "start_time_s",
+    "duration_s",
+    "estimate_s",
+    "gpus",
+    "gpu_milli",
+    "energy_j",
+    "status",
+    "cluster",
+    "submitted_s",
+    "ended_s",
+)
 EARLIEST_S: Final = -60.0
 """A requeue is submitted at the end of the try before, but for delays of the accounting."""
 LATEST_S: Final = 3600.0

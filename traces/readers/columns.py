@@ -28,9 +28,10 @@ DATE: Final = (
 WHOLE_BELOW: Final = 2.0**31
 NO_TIMES: Final = Kinds()
 WRITTEN: Final[Mapping[TimeKind, str]] = {
-    "numbers": "numbers of seconds", "local": "dates without an offset from UTC",
+    "numbers": "numbers of seconds",
+    "local": "dates without an offset from UTC",
     "offset": "dates with their offset from UTC",
-}  # fmt: skip
+}
 
 
 def add_fault(wrong: Wrong, row: int, text: str) -> None:
@@ -164,8 +165,10 @@ def parse_times(
         values = np.array(plain.fill_null(math.nan), dtype=float)
     dated, counted = ~np.isnan(stamps) & ~missing, np.isfinite(values) & ~missing
     written: dict[TimeKind, Bools] = {
-        "numbers": counted, "local": dated & ~has_offset, "offset": dated & has_offset,
-    }  # fmt: skip
+        "numbers": counted,
+        "local": dated & ~has_offset,
+        "offset": dated & has_offset,
+    }
     bad = ~dated & ~counted & (~missing | needed)
     must = "must be a " + "number of seconds or a " * numbers + "time as 2020-01-31 23:59:59"
     _add_values(wrong, bad, cells, name, must + advice)

@@ -224,8 +224,7 @@ def _split(data: bytes, path: Path) -> tuple[pa.Table, dict[int, str], list[str]
             ),
             parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
             convert_options=pacsv.ConvertOptions(
-                column_types={f"f{i}": pa.string() for i in range(width)},
-                strings_can_be_null=False,
+                column_types={f"f{i}": pa.string() for i in range(width)}, strings_can_be_null=False
             ),
         )
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -57,10 +57,7 @@ COMMAS: Final = Layout()
 
 
 def text_batches(
-    path: Path,
-    layout: Layout,
-    needed: Sequence[str] = (),
-    block_bytes: int = BLOCK_BYTES,
+    path: Path, layout: Layout, needed: Sequence[str] = (), block_bytes: int = BLOCK_BYTES
 ) -> Iterator[Batch]:
     """Read a log, plain or gzip (detected by content), UTF-8 with or without byte order mark.
 
@@ -363,7 +360,6 @@ def _parse(lines: list[bytes], header: tuple[str, ...], delimiter: str) -> pa.Ta
         ),
         parse_options=pacsv.ParseOptions(delimiter=delimiter, quote_char=False),
         convert_options=pacsv.ConvertOptions(
-            column_types=dict.fromkeys(header, pa.string()),
-            strings_can_be_null=False,
+            column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=False
         ),
     )

@@ -147,15 +147,18 @@ def command_line(command: Sequence[str]) -> list[str]:
 
 
 def torchrun_command(
-    command: Sequence[str],
-    count: int,
-    rendezvous: Sequence[str] = ("--standalone", "--nnodes=1"),
+    command: Sequence[str], count: int, rendezvous: Sequence[str] = ("--standalone", "--nnodes=1")
 ) -> list[str]:
     """The command that starts `count` processes of one training on this host."""
     return [
-        sys.executable, "-m", "torch.distributed.run", *rendezvous, f"--nproc-per-node={count}",
-        "--no-python", *command,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        *rendezvous,
+        f"--nproc-per-node={count}",
+        "--no-python",
+        *command,
+    ]
 
 
 def run_variables(request: LaunchRequest) -> dict[str, str]:
@@ -187,9 +190,15 @@ def spawn(
         open(output / f"{stem}.err", "ab", opener=open_private) as err,
     ):
         return subprocess.Popen(
-            command, env={**os.environ, **variables}, cwd=home, stdin=subprocess.DEVNULL,
-            stdout=out, stderr=err, start_new_session=True, preexec_fn=prepare,
-        )  # fmt: skip
+            command,
+            env={**os.environ, **variables},
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
 
 
 def check_torchrun() -> None:

@@ -225,8 +225,12 @@ class _Process:
         line = command_line(command)
         if master is not None:
             host, port = master
-            rendezvous = (f"--nnodes={nodes}", f"--node-rank={rank}", f"--master-addr={host}",
-                          f"--master-port={port}")  # fmt: skip
+            rendezvous = (
+                f"--nnodes={nodes}",
+                f"--node-rank={rank}",
+                f"--master-addr={host}",
+                f"--master-port={port}",
+            )
             line = torchrun_command(line, gpus, rendezvous)
         stem = f"{file_name(self._run)}.{rank}"
         self._process = spawn(

@@ -100,16 +100,21 @@ def compare_bandits(
                 "regret": float(mean.sum()),
                 "horizons": {
                     str(horizon): float(mean[:horizon].sum())
-                    for horizon in HORIZONS if horizon <= recurrences
+                    for horizon in HORIZONS
+                    if horizon <= recurrences
                 },
                 "excess": float(excess.mean()),
                 "worse": _is_positive(excess),
                 "near": fmean(_share_near(runs[name, s], near) for s in seeds),
-            }  # fmt: skip
+            }
         pairs.append(
-            {"workload": workload, "gpu_type": gpu_type, "recurrences": recurrences,
-             "variants": about}
-        )  # fmt: skip
+            {
+                "workload": workload,
+                "gpu_type": gpu_type,
+                "recurrences": recurrences,
+                "variants": about,
+            }
+        )
     return {"against": section.against, "baseline": baseline, "pairs": pairs}
 
 
@@ -147,8 +152,10 @@ def _near_configurations(
         then = profile
         if profile.drift is not None:
             then = profile.after_drift(profile.drift.step(recurrence))
-        costs = {(c.batch_size, c.power_limit_w, c.clock_mhz): c.cost
-                 for c in expectations(then, objective)}  # fmt: skip
+        costs = {
+            (c.batch_size, c.power_limit_w, c.clock_mhz): c.cost
+            for c in expectations(then, objective)
+        }
         most = NEAR * min(costs.values())
         near[recurrence] = {key for key, cost in costs.items() if cost <= most}
     return near
@@ -183,14 +190,21 @@ def leagues_of_sweep(
     value alone, are left out. `points`: values and summary of each.
     """
     keys = short_keys(axes)
-    varied = [path for path in axes if path != GPU
-              and len({axis_text(values[path]) for values, _ in points}) > 1]  # fmt: skip
+    varied = [
+        path
+        for path in axes
+        if path != GPU and len({axis_text(values[path]) for values, _ in points}) > 1
+    ]
     return [
-        (", ".join(_condition(keys[path], values[path]) for path in varied
-                   if values[path] is not None),
-         summary["league"])
-        for values, summary in points if "league" in summary
-    ]  # fmt: skip
+        (
+            ", ".join(
+                _condition(keys[path], values[path]) for path in varied if values[path] is not None
+            ),
+            summary["league"],
+        )
+        for values, summary in points
+        if "league" in summary
+    ]
 
 
 def _condition(key: str, value: object) -> str:
@@ -266,14 +280,25 @@ def _condition_block(
     more = {name: _more_than_baseline(pairs, name) for name in names}
     near = {name: fmean(pair["variants"][name]["near"] for pair in pairs) for name in names}
     on_pairs = count(len(pairs), "pair")
-    return LeagueBlock(f"{condition} ({on_pairs})" if condition else on_pairs, [
-        LeagueFigure(f"{condition or 'regret'} ({on_pairs})", "geometric mean", regrets),
-        LeagueFigure("... on the worst pair", "on the worst pair",
-                     {name: f"{ratio:.2f}" for name, ratio in worst.items()}),
-        LeagueFigure(f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more),
-        LeagueFigure(f"... last {LAST} within 2 % of the optimum", f"last {LAST} within 2 %",
-                     {name: f"{100 * share:.0f} %" for name, share in near.items()}),
-    ])  # fmt: skip
+    return LeagueBlock(
+        f"{condition} ({on_pairs})" if condition else on_pairs,
+        [
+            LeagueFigure(f"{condition or 'regret'} ({on_pairs})", "geometric mean", regrets),
+            LeagueFigure(
+                "... on the worst pair",
+                "on the worst pair",
+                {name: f"{ratio:.2f}" for name, ratio in worst.items()},
+            ),
+            LeagueFigure(
+                f"... pairs that cost more than {baseline}", f"pairs above {baseline}", more
+            ),
+            LeagueFigure(
+                f"... last {LAST} within 2 % of the optimum",
+                f"last {LAST} within 2 %",
+                {name: f"{100 * share:.0f} %" for name, share in near.items()},
+            ),
+        ],
+    )
 
 
 def _horizon_figures(pairs: Sequence[Pair], against: str) -> list[LeagueFigure]:
@@ -284,11 +309,15 @@ def _horizon_figures(pairs: Sequence[Pair], against: str) -> list[LeagueFigure]:
         if long:
             on_pairs = f"({count(len(long), 'pair')})"
             figures.append(
-                LeagueFigure(f"first {horizon} recurrences {on_pairs}", f"{horizon} {on_pairs}", {
-                    name: f"{_geometric_mean(long, name, against, horizon):.2f}"
-                    for name in long[0]["variants"]
-                })
-            )  # fmt: skip
+                LeagueFigure(
+                    f"first {horizon} recurrences {on_pairs}",
+                    f"{horizon} {on_pairs}",
+                    {
+                        name: f"{_geometric_mean(long, name, against, horizon):.2f}"
+                        for name in long[0]["variants"]
+                    },
+                )
+            )
     return figures
 
 
@@ -319,8 +348,9 @@ def rank_variants(leagues: Sequence[tuple[str, League]]) -> list[tuple[str, floa
 def _ratio(pair: Pair, name: str, against: str, horizon: int | None = None) -> float:
     """Regret of a variant on a pair, over that of another one."""
     about = [pair["variants"][each] for each in (name, against)]
-    own, other = (each["regret"] if horizon is None else each["horizons"][str(horizon)]
-                  for each in about)  # fmt: skip
+    own, other = (
+        each["regret"] if horizon is None else each["horizons"][str(horizon)] for each in about
+    )
     return max(own, LEAST) / max(other, LEAST)
 
 

@@ -9,12 +9,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.traces.arrow import to_floats
-from wattkeeper.traces.describe.waits import (
-    WaitStatistics,
-    read_waits,
-    split_jobs,
-    summarise_waits,
-)
+from wattkeeper.traces.describe.waits import WaitStatistics, read_waits, split_jobs, summarise_waits
 
 SAME_S: Final = 1.0
 """Difference of starts up to which they count as the same: logs have whole seconds."""

@@ -8,9 +8,14 @@ from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digi
 from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
-PARTS: Final = {"redundant": "redundant", "lost": "lost", "open": "under way at the end",
-                "pause": "pauses", "checkpoint": "checkpoints",
-                "waiting": "waiting nodes"}  # fmt: skip
+PARTS: Final = {
+    "redundant": "redundant",
+    "lost": "lost",
+    "open": "under way at the end",
+    "pause": "pauses",
+    "checkpoint": "checkpoints",
+    "waiting": "waiting nodes",
+}
 """Parts of the energy of elastic jobs that are not useful, and their names."""
 
 
@@ -63,11 +68,15 @@ def _describe_time(mean: Mapping[str, float]) -> str:
     """What elastic jobs did of their time."""
     shares = ", ".join(
         f"{what} {100 * mean[share]:z.1f} %"
-        for what, share in (("lost", "lost_share"), ("under way at the end", "open_share"),
-                            ("pauses", "pause_share"), ("checkpoints", "checkpoint_share"),
-                            ("too few nodes", "stopped_share"))
+        for what, share in (
+            ("lost", "lost_share"),
+            ("under way at the end", "open_share"),
+            ("pauses", "pause_share"),
+            ("checkpoints", "checkpoint_share"),
+            ("too few nodes", "stopped_share"),
+        )
         if share in mean
-    )  # fmt: skip
+    )
     return (
         f"elastic jobs committed {four_digits(mean['goodput'])} samples/s. Their time: steps that "
         f"count {100 * mean['ettr']:.1f} %, {shares}."
@@ -82,9 +91,11 @@ def _describe_energy(mean: Mapping[str, float | None], money: str) -> str:
     text = f" A committed sample took {four_digits(energy_j)} J"
     whole = mean["elastic_energy_j"]
     if whole:
-        listed = ", ".join(f"{label} {100 * (mean[f'elastic_{part}_j'] or 0.0) / whole:z.1f} %"
-                           for part, label in PARTS.items()
-                           if f"elastic_{part}_j" in mean)  # fmt: skip
+        listed = ", ".join(
+            f"{label} {100 * (mean[f'elastic_{part}_j'] or 0.0) / whole:z.1f} %"
+            for part, label in PARTS.items()
+            if f"elastic_{part}_j" in mean
+        )
         text += f" ({listed})"
     return text + (
         "." if rent is None else f"; the rent of 1,000 is {four_digits(1000 * rent)} {money}."

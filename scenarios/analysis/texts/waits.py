@@ -21,16 +21,28 @@ FAR_S: Final = 60.0
 """Difference of mean waits above which their ratio counts, s."""
 
 HEADS: Final = (
-    "jobs", "number", "recorded mean", "recorded median", "recorded 95 %", "simulated mean",
-    "simulated median", "simulated 95 %", "median difference",
-)  # fmt: skip
+    "jobs",
+    "number",
+    "recorded mean",
+    "recorded median",
+    "recorded 95 %",
+    "simulated mean",
+    "simulated median",
+    "simulated 95 %",
+    "median difference",
+)
 """Titles of the columns of `rows_by_part`."""
 
 
 CLOSENESS_HEADS: Final = (
-    "scheduler", "mean wait", "median wait", "95 %", "median difference", "mean difference",
+    "scheduler",
+    "mean wait",
+    "median wait",
+    "95 %",
+    "median difference",
+    "mean difference",
     "as recorded",
-)  # fmt: skip
+)
 """Titles of the columns of `rows_by_scheduler`."""
 WAITS_NOTE: Final = (
     "Wait: from submission to start. Differences: of a job's simulated wait from its recorded one. "
@@ -41,8 +53,11 @@ WAITS_NOTE: Final = (
 def describe_record(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
     """How far the baseline reproduces the record, and where the record itself was impossible."""
     yield from describe_closeness(parts, baseline)
-    replays = [name for name in (baseline, *parts[0]["runs"])
-               if policy_kind(scenario, name, "select") == RECORDED]  # fmt: skip
+    replays = [
+        name
+        for name in (baseline, *parts[0]["runs"])
+        if policy_kind(scenario, name, "select") == RECORDED
+    ]
     late = 0
     if replays:
         run = parts[0]["runs"][replays[0]]

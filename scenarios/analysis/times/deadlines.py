@@ -100,22 +100,27 @@ def compare_deadlines(
             late[result.variant] += is_late
     used = amounts[baseline]
     compared = [
-        job for job, amount in used.items()
+        job
+        for job, amount in used.items()
         if amount > 0 and all(np.isfinite(own.get(job, np.nan)) for own in amounts.values())
-    ]  # fmt: skip
+    ]
     if not compared:
         return None
-    saved = {name: np.array([1 - own[job] / used[job] for job in compared])
-             for name, own in amounts.items()}  # fmt: skip
+    saved = {
+        name: np.array([1 - own[job] / used[job] for job in compared])
+        for name, own in amounts.items()
+    }
     weights = np.array([used[job] for job in compared])
     table: dict[str, VariantSavings] = {}
     for name in variants:
         together = float(saved[name] @ weights / weights.sum())
         ratio = float(np.mean([allowed[name][job] for job in compared]))
         table[name] = {
-            "late": late[name], "allowed": ratio, "saved": float(saved[name].mean()),
+            "late": late[name],
+            "allowed": ratio,
+            "saved": float(saved[name].mean()),
             "together": together,
-        }  # fmt: skip
+        }
         if baselines[name] != name:
             more = saved[name] - saved[baselines[name]]
             table[name] |= {
@@ -125,9 +130,12 @@ def compare_deadlines(
                 "worst": max(0.0, -float(more.min())),
             }
     compared_all: DeadlineSavings = {
-        "of": weight, "baseline": baseline, "jobs": len(compared),
-        "left_out": len(used) - len(compared), "variants": table,
-    }  # fmt: skip
+        "of": weight,
+        "baseline": baseline,
+        "jobs": len(compared),
+        "left_out": len(used) - len(compared),
+        "variants": table,
+    }
     if least is not None:
         known = [job for job in compared if job in least]
         if known:
@@ -151,8 +159,10 @@ def _amounts(
     jobs = jobs.select(["job_id", *columns])
     jobs = jobs.filter(pc.is_valid(jobs["deadline_s"]))
     ways = ("min", "max", "max", "sum", "sum")
-    sums = [(name, way, pc.ScalarAggregateOptions(skip_nulls=name != column))
-            for name, way in zip(columns, ways, strict=True)]  # fmt: skip
+    sums = [
+        (name, way, pc.ScalarAggregateOptions(skip_nulls=name != column))
+        for name, way in zip(columns, ways, strict=True)
+    ]
     grouped: pa.Table = jobs.group_by("job_id", use_threads=False).aggregate(sums)
     names = ("job_id", *(f"{name}_{way}" for name, way, _ in sums))
     rows = zip(*(grouped[name].to_pylist() for name in names), strict=True)
@@ -162,17 +172,27 @@ def _amounts(
         yield (result.seed, job), known, is_late, (due_s - submit_s) / time_s if time_s else np.nan
 
 
-HEADS: Final = ("variant", "late", "deadline / run time", "saved together", "saved, mean of jobs",
-                "against", "saves more (points)", "jobs that lose",
-                "loses at most (points)")  # fmt: skip
+HEADS: Final = (
+    "variant",
+    "late",
+    "deadline / run time",
+    "saved together",
+    "saved, mean of jobs",
+    "against",
+    "saves more (points)",
+    "jobs that lose",
+    "loses at most (points)",
+)
 """Titles of the columns of `deadline_rows`."""
 
 
 def deadline_title(summary: Json) -> str:
     """The title of the table, with what it compares."""
     compared: DeadlineSavings = summary["deadlines"]
-    return (f"Jobs with deadlines: {WORDS[compared['of']]} saved, together and by job, "
-            f"against {compared['baseline']}")  # fmt: skip
+    return (
+        f"Jobs with deadlines: {WORDS[compared['of']]} saved, together and by job, "
+        f"against {compared['baseline']}"
+    )
 
 
 def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
@@ -181,13 +201,23 @@ def deadline_rows(summary: Json) -> Iterator[tuple[str, ...]]:
     jobs = compared["jobs"]
     for name, own in compared["variants"].items():
         ratio = f"{own['allowed']:.2f}" if "allowed" in own else "-"
-        cells = (name, f"{own['late']}", ratio, _percent(own.get("together")),
-                 _percent(own["saved"]))  # fmt: skip
+        cells = (
+            name,
+            f"{own['late']}",
+            ratio,
+            _percent(own.get("together")),
+            _percent(own["saved"]),
+        )
         if "than" in own:
             losing = round(own["losing"] * jobs)
             worst = f"{100 * own['worst']:.1f}" if losing else "-"
-            yield (*cells, own["than"], f"{100 * own['more']:+z.2f}", f"{losing:,} of {jobs:,}",
-                   worst)  # fmt: skip
+            yield (
+                *cells,
+                own["than"],
+                f"{100 * own['more']:+z.2f}",
+                f"{losing:,} of {jobs:,}",
+                worst,
+            )
         else:
             yield (*cells, "-", "-", "-", "-")
     if "bound" in compared:

@@ -44,8 +44,9 @@ _SIZE = number_type("a number of GB from 1e-6 to 1e9", lambda n: 1e-6 <= n <= 1e
 
 _profile = click.option("--profile", default="", help="Of FILE, if it has several.")
 _model = click.option("--model", metavar="NAME", help="With --rates: name of the model there.")
-_rates = click.option("--rates", "out", type=FILE,
-                      help="Add the rates by number of nodes to a file for scenarios.")  # fmt: skip
+_rates = click.option(
+    "--rates", "out", type=FILE, help="Add the rates by number of nodes to a file for scenarios."
+)
 
 
 def _check_rates(out: Path | None, **needed: object) -> None:
@@ -162,12 +163,17 @@ def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
 @click.argument("file", type=FILE)
 @_profile
 @click.option("--gpus-per-node", type=GPUS, default=1, help="Of each node [1].")
-@click.option("--nodes", type=parse_range, metavar="RANGE", required=True,
-              help="Of the job, as 13 or 6-30.")  # fmt: skip
+@click.option(
+    "--nodes", type=parse_range, metavar="RANGE", required=True, help="Of the job, as 13 or 6-30."
+)
 @click.option("--batch", type=_WHOLE, required=True, help="Samples of a step.")
 @click.option("--memory-gb", type=_SIZE, required=True, help="Of a GPU.")
-@click.option("--bandwidth-gb-s", type=_SIZE, required=True,
-              help="Of a GPU in an all-reduce between replicas, GB/s.")  # fmt: skip
+@click.option(
+    "--bandwidth-gb-s",
+    type=_SIZE,
+    required=True,
+    help="Of a GPU in an all-reduce between replicas, GB/s.",
+)
 @_rates
 @_model
 @json_option

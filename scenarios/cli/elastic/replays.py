@@ -31,14 +31,30 @@ def elastic() -> None:
 
 @elastic.command()
 @click.argument("trace")
-@click.option("--rates", "path", type=FILE, required=True,
-              help="CSV file of rates: system, model, num_nodes, samples_per_s.")  # fmt: skip
-@click.option("--system", "systems", multiple=True, metavar="NAME",
-              help="oobleck, varuna, varuna-nockpt or bamboo, may be repeated [all].")  # fmt: skip
-@click.option("--model", "models", multiple=True, metavar="NAME",
-              help="A model of the artifact, may be repeated [all].")  # fmt: skip
-@click.option("--recorded", is_flag=True,
-              help="TRACE is recorded: Varuna then loses no work of small models.")  # fmt: skip
+@click.option(
+    "--rates",
+    "path",
+    type=FILE,
+    required=True,
+    help="CSV file of rates: system, model, num_nodes, samples_per_s.",
+)
+@click.option(
+    "--system",
+    "systems",
+    multiple=True,
+    metavar="NAME",
+    help="oobleck, varuna, varuna-nockpt or bamboo, may be repeated [all].",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help="A model of the artifact, may be repeated [all].",
+)
+@click.option(
+    "--recorded", is_flag=True, help="TRACE is recorded: Varuna then loses no work of small models."
+)
 @json_option
 def replay(
     trace: str,
@@ -74,8 +90,14 @@ def replay(
 
 @elastic.command()
 @click.argument("trace", required=False)
-@click.option("--model", "models", multiple=True, required=True, metavar="NAME",
-              help="A model of the artifact, may be repeated.")  # fmt: skip
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="A model of the artifact, may be repeated.",
+)
 @click.option("--loss-chance", type=_CHANCE, help="Instead of TRACE: a node's, each hour.")
 @click.option("--nodes", type=_NODES, help="With --loss-chance: nodes wanted [48].")
 @click.option("--steps", type=_STEPS, help="With --loss-chance: length [22194].")
@@ -108,8 +130,10 @@ def bamboo(
         rows = [published.replay_alone(changes, model) for model in chosen]
     else:
         assert loss_chance is not None
-        rows = [published.replay_drawn(model, nodes or 48, loss_chance, steps or 22_194,
-                                       seeds or 30) for model in chosen]  # fmt: skip
+        rows = [
+            published.replay_drawn(model, nodes or 48, loss_chance, steps or 22_194, seeds or 30)
+            for model in chosen
+        ]
     if as_json:
         terminal.write(json.dumps(rows, indent=2))
         return

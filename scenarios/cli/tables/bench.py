@@ -59,10 +59,18 @@ def print_growths(console: Console, growths: Sequence[Growth]) -> None:
         table.add_column(head, justify="right", no_wrap=True)
     for growth in growths:
         state = Text("as allowed") if growth.is_allowed else Text("too fast", "bold red")
-        sizes, work = (" to ".join(f"{each:,}" for each in pair)
-                       for pair in (growth.sizes, growth.work))  # fmt: skip
-        table.add_row(growth.what, growth.unit, state, sizes, work,
-                      f"{growth.exponent:.2f}", f"{growth.most:g}")  # fmt: skip
+        sizes, work = (
+            " to ".join(f"{each:,}" for each in pair) for pair in (growth.sizes, growth.work)
+        )
+        table.add_row(
+            growth.what,
+            growth.unit,
+            state,
+            sizes,
+            work,
+            f"{growth.exponent:.2f}",
+            f"{growth.most:g}",
+        )
     console.print(table)
     console.print(
         "Exponent: the work grows as the size to this power. It is counted, the same on any "

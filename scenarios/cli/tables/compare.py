@@ -49,8 +49,13 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     before = ""
     for row in (rows[index] for index in sorted(shown)):
         run = name_run(row)
-        cells = (row["metric"], *(format_number(row[side], row) for side in ("reference", "other")),
-                 format_change(row), format_effect(row["effect"]), format_verdict(row))  # fmt: skip
+        cells = (
+            row["metric"],
+            *(format_number(row[side], row) for side in ("reference", "other")),
+            format_change(row),
+            format_effect(row["effect"]),
+            format_verdict(row),
+        )
         table.add_row("" if run == before else run, *cells)
         before = run
     return table

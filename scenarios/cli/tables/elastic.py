@@ -90,8 +90,12 @@ def print_plans(
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("layers of the stages x GPUs", overflow="fold")
     for each in templates:
-        table.add_row(str(each["num_nodes"]), str(each["num_stages"]),
-                      f"{each['iteration_s']:.6g}", each.get("stages", ""))  # fmt: skip
+        table.add_row(
+            str(each["num_nodes"]),
+            str(each["num_stages"]),
+            f"{each['iteration_s']:.6g}",
+            each.get("stages", ""),
+        )
     console.print(table)
     if not plans:
         return
@@ -100,8 +104,11 @@ def print_plans(
     for title in ("balanced", "as Oobleck's engine chooses"):
         table.add_column(title)
     for each in plans:
-        table.add_row(str(each["nodes"]), _pipelines(each["best_balanced"]),
-                      _pipelines(each["best_by_engine"]))  # fmt: skip
+        table.add_row(
+            str(each["nodes"]),
+            _pipelines(each["best_balanced"]),
+            _pipelines(each["best_by_engine"]),
+        )
     console.print(table)
     console.print("2 x 4 (98): two pipelines of 4 nodes, with 98 micro-batches each.", style="dim")
 
@@ -116,9 +123,15 @@ def _pipelines(plan: Mapping[str, Any] | None) -> str:
 def print_shapes(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print shapes by number of nodes."""
     table = Table(title="Pipelines by number of nodes")
-    titles = {"nodes": "nodes", "depth": "depth", "replicas": "replicas",
-              "microbatch_samples": "micro-batch", "microbatches": "micro-batches",
-              "idle_gpus": "idle GPUs", "samples_per_s": "samples/s"}  # fmt: skip
+    titles = {
+        "nodes": "nodes",
+        "depth": "depth",
+        "replicas": "replicas",
+        "microbatch_samples": "micro-batch",
+        "microbatches": "micro-batches",
+        "idle_gpus": "idle GPUs",
+        "samples_per_s": "samples/s",
+    }
     for title in titles.values():
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:

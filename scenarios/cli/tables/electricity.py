@@ -38,8 +38,10 @@ def print_electricity(console: Console, manifest: Manifest, summary: Json) -> No
         table.add_column(label, justify="right", no_wrap=True)
     money = currency(manifest)
     labels = label_variants(summary["variants"])
-    means = {name: {metric: about["metrics"][name_of(metric)]["mean"] for metric in shown}
-             for name, about in summary["variants"].items()}  # fmt: skip
+    means = {
+        name: {metric: about["metrics"][name_of(metric)]["mean"] for metric in shown}
+        for name, about in summary["variants"].items()
+    }
     for name, about in summary["variants"].items():
         cells = []
         for metric, value in means[name].items():

@@ -74,8 +74,12 @@ def print_results(console: Console, scenario: Scenario, done: ScenarioResult) ->
         return
     shown = shown_metrics(done.summary)
     print_whole(console, _overall(scenario, done, shown))
-    changes = [about["versus"][metric] for about in done.summary["variants"].values()
-               for metric in shown if metric in about["versus"]]  # fmt: skip
+    changes = [
+        about["versus"][metric]
+        for about in done.summary["variants"].values()
+        for metric in shown
+        if metric in about["versus"]
+    ]
     if any(change["verdict"] == "noise" and change["ratio"] is not None for change in changes):
         console.print(NOISE_NOTE, style="dim")
     print_electricity(console, done.manifest, done.summary)
@@ -157,10 +161,13 @@ def _by_workload(summary: Json, metric: str, title: str) -> Table:
         table.add_column(label, justify="right")
     for row, label in down.items():
         places = [(column, row) if is_turned else (row, column) for column in across]
-        table.add_row(label, *(
-            format_comparison(by_workload[workload][name], name, metric, with_value=False)
-            for workload, name in places
-        ))  # fmt: skip
+        table.add_row(
+            label,
+            *(
+                format_comparison(by_workload[workload][name], name, metric, with_value=False)
+                for workload, name in places
+            ),
+        )
     return table
 
 

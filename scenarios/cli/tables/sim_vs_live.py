@@ -19,8 +19,9 @@ def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
     """Print the errors of predictions, and the decisions that differ."""
     for side in ("measured", "predicted"):
         about = content[side]
-        console.print(f"{side}: {about['folder']} ({about['scenario']}, "
-                      f"{about['backend']})", style="dim")  # fmt: skip
+        console.print(
+            f"{side}: {about['folder']} ({about['scenario']}, {about['backend']})", style="dim"
+        )
     for line in _warnings(content):
         console.print(line, style="bold yellow")
     console.print(_errors(content["errors"]))
@@ -31,11 +32,15 @@ def print_comparison(console: Console, content: Mapping[str, Any]) -> None:
     )
     console.print(_totals(content["totals"]))
     decisions = content["decisions"]
-    console.print(f"{len(decisions['differ'])} of {decisions['compared']} attempts ran with "
-                  "another batch size, limit or clock than predicted.")  # fmt: skip
+    console.print(
+        f"{len(decisions['differ'])} of {decisions['compared']} attempts ran with "
+        "another batch size, limit or clock than predicted."
+    )
     if decisions["retuned"]:
-        console.print(f"Knobs of {count(decisions['retuned'], 'attempt')} changed after the start: "
-                      "their limits and clocks are not compared, nor errors.")  # fmt: skip
+        console.print(
+            f"Knobs of {count(decisions['retuned'], 'attempt')} changed after the start: "
+            "their limits and clocks are not compared, nor errors."
+        )
     if decisions["differ"]:
         console.print(_decisions(decisions["differ"]))
     console.print(_attempts(content["attempts"]))

@@ -18,10 +18,11 @@ def adjust_profile(profile: Profile, workload: ReplayedWorkload) -> Profile:
     curves = dict(profile.curves)
     if workload.interpolate_w is not None:
         curves = {
-            size: curve if curve.limits_w == (UNLIMITED_W,)
+            size: curve
+            if curve.limits_w == (UNLIMITED_W,)
             else interpolate_limits(curve, workload.interpolate_w)
             for size, curve in curves.items()
-        }  # fmt: skip
+        }
     max_epochs = profile.max_epochs
     if workload.epochs is not None:
         max_epochs = workload.epochs

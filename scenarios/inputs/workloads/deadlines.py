@@ -27,8 +27,9 @@ def set_deadlines(
     profiled = scale * [longest_s.get(key, np.nan) for key in zip(workloads, gpus, strict=True)]
     run_s = np.where([name is None for name in workloads], duration_s, profiled)
     due_s = np.asarray(jobs["submit_time_s"]) + (1 + slack) * run_s
-    return replace_column(jobs, "deadline_s", pc.coalesce(
-        jobs["deadline_s"], pa.array(due_s, from_pandas=True)))  # fmt: skip
+    return replace_column(
+        jobs, "deadline_s", pc.coalesce(jobs["deadline_s"], pa.array(due_s, from_pandas=True))
+    )
 
 
 def longest_run_times(

@@ -65,8 +65,9 @@ def read_elastic(
                 with locate_errors(document, *place):
                     plan = plans.get(index)
                     try:
-                        found = {system: _rates_by(system, job, rates, plan)
-                                 for system in replan.systems}  # fmt: skip
+                        found = {
+                            system: _rates_by(system, job, rates, plan) for system in replan.systems
+                        }
                     except InputError as error:
                         raise locate_error(
                             loaded, variant, PolicyError(str(error), "replan")
@@ -88,9 +89,11 @@ def read_elastic(
     files = (rates,) if isinstance(workload.rates, str) else ()
     inputs = others or ScenarioInputs(runs)
     return inputs._replace(
-        runs=runs, rows=np.concatenate([rows, inputs.rows]), node_rates=files,
+        runs=runs,
+        rows=np.concatenate([rows, inputs.rows]),
+        node_rates=files,
         layer_profiles=tuple(profiles.values()),
-    )  # fmt: skip
+    )
 
 
 def _jobs_of(others: ScenarioInputs) -> pa.Table:
@@ -107,8 +110,9 @@ def _check_use(loaded: LoadedScenario, workload: ElasticWorkload, rates: NodeRat
     for index, job in enumerate(workload.jobs):
         place = ("workload", "jobs", str(index), "pipelines")
         if job.pipelines is not None and PLANNED not in systems:
-            raise ScenarioError("pipelines have no effect: no variant has replan: oobleck",
-                                document.where(place))  # fmt: skip
+            raise ScenarioError(
+                "pipelines have no effect: no variant has replan: oobleck", document.where(place)
+            )
         if job.pipelines is not None and (PLANNED, job.model) in rates.rates:
             raise ScenarioError(
                 f"pipelines: {rates.name} has rates of {job.model!r} by {PLANNED}; state either",
@@ -175,8 +179,9 @@ def _task(
     Raises:
         InputError: If rates are missing, or none between the fewest and the most nodes is positive.
     """
-    by_system = {system: _rates_of_job(job, known, workload, fewest)
-                 for system, known in rates.items()}  # fmt: skip
+    by_system = {
+        system: _rates_of_job(job, known, workload, fewest) for system, known in rates.items()
+    }
     restart_s = tuple(_restart_s(job.restart_s, nodes) for nodes in range(job.most_nodes + 1))
     return ElasticTask(
         job.name,
@@ -230,12 +235,14 @@ def _restart_s(stated: ByNodes, nodes: int) -> float:
 
 
 def _jobs_table(workload: ElasticWorkload, tasks: Sequence[ElasticTask], per_node: int) -> pa.Table:
-    return jobs_table({
-        "job_id": [job.name for job in workload.jobs],
-        "submit_time_s": [job.submit_s for job in workload.jobs],
-        "gpus": [task.start_nodes * per_node for task in tasks],
-        "workload": [job.model for job in workload.jobs],
-    })  # fmt: skip
+    return jobs_table(
+        {
+            "job_id": [job.name for job in workload.jobs],
+            "submit_time_s": [job.submit_s for job in workload.jobs],
+            "gpus": [task.start_nodes * per_node for task in tasks],
+            "workload": [job.model for job in workload.jobs],
+        }
+    )
 
 
 def _check_cluster(used: UsedCluster, workload: ElasticWorkload, loaded: LoadedScenario) -> int:

@@ -59,12 +59,14 @@ def read_pipelines(
             schedule_graph(schedule)  # raises if there is no such order
         gpus = schedule.ranks * workload.gpus_per_stage
         tasks.append((PipelineTask(profile, schedule), gpus))
-    jobs = jobs_table({
-        "job_id": [job.name for job in workload.jobs],
-        "submit_time_s": [job.submit_s for job in workload.jobs],
-        "gpus": [gpus for _, gpus in tasks],
-        "workload": [job.name for job in workload.jobs],
-    })  # fmt: skip
+    jobs = jobs_table(
+        {
+            "job_id": [job.name for job in workload.jobs],
+            "submit_time_s": [job.submit_s for job in workload.jobs],
+            "gpus": [gpus for _, gpus in tasks],
+            "workload": [job.name for job in workload.jobs],
+        }
+    )
     stragglers = _stragglers(workload)
     runs: dict[str, RunInputs] = {}
     for used in clusters:

@@ -73,10 +73,14 @@ def read_recurring(
                 for name, number in configurations.items()
             }
             runs[variant] = RunInputs(
-                used.spec, profiles, recurrences=recurrences, gpus=workload.gpus,
+                used.spec,
+                profiles,
+                recurrences=recurrences,
+                gpus=workload.gpus,
                 every_s=_intervals(workload, recurrences, profiles, batch_size),
-                slack=workload.slack, batch_size=batch_size,
-            )  # fmt: skip
+                slack=workload.slack,
+                batch_size=batch_size,
+            )
     inputs = ScenarioInputs(runs, (trace,))
     drift = workload.drift
     if drift is not None and drift.after >= max(max(r.recurrences.values()) for r in runs.values()):

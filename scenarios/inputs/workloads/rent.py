@@ -75,6 +75,8 @@ def _check_price(named: str, series: SignalSeries | None, currency: str) -> Sign
 
 def with_prices(loaded: LoadedScenario, inputs: ScenarioInputs) -> ScenarioInputs:
     """The inputs with the prices of nodes of each variant, once signals are read."""
-    runs = {name: run._replace(prices=read_prices(run, loaded.document))
-            for name, run in inputs.runs.items()}  # fmt: skip
+    runs = {
+        name: run._replace(prices=read_prices(run, loaded.document))
+        for name, run in inputs.runs.items()
+    }
     return inputs._replace(runs=runs)

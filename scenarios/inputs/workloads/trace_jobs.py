@@ -36,12 +36,7 @@ from wattkeeper.scenarios.inputs.zoo_models import (
 )
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload, WorkloadMapping
-from wattkeeper.scenarios.spec.variants import (
-    fixed_batch_size,
-    load_of,
-    points_of,
-    policy_of,
-)
+from wattkeeper.scenarios.spec.variants import fixed_batch_size, load_of, points_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay.backend import Profiles
@@ -179,8 +174,11 @@ def _filter_jobs(
     jobs = filtered.all
     incomplete: Sequence[Reason] = ()
     if workload.unusable == "drop":  # what one policy needs, all variants do without
-        configs = [policy_of(scenario, name, point) for name in scenario.variants
-                   for point in points_of(scenario, name)]  # fmt: skip
+        configs = [
+            policy_of(scenario, name, point)
+            for name in scenario.variants
+            for point in points_of(scenario, name)
+        ]
         incomplete = find_incomplete(jobs, configs)
     for used in clusters:
         filtered.reject(used, find_unusable(jobs, used.spec, used.recorded))
@@ -251,8 +249,9 @@ def _needed_profiles(
         if row["workload"] is None or row["workload"] in trained:
             continue
         if load is None:
-            raise InputError("jobs of the trace name workloads: say where their profiles are "
-                             "(workload.profiles)")  # fmt: skip
+            raise InputError(
+                "jobs of the trace name workloads: say where their profiles are (workload.profiles)"
+            )
         for index in cluster.types_allowed(row["gpu_type"]):
             name = cluster.gpu_types[index]
             profile = load(name, row["gpus"]).get(row["workload"])

@@ -11,8 +11,12 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import Unit
 
 Numbers = list[float | None]
-TIME_AXIS_UNITS = (("days", 3 * 86400.0, 86400.0), ("h", 10_800.0, 3600.0), ("min", 180.0, 60.0),
-                   ("s", 0.0, 1.0))  # fmt: skip
+TIME_AXIS_UNITS = (
+    ("days", 3 * 86400.0, 86400.0),
+    ("h", 10_800.0, 3600.0),
+    ("min", 180.0, 60.0),
+    ("s", 0.0, 1.0),
+)
 """Units of a time axis: name, shortest span (s), and size (s)."""
 
 SPREAD = 50

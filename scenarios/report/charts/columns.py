@@ -16,9 +16,21 @@ from wattkeeper.sim.recording.recorder import waits_between_attempts
 from wattkeeper.sim.results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.traces.arrow import to_floats
 
-ALWAYS = ("attempt", "recurrence", "time_scale", "submit_time_s", "start_time_s",
-          "finish_time_s", "energy_j", "time_s", "overhead_s", "cost", "gpus", "reached_target",
-          "preemptions")  # fmt: skip
+ALWAYS = (
+    "attempt",
+    "recurrence",
+    "time_scale",
+    "submit_time_s",
+    "start_time_s",
+    "finish_time_s",
+    "energy_j",
+    "time_s",
+    "overhead_s",
+    "cost",
+    "gpus",
+    "reached_target",
+    "preemptions",
+)
 """Columns of the jobs table that every chart of jobs needs; columns of texts are slow to read."""
 
 NAMES = ("workload", "gpu_type", "replayed")

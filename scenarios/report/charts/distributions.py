@@ -33,8 +33,9 @@ def draw_distributions(
         shortest *= log
         lines = [
             _cumulative_line(v, values, shares, shortest, size)
-            for v, (values, shares) in enumerate(quantiles) if len(values)
-        ]  # fmt: skip
+            for v, (values, shares) in enumerate(quantiles)
+            if len(values)
+        ]
         clips = any(len(values) and values[0] < shortest for values, _ in quantiles)
         clipped = f" Shorter ones are drawn at {shortest:.3g} s." if clips else ""
         yield Chart(
@@ -43,20 +44,25 @@ def draw_distributions(
             f"{title} ({meaning}), {unit}{', on a logarithmic axis' * log}: the share of jobs that "
             "stay below, over all jobs of all seeds. Drawn are each half per cent and the tail."
             f"{clipped}",
-            {"panels": [{
-                "x": {**data_axis(f"{title.lower()}, {unit}"), "log": log},
-                "y": {"name": "share of jobs", "percent": True, "min": 0, "max": 1},
-                "lines": lines,
-            }]},
-        )  # fmt: skip
+            {
+                "panels": [
+                    {
+                        "x": {**data_axis(f"{title.lower()}, {unit}"), "log": log},
+                        "y": {"name": "share of jobs", "percent": True, "min": 0, "max": 1},
+                        "lines": lines,
+                    }
+                ]
+            },
+        )
 
 
 def _job_times(outcomes: list[tuple[RunColumns, JobOutcomes]], variant: str, key: str) -> Floats:
     """Times (s) of all jobs of a variant, over all seeds, that are known."""
     times = [
         jobs.queue_delay_s if key == "delay" else jobs.finish_time_s - jobs.submit_time_s
-        for run, jobs in outcomes if run.variant == variant
-    ]  # fmt: skip
+        for run, jobs in outcomes
+        if run.variant == variant
+    ]
     joined = np.concatenate(times) if times else np.empty(0)
     return joined[np.isfinite(joined)]
 

@@ -34,8 +34,10 @@ def draw_elastic_nodes(study: Study, variants: list[str]) -> Iterator[Chart]:
     """Nodes that elastic jobs hold, and samples that they committed, of the first seed."""
     if not is_elastic(study.summary):
         return
-    runs = {variants.index(run.variant): run.rows
-            for run in study.runs("shapes", COLUMNS, first_seed=True)}  # fmt: skip
+    runs = {
+        variants.index(run.variant): run.rows
+        for run in study.runs("shapes", COLUMNS, first_seed=True)
+    }
     ends = [to_floats(rows[name]) for rows in runs.values() for name in ("time_s", "until_s")]
     if not ends:
         return
@@ -53,26 +55,39 @@ def draw_elastic_nodes(study: Study, variants: list[str]) -> Iterator[Chart]:
         times_s, nodes = _held_nodes(rows)
         if is_binned:
             bins = bin_steps(times_s, nodes, edges_s)
-            held.append({"v": v, "x": x(edges_s[:-1]), "y": to_numbers(bins.mean),
-                         "low": to_numbers(bins.low), "high": to_numbers(bins.high),
-                         "step": "end"})  # fmt: skip
+            held.append(
+                {
+                    "v": v,
+                    "x": x(edges_s[:-1]),
+                    "y": to_numbers(bins.mean),
+                    "low": to_numbers(bins.low),
+                    "high": to_numbers(bins.high),
+                    "step": "end",
+                }
+            )
             continue
         held.append({"v": v, "x": x(times_s), "y": to_numbers(nodes), "step": "end"})
         lost_s = _times_of_losses(rows)
         marks = nodes[np.searchsorted(times_s, lost_s)]
         if len(lost_s):
-            held.append({"v": v, "x": x(np.repeat(lost_s, 2)), "y": _separate(marks),
-                         "marked": True})  # fmt: skip
+            held.append(
+                {"v": v, "x": x(np.repeat(lost_s, 2)), "y": _separate(marks), "marked": True}
+            )
     sums = {v: _committed(rows, begin_s, most) for v, rows in runs.items()}
     of_samples, samples = choose_unit((float(total[-1]) for _, total in sums.values()), COUNTS)
-    committed: list[Line] = [{"v": v, "x": x(times_s), "y": to_numbers(total / samples)}
-                             for v, (times_s, total) in sums.items()]  # fmt: skip
+    committed: list[Line] = [
+        {"v": v, "x": x(times_s), "y": to_numbers(total / samples)}
+        for v, (times_s, total) in sums.items()
+    ]
     axis = data_axis(f"time since the first pause, {unit}")
     panels: list[Panel] = [
         {"x": axis, "y": {"name": "nodes that elastic jobs hold"}, "lines": held},
-        {"x": axis, "y": {"name": label_axis("committed samples", of_samples), "min": 0},
-         "lines": committed},
-    ]  # fmt: skip
+        {
+            "x": axis,
+            "y": {"name": label_axis("committed samples", of_samples), "min": 0},
+            "lines": committed,
+        },
+    ]
     marked = (
         f"time-weighted means over {most} bins, and the fewest and the most in each"
         if is_binned

@@ -36,8 +36,9 @@ MEANINGS = {
 }
 
 
-def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
-                variants: list[str]) -> Iterator[Chart]:  # fmt: skip
+def draw_regret(
+    outcomes: list[tuple[RunColumns, JobOutcomes]], variants: list[str]
+) -> Iterator[Chart]:
     """Cumulative regret over recurrences, or cumulative cost where no optimum is known."""
     metric = "regret"
     sums = {name: _cumulative_sums(outcomes, name, metric) for name in variants}
@@ -48,8 +49,11 @@ def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
         return
     longest = max(len(one_seed) for seeds in sums.values() for one_seed in seeds)
     drawn = spaced_indices(longest, min(300, points_per_line(variants)))
-    by_variant = {variants.index(name): _stack_sums(seeds, longest)[:, drawn]
-                  for name, seeds in sums.items() if seeds}  # fmt: skip
+    by_variant = {
+        variants.index(name): _stack_sums(seeds, longest)[:, drawn]
+        for name, seeds in sums.items()
+        if seeds
+    }
     unit, size = choose_unit((float(np.nanmax(np.abs(y))) for y in by_variant.values()), ENERGIES)
     lines: list[Line] = []
     for v, y in by_variant.items():
@@ -59,8 +63,11 @@ def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
             lines[-1]["high"] = to_numbers(y.max(axis=0) / size)
     seeds_drawn = max(map(len, by_variant.values()))
     flat = _explain_flat(outcomes, metric)
-    band = f" Mean of {seeds_drawn} seeds; the band goes from the smallest to the largest." if (
-        seeds_drawn > 1) else ""  # fmt: skip
+    band = (
+        f" Mean of {seeds_drawn} seeds; the band goes from the smallest to the largest."
+        if (seeds_drawn > 1)
+        else ""
+    )
     reduced = f" Drawn are {len(drawn)} of {longest} recurrences." if len(drawn) < longest else ""
     yield Chart(
         "regret",
@@ -68,12 +75,13 @@ def draw_regret(outcomes: list[tuple[RunColumns, JobOutcomes]],
         f"{MEANINGS[metric]}; summed up over recurrences and over all groups, {unit}."
         f"{flat}{band}{reduced}",
         {
-            "panels": [{"x": data_axis("recurrence"), "y": {"name": f"{metric}, {unit}"},
-                        "lines": lines}],
+            "panels": [
+                {"x": data_axis("recurrence"), "y": {"name": f"{metric}, {unit}"}, "lines": lines}
+            ],
             "xs": (drawn + 1).tolist(),
             "zoom": longest > 20,
         },
-    )  # fmt: skip
+    )
 
 
 def _stack_sums(seeds: list[Floats], longest: int) -> Floats:
@@ -137,8 +145,12 @@ def draw_choices(attempts: list[RunColumns], variants: list[str]) -> Iterator[Ch
             left_out += retuned
             for panel, values in zip(panels, (batch_sizes, limits_w), strict=True):
                 if has_values(values):
-                    line: Line = {"v": v, "step": "middle", "x": recurrence[drawn].tolist(),
-                                  "y": to_numbers(values)}  # fmt: skip
+                    line: Line = {
+                        "v": v,
+                        "step": "middle",
+                        "x": recurrence[drawn].tolist(),
+                        "y": to_numbers(values),
+                    }
                     if len(variants) <= 8:  # lines often coincide
                         line["dash"] = v % 4
                     panel["lines"].append(line)

@@ -12,8 +12,16 @@ from wattkeeper.policies.protocols import WHOLE
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.traces.arrow import to_floats
 
-COLUMNS: Final = ("gpus", "gpu_milli", "energy_j", "time_s", "overhead_s",
-                  "lost_time_s", "lost_energy_j", "slow_s")  # fmt: skip
+COLUMNS: Final = (
+    "gpus",
+    "gpu_milli",
+    "energy_j",
+    "time_s",
+    "overhead_s",
+    "lost_time_s",
+    "lost_energy_j",
+    "slow_s",
+)
 OF_JOBS: Final = ("job_id", "attempt", "lost_node")
 """Columns that say which jobs never ended."""
 

@@ -14,8 +14,11 @@ from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
-GPU_TIMES: Final = (("GPU\N{NO-BREAK SPACE}h", 3600.0), ("GPU\N{NO-BREAK SPACE}min", 60.0),
-                    ("GPU\N{NO-BREAK SPACE}s", 1.0))  # fmt: skip
+GPU_TIMES: Final = (
+    ("GPU\N{NO-BREAK SPACE}h", 3600.0),
+    ("GPU\N{NO-BREAK SPACE}min", 60.0),
+    ("GPU\N{NO-BREAK SPACE}s", 1.0),
+)
 KWH: Final = (("kWh", JOULES_PER_KWH),)
 
 PARTS: Final = {
@@ -48,16 +51,21 @@ def losses_section(study: Study) -> Element | None:
         return None
     gpu_time = {name: work.gpu_s._asdict() for name, work in works.items()}
     tables = [build_bars("GPU time", gpu_time, PARTS, GPU_TIMES, study.summary, _count_jobs)]
-    energy = {name: work.energy_j._asdict() for name, work in works.items()
-              if work.energy_j is not None}  # fmt: skip
+    energy = {
+        name: work.energy_j._asdict() for name, work in works.items() if work.energy_j is not None
+    }
     if len(energy) == len(works):
         parts = PARTS | {"useful": PARTS["useful"]._replace(label=WITH_OVERHEAD)}
         tables.append(build_bars("energy", energy, parts, KWH, study.summary, _count_jobs))
     lines = [_describe_scope(study, [name for name in works if name not in losing])]
-    lines.append("; ".join(
-        f"{part.label}: {MEANINGS[name]}" for name, part in PARTS.items()
-        if any(work[name] for work in gpu_time.values())
-    ) + ".")  # fmt: skip
+    lines.append(
+        "; ".join(
+            f"{part.label}: {MEANINGS[name]}"
+            for name, part in PARTS.items()
+            if any(work[name] for work in gpu_time.values())
+        )
+        + "."
+    )
     if len(tables) > 1:
         lines.append(
             "Energy is that of GPUs while jobs hold them, without PUE; that of checkpoints and "

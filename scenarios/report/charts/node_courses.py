@@ -49,9 +49,11 @@ class NodeCourse(NamedTuple):
         """What happens until a time, s."""
         events = int(np.searchsorted(self.time_s, end_s, "right"))
         return self._replace(
-            time_s=self.time_s[:events], node=self.node[:events], step=self.step[:events],
+            time_s=self.time_s[:events],
+            node=self.node[:events],
+            step=self.step[:events],
             is_loss=self.is_loss[:events],
-        )  # fmt: skip
+        )
 
     def levels(self, times_s: Floats) -> Floats:
         """Nodes that are up from each of the times on; that are down, if `nodes` is None."""
@@ -66,8 +68,10 @@ def read_courses(study: Study, losing: Sequence[str]) -> tuple[float, list[NodeC
     Of the first seed; in the order of the scenario's variants, without what happens after the last
     end.
     """
-    spans = {run.variant: to_floats(run.rows["time_s"])[[0, -1]]
-             for run in study.runs("timeline", ("time_s",), first_seed=True)}  # fmt: skip
+    spans = {
+        run.variant: to_floats(run.rows["time_s"])[[0, -1]]
+        for run in study.runs("timeline", ("time_s",), first_seed=True)
+    }
     begin_s = min((float(span[0]) for span in spans.values()), default=0.0)
     clusters = clusters_by_variant(study.manifest["scenario"])
     seed = study.manifest["seeds"][0]

@@ -126,8 +126,7 @@ def _level_panel(
         lines.append({"v": v, "y": to_numbers(levels.mean)})
         if drawn.width_s:
             lines[-1] |= {"low": to_numbers(levels.low), "high": to_numbers(levels.high)}
-    return {"x": x, "y": {"name": f"nodes {state}"}, "xs": to_numbers(times),
-            "lines": lines}  # fmt: skip
+    return {"x": x, "y": {"name": f"nodes {state}"}, "xs": to_numbers(times), "lines": lines}
 
 
 def _loss_panel(drawn: Drawn, positions: Sequence[int], times: Floats, x: Axis) -> Panel:

@@ -76,9 +76,13 @@ def draw_over_time(
         f"Time-weighted means over {len(edges) - 1} bins of {format_duration(width)}; the band "
         f"goes from the smallest to the largest value in the bin.{power}{share}"
         f"{first_seed_note(study.manifest)}",
-        {"panels": list(panels.values()), "xs": to_numbers((edges[:-1] - begin) / size),
-         "zoom": True, "step": "middle"},
-    )  # fmt: skip
+        {
+            "panels": list(panels.values()),
+            "xs": to_numbers((edges[:-1] - begin) / size),
+            "zoom": True,
+            "step": "middle",
+        },
+    )
 
 
 def draw_zoo(study: Study, variants: list[str]) -> Iterator[Chart]:
@@ -131,10 +135,14 @@ def _panel(column: str, by_variant: Mapping[int, Bins], gpus: int | None, x: Axi
         size = float(gpus)
         y |= {"percent": True, "max": 1}
     lines: list[Line] = [
-        {"v": v, "y": to_numbers(bins.mean / size), "low": to_numbers(bins.low / size),
-         "high": to_numbers(bins.high / size)}
+        {
+            "v": v,
+            "y": to_numbers(bins.mean / size),
+            "low": to_numbers(bins.low / size),
+            "high": to_numbers(bins.high / size),
+        }
         for v, bins in by_variant.items()
-    ]  # fmt: skip
+    ]
     return {"x": x, "y": y, "lines": lines}
 
 

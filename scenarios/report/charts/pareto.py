@@ -185,16 +185,7 @@ def scatter(
     axes = [_axis(name, [dot["at"][index] for dot in dots]) for index, name in enumerate(names)]
     if metrics[0] in GAINS:
         axes[0]["more"] = True
-    return {
-        "panels": [
-            {
-                "x": axes[0],
-                "y": axes[1],
-                "dots": dots,
-                "path": path,
-            }
-        ]
-    }
+    return {"panels": [{"x": axes[0], "y": axes[1], "dots": dots, "path": path}]}
 
 
 def _axis(name: str, values: Sequence[float | None]) -> Axis:

@@ -37,8 +37,11 @@ def draw_recorded_load(study: Study, variants: list[str]) -> Iterator[Chart]:
     edges = edges_of(load["from_s"], load["until_s"])
     unit, size = choose_time_unit(load["until_s"] - load["from_s"])
     names = ("time_s", "gpus_busy", "jobs_waiting")
-    runs = {run.variant: run.rows for run in study.runs("timeline", names, first_seed=True)
-            if run.variant in drawn}  # fmt: skip
+    runs = {
+        run.variant: run.rows
+        for run in study.runs("timeline", names, first_seed=True)
+        if run.variant in drawn
+    }
     gpus = cluster_gpus(clusters_by_variant(scenario)[scenario["baseline"]])
     x = data_axis(f"time since the first submission, {unit}")
     panels: list[Panel] = []
@@ -69,9 +72,13 @@ def draw_recorded_load(study: Study, variants: list[str]) -> Iterator[Chart]:
         "before the log begins, are not in it. Lines: the same jobs under the schedulers that were "
         f"simulated ({scenario['baseline']} is the baseline). Time-weighted means over bins of "
         f"{width}.{share}{'.' if share else ''}{first_seed_note(manifest)}",
-        {"panels": panels, "xs": to_numbers((edges[:bins] - edges[0]) / size), "zoom": True,
-         "step": "end"},
-    )  # fmt: skip
+        {
+            "panels": panels,
+            "xs": to_numbers((edges[:bins] - edges[0]) / size),
+            "zoom": True,
+            "step": "end",
+        },
+    )
 
 
 def _trim(lines: Sequence[Line]) -> int:

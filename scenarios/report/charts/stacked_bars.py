@@ -53,13 +53,23 @@ def build_bars(
     rows = []
     for variant, of_variant in values.items():
         figures = [
-            tag("td", tag("b", format_figure(of_variant[name] / size)),
-                None if unit == "%" else tag("span", _share(of_variant[name], of_variant),
-                                             class_="change"), data_label=head)
+            tag(
+                "td",
+                tag("b", format_figure(of_variant[name] / size)),
+                None
+                if unit == "%"
+                else tag("span", _share(of_variant[name], of_variant), class_="change"),
+                data_label=head,
+            )
             for name, head in heads.items()
-        ]  # fmt: skip
-        label = tag("th", variant_label(variant, summary), describe(variant, summary),
-                    name_baseline(variant, summary), scope="row")  # fmt: skip
+        ]
+        label = tag(
+            "th",
+            variant_label(variant, summary),
+            describe(variant, summary),
+            name_baseline(variant, summary),
+            scope="row",
+        )
         bar = tag("td", _bar(of_variant, largest, parts), style="width:34%", data_label=quantity)
         rows.append(tag("tr", label, bar, *figures))
     table = build_table(("variant", f"{quantity}, {unit}", *heads.values()), rows, class_="cards")
@@ -74,17 +84,32 @@ def build_bars(
 
 def _bar(values: PartValues, largest: float, parts: Mapping[str, BarPart]) -> Element:
     """The parts side by side; a bar of the full width is the largest of all variants."""
-    text = ", ".join(f"{parts[name].label} {_share(part, values)}"
-                     for name, part in values.items() if part)  # fmt: skip
+    text = ", ".join(
+        f"{parts[name].label} {_share(part, values)}" for name, part in values.items() if part
+    )
     style = "display:block;width:100%;min-width:6rem;height:1.1rem;justify-self:stretch"
-    bar = tag("svg", viewBox="0 0 100 10", preserveAspectRatio="none", role="img", style=style,
-              aria_label=text or "nothing")  # fmt: skip
+    bar = tag(
+        "svg",
+        viewBox="0 0 100 10",
+        preserveAspectRatio="none",
+        role="img",
+        style=style,
+        aria_label=text or "nothing",
+    )
     begin = 0.0
     for name, part in values.items():
         width = 100 * part / largest if largest else 0.0
         if part:
-            bar.append(tag("rect", x=f"{begin:.3f}", y=0, width=f"{width:.3f}", height=10,
-                           style=f"fill:var({parts[name].colour})"))  # fmt: skip
+            bar.append(
+                tag(
+                    "rect",
+                    x=f"{begin:.3f}",
+                    y=0,
+                    width=f"{width:.3f}",
+                    height=10,
+                    style=f"fill:var({parts[name].colour})",
+                )
+            )
         begin += width
     return bar
 
@@ -98,8 +123,13 @@ def _scale(most: str) -> Element:
 def _key(part: BarPart) -> Element:
     """The colour of a part."""
     box = tag("rect", width=10, height=10, style=f"fill:var({part.colour})")
-    return tag("svg", box, viewBox="0 0 10 10", style="width:.7rem;height:.7rem;margin-right:.3rem",
-               aria_hidden="true")  # fmt: skip
+    return tag(
+        "svg",
+        box,
+        viewBox="0 0 10 10",
+        style="width:.7rem;height:.7rem;margin-right:.3rem",
+        aria_hidden="true",
+    )
 
 
 def format_figure(value: float) -> str:

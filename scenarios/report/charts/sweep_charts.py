@@ -4,12 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.key_words import (
-    key_words,
-    label_point,
-    short_keys,
-    title_of_key,
-)
+from wattkeeper.scenarios.analysis.key_words import key_words, label_point, short_keys, title_of_key
 from wattkeeper.scenarios.analysis.vocabulary import (
     GAINS,
     choose_unit,
@@ -70,11 +65,12 @@ def draw_sweep(sweep: Json, points: Sequence[PointRow], variants: list[str]) -> 
     names = short_keys(sweep["axes"])
     for number, path in enumerate(sweep["axes"]):
         others, left_out = _select_others(path, points)
-        views = _metric_views(path, others, points, variants, metrics,
-                              baseline, relative)  # fmt: skip
+        views = _metric_views(path, others, points, variants, metrics, baseline, relative)
         if views:
-            keys = [f"{d}: {label_point(other, sweep['axes'])}"
-                    for d, other in zip(DASHES, others, strict=False)]  # fmt: skip
+            keys = [
+                f"{d}: {label_point(other, sweep['axes'])}"
+                for d, other in zip(DASHES, others, strict=False)
+            ]
             lines = f" Lines are {'; '.join(keys)}." if any(others) else ""
             if left_out:
                 lines += f" {left_out} more values of the other axes are left out here."
@@ -97,13 +93,17 @@ def draw_sweep_tradeoff(
     time, energy, labels = tradeoff_metrics(summary)
     single = len(sweep["axes"]) == 1
     dots = [
-        EnergyTime(variants.index(name), about["metrics"][time], about["metrics"][energy],
-                   label_point(point.values),
-                   axis_text(next(iter(point.values.values()))) if single else "",
-                   name in point.oracles)
+        EnergyTime(
+            variants.index(name),
+            about["metrics"][time],
+            about["metrics"][energy],
+            label_point(point.values),
+            axis_text(next(iter(point.values.values()))) if single else "",
+            name in point.oracles,
+        )
         for point in (sort_points(points, *sweep["axes"]) if single else points)
         for name, about in point.summary["variants"].items()
-    ]  # fmt: skip
+    ]
     drawn, reduction = limit_points(dots, time in GAINS)
     data = scatter(drawn, (time, energy), labels, path=single)
     if data is None:
@@ -169,13 +169,17 @@ def _metric_views(
     for metric, title in metrics.items():
         as_change = relative and metric == "cost"
         spreads = [
-            (v, dash, [
-                _spread(metric, name, by_place.get((axis_text(value), place)), as_change)
-                for value in values
-            ])
+            (
+                v,
+                dash,
+                [
+                    _spread(metric, name, by_place.get((axis_text(value), place)), as_change)
+                    for value in values
+                ],
+            )
             for v, name in enumerate(variants)
             for dash, place in enumerate(map(label_point, others))
-        ]  # fmt: skip
+        ]
         highs = [high for _, _, line_spreads in spreads for _, _, high in line_spreads]
         if all(map(math.isnan, highs)):
             continue

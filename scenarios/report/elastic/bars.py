@@ -34,9 +34,14 @@ PARTS: Final = {
 }
 """Parts of time and energy in the order of a bar."""
 
-SHARES: Final = {"useful": "ettr", "checkpoint": "checkpoint_share", "pause": "pause_share",
-                 "waiting": "stopped_share", "lost": "lost_share",
-                 "open": "open_share"}  # fmt: skip
+SHARES: Final = {
+    "useful": "ettr",
+    "checkpoint": "checkpoint_share",
+    "pause": "pause_share",
+    "waiting": "stopped_share",
+    "lost": "lost_share",
+    "open": "open_share",
+}
 """The metric of the share of time of each part."""
 
 RENTS: Final = {
@@ -53,8 +58,10 @@ def elastic_section(study: Study) -> Element | None:
     summary = study.summary
     if not is_elastic(summary):
         return None
-    means = {name: {metric: values["mean"] for metric, values in about["metrics"].items()}
-             for name, about in summary["variants"].items()}  # fmt: skip
+    means = {
+        name: {metric: values["mean"] for metric, values in about["metrics"].items()}
+        for name, about in summary["variants"].items()
+    }
     known = {name: mean for name, mean in means.items() if mean["ettr"] is not None}
     if not known:
         return None
@@ -63,8 +70,9 @@ def elastic_section(study: Study) -> Element | None:
     parts["waiting"] = parts["waiting"]._replace(label="too few nodes")
     describe = [_count_losses] if only_elastic(study.manifest["scenario"]) else []
     tables = [build_bars("time", times, parts, PERCENT, summary, *describe)]
-    energies = {name: _energy_of_sample(mean) for name, mean in known.items()
-                if mean["useful_sample_j"]}  # fmt: skip
+    energies = {
+        name: _energy_of_sample(mean) for name, mean in known.items() if mean["useful_sample_j"]
+    }
     if len(energies) == len(known):
         tables.append(build_bars("energy of a sample", energies, PARTS, JOULES, summary, *describe))
     heading = tag("h2", "What became of the time and energy of elastic jobs")
@@ -91,17 +99,26 @@ def _count_losses(variant: str, summary: Json) -> Element:
 
 def _rent_table(study: Study, means: Mapping[str, Mapping[str, float]]) -> Element | None:
     """Rent of the nodes of each variant; None where no prices are stated."""
-    heads = {metric: label for metric, label in RENTS.items()
-             if any(metric in mean for mean in means.values())}  # fmt: skip
+    heads = {
+        metric: label
+        for metric, label in RENTS.items()
+        if any(metric in mean for mean in means.values())
+    }
     if not heads:
         return None
     money = currency_of_rent(study.manifest["scenario"])
     rows = []
     for name, mean in means.items():
-        label = tag("th", variant_label(name, study.summary), name_baseline(name, study.summary),
-                    scope="row")  # fmt: skip
-        cells = [tag("td", tag("b", _format_rent(mean.get(metric), metric)), data_label=head)
-                 for metric, head in heads.items()]  # fmt: skip
+        label = tag(
+            "th",
+            variant_label(name, study.summary),
+            name_baseline(name, study.summary),
+            scope="row",
+        )
+        cells = [
+            tag("td", tag("b", _format_rent(mean.get(metric), metric)), data_label=head)
+            for metric, head in heads.items()
+        ]
         rows.append(tag("tr", label, *cells))
     columns = ("variant", *(f"{head}, {money}" for head in heads.values()))
     return tag("div", build_table(columns, rows, class_="cards"), class_="scroll")

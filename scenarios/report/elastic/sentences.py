@@ -29,13 +29,26 @@ def compare_goodput(study: Study) -> Iterator[Element]:
         more = f"{_describe_span(study, best[0])}; steps that count fill {share} of the time"
         yield _sentence(best, "keep", "most of the work: ", "goodput", "samples/s", summary, more)
     if best := _best("useful_sample_j", summary):
-        yield _sentence(best, "need", "the least energy: ", "useful_sample_j",
-                        "a committed sample", summary, _count_useful(best[0], summary))  # fmt: skip
+        yield _sentence(
+            best,
+            "need",
+            "the least energy: ",
+            "useful_sample_j",
+            "a committed sample",
+            summary,
+            _count_useful(best[0], summary),
+        )
     if best := _best("useful_sample_rent", summary):
         money = currency_of_rent(study.manifest["scenario"])
-        yield _sentence(best, "cost", "the least rent: ", "useful_sample_rent",
-                        f"{money} for 1,000 samples", summary,
-                        _compare_on_demand(best[0], money, summary))  # fmt: skip
+        yield _sentence(
+            best,
+            "cost",
+            "the least rent: ",
+            "useful_sample_rent",
+            f"{money} for 1,000 samples",
+            summary,
+            _compare_on_demand(best[0], money, summary),
+        )
 
 
 def _describe_span(study: Study, variant: str) -> str:
@@ -73,8 +86,11 @@ def _mean(variant: str, metric: str, summary: Json) -> float | None:
 
 def _best(metric: str, summary: Json, most: bool = False) -> list[str]:
     """The variants with the best value, those that are as good among them; none if none has one."""
-    known = {name: value for name in summary["variants"]
-             if (value := _mean(name, metric, summary)) is not None}  # fmt: skip
+    known = {
+        name: value
+        for name in summary["variants"]
+        if (value := _mean(name, metric, summary)) is not None
+    }
     if not known:
         return []
     best = max(known.values()) if most else min(known.values())
@@ -88,9 +104,10 @@ def _sentence(
     named: list[list[Words]] = [[variant_label(name, summary)] for name in best]
     value = format_value(_mean(best[0], metric, summary), metric).removesuffix("/s")
     words: list[Words] = [
-        *join_list(named), f" {verb}{'s' * (len(best) == 1)} {role}",
+        *join_list(named),
+        f" {verb}{'s' * (len(best) == 1)} {role}",
         tag("strong", f"{value} {unit}"),
-    ]  # fmt: skip
+    ]
     versus = summary["variants"][best[0]]["versus"]
     baseline, change = versus["baseline"], versus.get(metric) or {}
     if baseline not in best and change.get("ratio") is not None:

@@ -31,9 +31,14 @@ def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> N
         raise PydanticCustomError(
             "elsewhere",
             "{busy}: a busy GPU draws {busy_w} W, less than an idle one ({idle}, {idle_w} W)",
-            {"at": (busy,), "busy": busy, "busy_w": f"{busy_w:g}", "idle": idle,
-             "idle_w": f"{idle_w:g}"},
-        )  # fmt: skip
+            {
+                "at": (busy,),
+                "busy": busy,
+                "busy_w": f"{busy_w:g}",
+                "idle": idle,
+                "idle_w": f"{idle_w:g}",
+            },
+        )
 
 
 def _check_limit(at: tuple[str, ...], gpu_type: str, busy_w: float | None) -> None:
@@ -46,9 +51,14 @@ def _check_limit(at: tuple[str, ...], gpu_type: str, busy_w: float | None) -> No
             "elsewhere",
             "{key}: {busy_w} W is above the highest power limit of {gpu}, {limit_w} W: state what "
             "one GPU draws, not its node",
-            {"at": at, "key": ".".join(at), "busy_w": f"{busy_w:g}", "gpu": gpu_type,
-             "limit_w": f"{limit_w:g}"},
-        )  # fmt: skip
+            {
+                "at": at,
+                "key": ".".join(at),
+                "busy_w": f"{busy_w:g}",
+                "gpu": gpu_type,
+                "limit_w": f"{limit_w:g}",
+            },
+        )
 
 
 class Power(Section):
@@ -86,9 +96,13 @@ def _check_sleep(sleep: Sleep | None, idle: str, idle_w: float) -> None:
             "elsewhere",
             "sleep.power_w: a GPU asleep draws {asleep_w} W, more than an idle one ({idle}, "
             "{idle_w} W)",
-            {"at": ("sleep", "power_w"), "asleep_w": f"{sleep.power_w:g}", "idle": idle,
-             "idle_w": f"{idle_w:g}"},
-        )  # fmt: skip
+            {
+                "at": ("sleep", "power_w"),
+                "asleep_w": f"{sleep.power_w:g}",
+                "idle": idle,
+                "idle_w": f"{idle_w:g}",
+            },
+        )
 
 
 class Preemption(Section):

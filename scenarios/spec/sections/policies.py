@@ -96,12 +96,12 @@ _SERIALIZATION = core_schema.plain_serializer_function_ser_schema(_serialize, in
 def _listed(one: CoreSchema) -> CoreSchema:
     """A list of policies that follow each other."""
     return core_schema.no_info_after_validator_function(
-        chain_of, core_schema.list_schema(one),
+        chain_of,
+        core_schema.list_schema(one),
         serialization=core_schema.plain_serializer_function_ser_schema(
-            lambda config, info: [_serialize(part, info) for part in config.parts],
-            info_arg=True,
+            lambda config, info: [_serialize(part, info) for part in config.parts], info_arg=True
         ),
-    )  # fmt: skip
+    )
 
 
 def _form(value: object) -> str:

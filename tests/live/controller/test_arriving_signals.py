@@ -52,8 +52,12 @@ VALUES = {2: 0, 4: -1, 6: 3}
 def script(folder: Path, live: dict[str, Any] | None, **signal: Any) -> Path:
     """A training of some seconds that follows a live signal."""
     (folder / "train.py").write_text(SCRIPT)
-    training = {"command": ["python", "train.py"], "batch_sizes": [32], "default_batch_size": 32,
-                "max_epochs": 100}  # fmt: skip
+    training = {
+        "command": ["python", "train.py"],
+        "batch_sizes": [32],
+        "default_batch_size": 32,
+        "max_epochs": 100,
+    }
     content = {
         "name": "script",
         "cluster": {"gpu": "SYN-250W", "gpus": 1, "gpus_per_node": 1, "idle_power_w": 40},
@@ -111,10 +115,11 @@ def test_a_training_follows_a_file_that_grows_and_survives_a_kill(tmp_path: Path
     path = script(tmp_path, {"provider": "file", "file": "s.csv", "unit": "n", "fallback": "last"})
     with growing(tmp_path / "s.csv", tmp_path):
         controller = subprocess.Popen(
-            command("run", path, "--live", "--out", "live"), cwd=tmp_path,
+            command("run", path, "--live", "--out", "live"),
+            cwd=tmp_path,
             env=environment(tmp_path, PYTHONPATH=site, WATTKEEPER_DEVICE=DEVICE),
             stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         time.sleep(6)
         killed = controller.poll() is None and kill(controller.pid)
         controller.wait()
@@ -131,14 +136,18 @@ def test_a_training_follows_a_file_that_grows_and_survives_a_kill(tmp_path: Path
     assert (about["name"], about["source"], about["fallback"]) == ("s", "file s.csv", "last")
     assert about["values"] >= 6
     assert about["fallbacks"] >= 1
-    assert_states("\n".join(manifest(tmp_path / "live")["modelled"]), "of the signal s",
-                  "the last value")  # fmt: skip
+    assert_states(
+        "\n".join(manifest(tmp_path / "live")["modelled"]), "of the signal s", "the last value"
+    )
     assert (about["late_s"], about["failures"], about["problem"]) == (0, 0, "")
     again = subprocess.run(
-        [sys.executable, "-c", REPLAY, path, tmp_path / "live.live"], cwd=tmp_path,
+        [sys.executable, "-c", REPLAY, path, tmp_path / "live.live"],
+        cwd=tmp_path,
         env=environment(tmp_path, PYTHONPATH=site, WATTKEEPER_DEVICE=DEVICE),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     journal = json.loads(again.stdout)
     assert journal == [
         {name: row[name] for name in ("time_s", "chose")}
@@ -155,8 +164,12 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
 
 def maps(service: Service, fallback: Any) -> dict[str, Any]:
-    return {"provider": "electricity-maps", "zone": "DE", "address": service.address,
-            "fallback": fallback}  # fmt: skip
+    return {
+        "provider": "electricity-maps",
+        "zone": "DE",
+        "address": service.address,
+        "fallback": fallback,
+    }
 
 
 def test_a_service_and_its_fallback(tmp_path: Path, service: Service) -> None:
@@ -178,33 +191,48 @@ def test_a_service_and_its_fallback(tmp_path: Path, service: Service) -> None:
     run(path, "--live", "--out", "refused", cwd=tmp_path, PYTHONPATH=site, WATTKEEPER_DEVICE=DEVICE)
     (about,) = manifest(tmp_path / "refused")["live"]["signals"]
     assert about["fallbacks"] == 1
-    assert_states("\n".join(manifest(tmp_path / "refused")["modelled"]), "1 value of the signal s",
-                  "fallback")  # fmt: skip
+    assert_states(
+        "\n".join(manifest(tmp_path / "refused")["modelled"]), "1 value of the signal s", "fallback"
+    )
 
 
 @pytest.mark.parametrize(
     ("live", "facts"),
     [
-        ({"provider": "file", "file": "none.csv", "fallback": "last"},
-         ["signals.s.live", "none.csv", "No such file"]),
+        (
+            {"provider": "file", "file": "none.csv", "fallback": "last"},
+            ["signals.s.live", "none.csv", "No such file"],
+        ),
         ({"provider": "file", "file": "s.csv", "fallback": "abc"}, ["number or 'last'"]),
         ({"zone": "DE", "fallback": 1}, ["'provider'"]),
         ({"provider": "electricity-maps", "zone": "DE"}, ["fallback"]),
         ({"provider": "electricity-maps", "zone": "DE/..", "fallback": 1}, ["zone"]),
-        ({"provider": "watttime", "region": "X", "fallback": 1, "address": "file:///etc"},
-         ["address", "https://HOST"]),
+        (
+            {"provider": "watttime", "region": "X", "fallback": 1, "address": "file:///etc"},
+            ["address", "https://HOST"],
+        ),
         ({"provider": "file", "file": "s.csv", "fallback": 1, "repeat": "day"}, ["repeat"]),
-        ({"provider": "file", "file": "s.csv", "fallback": 1, "fill": "previous"},
-         ["fill", "fallback"]),
+        (
+            {"provider": "file", "file": "s.csv", "fallback": 1, "fill": "previous"},
+            ["fill", "fallback"],
+        ),
         ({"provider": "nobody", "fallback": 1}, ["'nobody'", "electricity-maps", "watttime"]),
     ],
-)  # fmt: skip
+)
 def test_sources_that_are_refused(tmp_path: Path, live: dict[str, Any], facts: list[str]) -> None:
     site = install(tmp_path)
     path = script(tmp_path, live)
     code = 3 if live.get("fallback") == "last" else 2
-    done = run(path, "--live", "--out", "live", cwd=tmp_path, code=code, PYTHONPATH=site,
-               WATTKEEPER_DEVICE=DEVICE)  # fmt: skip
+    done = run(
+        path,
+        "--live",
+        "--out",
+        "live",
+        cwd=tmp_path,
+        code=code,
+        PYTHONPATH=site,
+        WATTKEEPER_DEVICE=DEVICE,
+    )
     assert_states(done.stderr, *facts)
     assert "Traceback" not in done.stderr
 
@@ -214,8 +242,16 @@ def test_a_start_that_failed_is_no_run_to_go_on_with(tmp_path: Path) -> None:
     site = install(tmp_path)
     path = script(tmp_path, {"provider": "file", "file": "s.csv", "unit": "n", "fallback": "last"})
     (tmp_path / "train.py").write_text(SCRIPT.replace("range(4)", "range(1)").replace("0.02", "0"))
-    go = partial(run, path, "--live", "--out", "live", cwd=tmp_path, PYTHONPATH=site,
-                 WATTKEEPER_DEVICE=DEVICE)  # fmt: skip
+    go = partial(
+        run,
+        path,
+        "--live",
+        "--out",
+        "live",
+        cwd=tmp_path,
+        PYTHONPATH=site,
+        WATTKEEPER_DEVICE=DEVICE,
+    )
     assert_states(go(code=3).stderr, "s.csv", "No such file")
     (tmp_path / "s.csv").write_text("time,value\n2024-01-01T00:00Z,3\n2024-01-01T01:00Z,3\n")
     said = go().stderr
@@ -229,7 +265,17 @@ def test_a_start_that_failed_is_no_run_to_go_on_with(tmp_path: Path) -> None:
 def test_a_simulation_needs_a_series(tmp_path: Path, service: Service) -> None:
     site = install(tmp_path)
     path = script(tmp_path, maps(service, 0))
-    done = run(path, "--out", "sim", "--set", "workload.profiles={synthetic: {}}", "--set",
-               "live={}", cwd=tmp_path, code=2, PYTHONPATH=site)  # fmt: skip
+    done = run(
+        path,
+        "--out",
+        "sim",
+        "--set",
+        "workload.profiles={synthetic: {}}",
+        "--set",
+        "live={}",
+        cwd=tmp_path,
+        code=2,
+        PYTHONPATH=site,
+    )
     assert_states(done.stderr, "signals.s.series", "'s'", "live run")
     assert service.asked == []

@@ -83,8 +83,9 @@ def lost(lost_run: tuple[Path, str]) -> Path:
 
 @pytest.mark.parametrize("how", CAUSES)
 def test_a_lost_attempt_is_tried_again_as_it_was(lost: Path, how: str) -> None:
-    causes = [(one["job_id"], one["attempt"], one["cause"]) for one in
-              manifest(lost)["live"]["attempts"]]  # fmt: skip
+    causes = [
+        (one["job_id"], one["attempt"], one["cause"]) for one in manifest(lost)["live"]["attempts"]
+    ]
     assert (f"{how}/1", 1, how) in causes
     attempts = [row for row in rows(lost, "jobs") if row["job_id"] == f"{how}/1"]
     assert [row["reached_target"] for row in attempts] == [False] * (len(attempts) - 1) + [True]
@@ -114,8 +115,9 @@ def test_unmeasured_energy_is_absent_by_workload(lost: Path) -> None:
 
 
 def test_the_message_of_a_failed_script_is_reported(lost: Path) -> None:
-    (message,) = [one["message"] for one in manifest(lost)["live"]["attempts"]
-                  if one["cause"] == "failed"]  # fmt: skip
+    (message,) = [
+        one["message"] for one in manifest(lost)["live"]["attempts"] if one["cause"] == "failed"
+    ]
     assert message == "ValueError: no such data"
 
 
@@ -186,9 +188,10 @@ def failing(folder: Path, how: str, recurrences: int = 1, lease_s: float = 60) -
     (folder / "fails.py").write_text(f"HOW = {how!r}{FAILING}")
     workloads = {"one": workload("python", "fails.py")}
     return scenario(
-        folder, TRAINED | {"live": {"lease_s": lease_s, "workloads": workloads}, "max_attempts": 4},
+        folder,
+        TRAINED | {"live": {"lease_s": lease_s, "workloads": workloads}, "max_attempts": 4},
         recurrences=recurrences,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("how", ["raises", pytest.param("exits", marks=pytest.mark.slow)])
@@ -254,13 +257,23 @@ def test_running_out_of_memory_or_failing_later_does_not_end_the_run(
         ({"live": {"speed": 2, "workloads": {"image": workload("true")}}}, 2, "speed|real"),
         ({"live": {"workloads": {"imago": workload("true")}}}, 2, "'imago'|image"),
         ({"live": {"workloads": {"image": workload("trainify")}}}, 2, "'trainify'"),
-        ({"live": {"workloads": {"image": workload("true") | {"default_batch_size": 3}}}}, 2,
-         "default_batch_size: 3 |8, 16"),
+        (
+            {"live": {"workloads": {"image": workload("true") | {"default_batch_size": 3}}}},
+            2,
+            "default_batch_size: 3 |8, 16",
+        ),
         ({"live": {"workloads": {"image": workload("true")}}}, 3, "energy|eta"),
-        ({"workload": {"kind": "search", "models": 2}, "variants": {"zeus": {}},
-          "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0}}, 2, "search|--live"),
+        (
+            {
+                "workload": {"kind": "search", "models": 2},
+                "variants": {"zeus": {}},
+                "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0},
+            },
+            2,
+            "search|--live",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_run_live_is_refused(
     change: dict[str, Any], code: int, facts: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -296,15 +309,18 @@ def test_other_devices_than_in_the_scenario_are_reported(
     code += "with Session('any', batch_sizes=[8], default_batch_size=8, max_epochs=9) as session:\n"
     code += "    for epoch in session.epochs(): session.report(3)\n"
     path = trained(tmp_path, {"some": workload("python", "-c", code)})
-    done = run(path, "--live", "--set", f"cluster.gpu={gpu}", cwd=tmp_path,
-               WATTKEEPER_DEVICE="none")  # fmt: skip
+    done = run(
+        path, "--live", "--set", f"cluster.gpu={gpu}", cwd=tmp_path, WATTKEEPER_DEVICE="none"
+    )
     assert ("ran on cpu; " in done.stdout) == said
     assert ("(cluster.gpu)" in done.stdout) == said
 
 
 def test_latencies_without_profiles_are_refused_with_their_line(tmp_path: Path) -> None:
-    path = scenario(tmp_path, TRAINED | {"latencies": "recorded", "live": {"workloads": {
-        "some": workload("true")}}})  # fmt: skip
+    path = scenario(
+        tmp_path,
+        TRAINED | {"latencies": "recorded", "live": {"workloads": {"some": workload("true")}}},
+    )
     said = run(path, "--live", cwd=tmp_path, code=2).stderr
     lines = path.read_text().splitlines()
     (line,) = (n for n, text in enumerate(lines, 1) if text.startswith("latencies:"))
@@ -318,8 +334,17 @@ def test_an_unfinished_run_of_another_scenario_is_kept(tmp_path: Path) -> None:
     assert "Goes on" not in first.stderr
     same = run(path, "--live", "--out", "out", cwd=tmp_path, code=2, WATTKEEPER_DEVICE="none")
     assert_states(same.stderr, "Goes on", tmp_path / "out.live")
-    again = run(path, "--live", "--out", "out", "--set", "max_attempts=3", cwd=tmp_path, code=2,
-                WATTKEEPER_DEVICE="none")  # fmt: skip
+    again = run(
+        path,
+        "--live",
+        "--out",
+        "out",
+        "--set",
+        "max_attempts=3",
+        cwd=tmp_path,
+        code=2,
+        WATTKEEPER_DEVICE="none",
+    )
     assert_states(again.stderr, tmp_path / "out.live", "another scenario")
 
 

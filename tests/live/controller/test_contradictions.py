@@ -22,12 +22,33 @@ from tests.support.live_runs import (
     scenario,
 )
 
-ENDED = {"kind": "ended", "cause": "reached", "epochs": 0, "time_s": 0, "energy_j": None,
-         "power_limit_w": None, "limit_set": True, "how": "counter", "message": ""}  # fmt: skip
-EPOCH = {"kind": "epoch", "epoch": 0, "metric": None, "time_s": 0, "energy_j": None,
-         "is_last": False}  # fmt: skip
-PROFILED = {"kind": "profiled", "measurements": [], "report": 0, "time_s": 0, "energy_j": None,
-            "reached": False}  # fmt: skip
+ENDED = {
+    "kind": "ended",
+    "cause": "reached",
+    "epochs": 0,
+    "time_s": 0,
+    "energy_j": None,
+    "power_limit_w": None,
+    "limit_set": True,
+    "how": "counter",
+    "message": "",
+}
+EPOCH = {
+    "kind": "epoch",
+    "epoch": 0,
+    "metric": None,
+    "time_s": 0,
+    "energy_j": None,
+    "is_last": False,
+}
+PROFILED = {
+    "kind": "profiled",
+    "measurements": [],
+    "report": 0,
+    "time_s": 0,
+    "energy_j": None,
+    "reached": False,
+}
 CONTRADICTIONS: list[dict[str, Any]] = [
     ENDED,
     ENDED | {"epochs": 10**9, "time_s": 1},
@@ -67,9 +88,13 @@ def test_contradictions_change_nothing(seed: int, tmp_path: Path) -> None:
     run(path, "--out", "sim", cwd=tmp_path)
     rng = random.Random(seed)
     controller = subprocess.Popen(
-        command("run", path, "--live", "--out", "live"), cwd=tmp_path, stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL, env=environment(tmp_path), text=True,
-    )  # fmt: skip
+        command("run", path, "--live", "--out", "live"),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=environment(tmp_path),
+        text=True,
+    )
     sent = 0
     while controller.poll() is None:
         for pid in processes(tmp_path):

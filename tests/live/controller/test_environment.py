@@ -98,10 +98,7 @@ def test_a_message_that_comes_late_lets_no_time_pass_while_a_process_works(
     assert woken == [("a", 10.0), ("a", 12.0)]
 
 
-@given(
-    due=st.lists(st.floats(0, 10), max_size=5),
-    news=st.lists(st.floats(0, 10), max_size=5),
-)
+@given(due=st.lists(st.floats(0, 10), max_size=5), news=st.lists(st.floats(0, 10), max_size=5))
 def test_a_replayed_log_gives_the_same_order(due: list[float], news: list[float]) -> None:
     def played(log: EventLog, posted: list[float]) -> list[tuple[float, str]]:
         env = environment_on(VirtualWallClock(1e9), log)

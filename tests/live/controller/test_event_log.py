@@ -51,10 +51,7 @@ def read_log(path: Path) -> None:
         ("UPDATE about SET value = 'x' WHERE name = 'port'", "port"),
         ("DELETE FROM events WHERE number = 3", "it has 2 events, and the last one was number 3"),
         ("DELETE FROM events", "it has 0 events, and the last one was number 3"),
-        (
-            "DELETE FROM about WHERE name = 'last'",
-            "it has 3 events, and their number is missing",
-        ),
+        ("DELETE FROM about WHERE name = 'last'", "it has 3 events, and their number is missing"),
         (
             "UPDATE events SET number = 9 WHERE number = 1; UPDATE events SET number = 1 WHERE "
             "number = 2; UPDATE events SET number = 2 WHERE number = 9",

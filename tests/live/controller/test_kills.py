@@ -53,9 +53,11 @@ def test_killed_live_runs_go_on(kills: int, recurrences: int, tmp_path: Path) ->
     while code != 0:
         assert code in {None, -9}, "a controller failed by itself"
         controller = subprocess.Popen(
-            command("run", path, "--live", "--out", "live"), cwd=tmp_path,
-            env=environment(tmp_path), stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            command("run", path, "--live", "--out", "live"),
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=subprocess.DEVNULL,
+        )
         starts += 1
         while (code := controller.poll()) is None:
             time.sleep(rng.uniform(0.01, 0.5))

@@ -124,8 +124,14 @@ def test_a_live_run_decides_over_time_as_the_simulator_does(pauses: str, tmp_pat
     expected = journal(tmp_path / "sim")
     assert journal(tmp_path / "live") == expected
     text = "\n".join(row[5] for row in expected)
-    for chose in ("signal: power", "signal: run=pause", "run=stop", "wake: power", "epoch: power",
-                  "profile_w="):  # fmt: skip
+    for chose in (
+        "signal: power",
+        "signal: run=pause",
+        "run=stop",
+        "wake: power",
+        "epoch: power",
+        "profile_w=",
+    ):
         assert chose in text
     assert_same_jobs(rows(tmp_path / "live", "jobs"), rows(tmp_path / "sim", "jobs"))
     assert not [file for file in tmp_path.glob("live.live/**/*.err") if file.stat().st_size]
@@ -142,9 +148,11 @@ def test_a_controller_that_is_killed_decides_on_as_if_it_was_not(tmp_path: Path)
     while code != 0:
         assert code in {None, -9}, "a controller failed by itself"
         controller = subprocess.Popen(
-            command("run", path, "--live", "--out", "live"), cwd=tmp_path,
-            env=environment(tmp_path, PYTHONPATH=site), stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            command("run", path, "--live", "--out", "live"),
+            cwd=tmp_path,
+            env=environment(tmp_path, PYTHONPATH=site),
+            stdout=subprocess.DEVNULL,
+        )
         while (code := controller.poll()) is None:
             time.sleep(rng.uniform(0.01, 0.3))
             if killed < 8 and not all(processes(tmp_path).values()):
@@ -186,8 +194,12 @@ with Session("counts", batch_sizes=(32,), default_batch_size=32, max_epochs=1) a
 def test_a_script_trains_on_with_the_knobs_that_a_signal_sets(tmp_path: Path) -> None:
     site = install(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
-    training = {"command": ["python", "train.py"], "batch_sizes": [32], "default_batch_size": 32,
-                "max_epochs": 100}  # fmt: skip
+    training = {
+        "command": ["python", "train.py"],
+        "batch_sizes": [32],
+        "default_batch_size": 32,
+        "max_epochs": 100,
+    }
     steps = [[0, 3], [4, 0], [6, -1], [8, 3]]
     content = {
         "name": "script",
@@ -199,8 +211,15 @@ def test_a_script_trains_on_with_the_knobs_that_a_signal_sets(tmp_path: Path) ->
         "baseline": "follow",
     }
     path = scenario(tmp_path, content)
-    run(path, "--live", "--out", "live", cwd=tmp_path, PYTHONPATH=site,
-        WATTKEEPER_DEVICE="synthetic:SYN-250W")  # fmt: skip
+    run(
+        path,
+        "--live",
+        "--out",
+        "live",
+        cwd=tmp_path,
+        PYTHONPATH=site,
+        WATTKEEPER_DEVICE="synthetic:SYN-250W",
+    )
     (row,) = rows(tmp_path / "live", "jobs")
     assert (row["epochs"], row["attempt"], row["reached_target"]) == (100, 1, True)
     assert row["tune_paused_s"] == pytest.approx(2.0, abs=1.0)
@@ -220,8 +239,16 @@ def test_a_script_trains_on_with_the_knobs_that_a_signal_sets(tmp_path: Path) ->
 
 def test_where_limits_stay_decisions_are_the_same(tmp_path: Path) -> None:
     site, path = install(tmp_path), followed(tmp_path, "free", recurrences=2)
-    run(path, "--out", "live", "--live", "--set", "live.power_control='off'", cwd=tmp_path,
-        PYTHONPATH=site)  # fmt: skip
+    run(
+        path,
+        "--out",
+        "live",
+        "--live",
+        "--set",
+        "live.power_control='off'",
+        cwd=tmp_path,
+        PYTHONPATH=site,
+    )
     attempts = rows(tmp_path / "live", "jobs")
     assert {row["attempt"] for row in attempts} == {1}
     assert sum(row["retunes"] for row in attempts) > 1

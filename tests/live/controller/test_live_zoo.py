@@ -25,20 +25,30 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "arrivals.csv").write_text("\n".join(["name,arrival,gpus,duration", *jobs, ""]))
     bring = ("traces", "import", "modelkeeper", "arrivals.csv", "graphs", "--name", "arrivals")
     run_command(*bring, traces=folder / "library", cwd=folder)
-    workload = {"kind": "trace", "trace": "arrivals", "profiles": {"synthetic": {}},
-                "mapping": {"by": ["gpus"], "duration": "workload"}}  # fmt: skip
+    workload = {
+        "kind": "trace",
+        "trace": "arrivals",
+        "profiles": {"synthetic": {}},
+        "mapping": {"by": ["gpus"], "duration": "workload"},
+    }
     asks = {"configure": {"kind": "modelkeeper", "query_s": QUERY_S}, "select": "srtf"}
-    path = scenario(folder, REHEARSED | {
-        "cluster": REHEARSED["cluster"] | {"busy_power_w": 200, "gpus_per_node": 2},
-        "workload": workload,
-        "zoo": {"accuracy": 0.9},
-        "variants": {
-            "modelkeeper": {"policies": asks},
-            "random-parent": {"policies": {"configure": "random-parent", "retain": "lru"},
-                              "zoo": {"accuracy": 0.9, "capacity_gb": 1e-5}},
+    path = scenario(
+        folder,
+        REHEARSED
+        | {
+            "cluster": REHEARSED["cluster"] | {"busy_power_w": 200, "gpus_per_node": 2},
+            "workload": workload,
+            "zoo": {"accuracy": 0.9},
+            "variants": {
+                "modelkeeper": {"policies": asks},
+                "random-parent": {
+                    "policies": {"configure": "random-parent", "retain": "lru"},
+                    "zoo": {"accuracy": 0.9, "capacity_gb": 1e-5},
+                },
+            },
+            "baseline": "modelkeeper",
         },
-        "baseline": "modelkeeper",
-    })  # fmt: skip
+    )
     run(path, "--out", "sim", cwd=folder)
     run(path, "--out", "live", "--live", cwd=folder)
     return folder

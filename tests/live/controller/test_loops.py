@@ -65,10 +65,13 @@ def test_a_policy_that_loops_is_interrupted(number: signal.Signals, tmp_path: Pa
     content = REHEARSED | {"variants": variants, "baseline": "loops"}
     path = scenario(tmp_path, content, recurrences=2)
     controller = subprocess.Popen(
-        command("run", path, "--live", "--out", "live"), cwd=tmp_path, stderr=subprocess.PIPE,
-        env=environment(tmp_path, PYTHONPATH=str(install(tmp_path))), text=True,
+        command("run", path, "--live", "--out", "live"),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path, PYTHONPATH=str(install(tmp_path))),
+        text=True,
         preexec_fn=partial(signal.signal, number, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     until(lambda: (tmp_path / "loops").exists() or controller.poll() is not None)
     controller.send_signal(number)
     said = controller.communicate(timeout=120)[1]
@@ -89,8 +92,15 @@ def test_a_script_that_imports_torch_is_not_started_without_it(how: str, tmp_pat
         module = "[python, -m, wattkeeper.live.examples.cnn]"
         arguments = ["--set", f"live.workloads.a.command={module}"]
     said = run(
-        path, "--live", "--out", "live", *(arguments if how == "module" else ()), cwd=tmp_path,
-        code=3, WATTKEEPER_DEVICE="none", PYTHONPATH=str(site),
-    ).stderr  # fmt: skip
+        path,
+        "--live",
+        "--out",
+        "live",
+        *(arguments if how == "module" else ()),
+        cwd=tmp_path,
+        code=3,
+        WATTKEEPER_DEVICE="none",
+        PYTHONPATH=str(site),
+    ).stderr
     assert "imports torch, which is not installed: pip install 'wattkeeper[live]'" in said
     assert not list(tmp_path.rglob("output/*"))

@@ -54,17 +54,35 @@ def test_a_live_run_gives_the_simulators_energy_and_time(both: Path) -> None:
     for mine, theirs in zip(found, expected, strict=True):
         for name in ("energy_j", "time_s", "cost", "start_time_s", "finish_time_s"):
             assert mine[name] == pytest.approx(theirs[name], rel=0.01), (name, mine, theirs)
-        for name in ("job_id", "attempt", "batch_size", "power_limit_w", "epochs", "node_ids",
-                     "reached_target", "early_stopped", "profiled"):  # fmt: skip
+        for name in (
+            "job_id",
+            "attempt",
+            "batch_size",
+            "power_limit_w",
+            "epochs",
+            "node_ids",
+            "reached_target",
+            "early_stopped",
+            "profiled",
+        ):
             assert mine[name] == theirs[name], (name, mine, theirs)
         assert mine.get("slices") == theirs.get("slices"), (mine, theirs)
         for name in ("slice_time_s", "slice_energy_j", "discarded_time_s", "discarded_energy_j"):
             # whole steps take a part of a step longer
             assert mine.get(name, 0.0) == pytest.approx(theirs.get(name, 0.0), rel=0.05)
     lines = [pq.read_table(both / name / "timeline.parquet") for name in ("live", "sim")]
-    energies = [sum(a * (t - s) for a, s, t in zip(line["power_w"].to_pylist(),
-                line["time_s"].to_pylist(), line["time_s"].to_pylist()[1:], strict=False))
-                for line in lines]  # fmt: skip
+    energies = [
+        sum(
+            a * (t - s)
+            for a, s, t in zip(
+                line["power_w"].to_pylist(),
+                line["time_s"].to_pylist(),
+                line["time_s"].to_pylist()[1:],
+                strict=False,
+            )
+        )
+        for line in lines
+    ]
     assert energies[0] == pytest.approx(energies[1], rel=0.01)
 
 

@@ -41,9 +41,14 @@ UNFIT = "from wattkeeper.live import Session; raise SystemExit(7)"
 def run_openly(*arguments: str | Path, folder: Path, code: int, **more: str) -> str:
     """Run a command under umask 0; what it writes to its standard error."""
     done = subprocess.run(
-        arguments, cwd=folder, env=environment(folder, **more), umask=0, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        arguments,
+        cwd=folder,
+        env=environment(folder, **more),
+        umask=0,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == code, done.stderr
     return done.stderr
 
@@ -75,9 +80,14 @@ def test_the_folder_of_a_live_run_is_private(tmp_path: Path) -> None:
 def test_the_store_of_sessions_and_their_states_are_private(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[3]
     run_openly(
-        sys.executable, "-c", SESSION, folder=tmp_path, code=-15, WATTKEEPER_DEVICE="none",
+        sys.executable,
+        "-c",
+        SESSION,
+        folder=tmp_path,
+        code=-15,
+        WATTKEEPER_DEVICE="none",
         PYTHONPATH=str(root),
-    )  # fmt: skip
+    )
     assert (tmp_path / "state" / "sessions.sqlite").is_file()
     assert list((tmp_path / "state").glob("sessions.sqlite.checkpoints/*"))
     assert open_to_others(tmp_path / "state") == []

@@ -69,8 +69,9 @@ def test_a_pipe_gets_a_line_for_each_attempt_that_ended(tmp_path: Path) -> None:
         assert re.fullmatch(
             rf"zeus, seed 1: {row['job_id']}, attempt {row['attempt']} \(batch size "
             rf"{row['batch_size']}, {row['power_limit_w']:g} W, SYN-250W [01]:0\): "
-            rf"(reached|bound|epochs) after {row['epochs']} epochs?, [\d,.]+ s, [\d,]+ J", line
-        ), line  # fmt: skip
+            rf"(reached|bound|epochs) after {row['epochs']} epochs?, [\d,.]+ s, [\d,]+ J",
+            line,
+        ), line
 
 
 @pytest.mark.slow
@@ -85,23 +86,32 @@ def test_progress_output_does_not_change_results(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_terminal_shows_running_attempts(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    workload = {"command": ["python", "train.py"], "batch_sizes": [8], "default_batch_size": 8,
-                "max_epochs": 8}  # fmt: skip
-    path = scenario(tmp_path, {
-        "name": "seen",
-        "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0},
-        "workload": {"kind": "recurring", "recurrences": 1},
-        "objective": {"eta": 0},
-        "live": {"workloads": {"cnn": workload}},
-        "variants": {"fixed": {}},
-        "baseline": "fixed",
-    })  # fmt: skip
+    workload = {
+        "command": ["python", "train.py"],
+        "batch_sizes": [8],
+        "default_batch_size": 8,
+        "max_epochs": 8,
+    }
+    path = scenario(
+        tmp_path,
+        {
+            "name": "seen",
+            "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0},
+            "workload": {"kind": "recurring", "recurrences": 1},
+            "objective": {"eta": 0},
+            "live": {"workloads": {"cnn": workload}},
+            "variants": {"fixed": {}},
+            "baseline": "fixed",
+        },
+    )
     said = shown(path, "--live", "--out", "out", cwd=tmp_path)
     assert "seen: fixed, seed 1" in said
     where = r"cnn/1, attempt 1 \(batch size 8, cpu 0:0\): "
     assert re.search(f"{where}starts", said)
-    epochs = {(metric, done) for metric, done in
-              re.findall(rf"{where}trains, metric (\S+)\s[^/\d]*(\d)/8", said)}  # fmt: skip
+    epochs = {
+        (metric, done)
+        for metric, done in re.findall(rf"{where}trains, metric (\S+)\s[^/\d]*(\d)/8", said)
+    }
     assert epochs
     assert all(float(metric) == int(done) / 10 for metric, done in epochs)
     last = said.rpartition("seen ")[2]  # once no run is at work

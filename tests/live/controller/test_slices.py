@@ -52,9 +52,11 @@ def test_slices_go_on_after_kills(tmp_path: Path) -> None:
     while code != 0:
         assert code in {None, -9}, "a controller failed by itself"
         controller = subprocess.Popen(
-            command("run", path, "--live", "--out", "live"), cwd=tmp_path,
-            env=environment(tmp_path), stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            command("run", path, "--live", "--out", "live"),
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=subprocess.DEVNULL,
+        )
         while (code := controller.poll()) is None:
             time.sleep(rng.uniform(0.01, 0.2))
             sessions = [pid for pid, guard in processes(tmp_path).items() if not guard]
@@ -108,13 +110,18 @@ def test_preempted_slices_are_those_of_the_simulator(tmp_path: Path) -> None:
 def test_a_slice_of_another_batch_size_that_is_preempted_is_the_simulators_last(
     tmp_path: Path,
 ) -> None:
-    one = {"cluster": REHEARSED["cluster"] | {"gpus": 1},
-           "policies": {"select": {"kind": "las", "quantum_gpu_s": 1.0}}}  # fmt: skip
+    one = {
+        "cluster": REHEARSED["cluster"] | {"gpus": 1},
+        "policies": {"select": {"kind": "las", "quantum_gpu_s": 1.0}},
+    }
     content = REHEARSED | FRUGAL | one
     path = scenario(tmp_path, content, workloads=["image"], recurrences=1)
     run(path, "--out", "alone", cwd=tmp_path)
-    asked_s = [row["time_s"] for row in rows(tmp_path / "alone", "decisions")
-               if "slice_batch_size" in row["chose"]]  # fmt: skip
+    asked_s = [
+        row["time_s"]
+        for row in rows(tmp_path / "alone", "decisions")
+        if "slice_batch_size" in row["chose"]
+    ]
     every_s = asked_s[0] + 1.0
     path = scenario(tmp_path, content, workloads=["image"], recurrences=2, every_s=every_s)
     run(path, "--out", "sim", cwd=tmp_path)
@@ -223,8 +230,13 @@ def trained(folder: Path, **workload: Any) -> Path:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: measure\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[wattkeeper.policies]\nmeasure = measure\n")
     (folder / "train.py").write_text(SCRIPT)
-    training = {"command": ["python", "train.py"], "batch_sizes": [16, 32],
-                "default_batch_size": 32, "max_epochs": 50, "target": 3.0}  # fmt: skip
+    training = {
+        "command": ["python", "train.py"],
+        "batch_sizes": [16, 32],
+        "default_batch_size": 32,
+        "max_epochs": 50,
+        "target": 3.0,
+    }
     content = {
         "name": "script",
         "cluster": {"gpu": "SYN-250W", "gpus": 1, "gpus_per_node": 1, "idle_power_w": 40},
@@ -238,8 +250,15 @@ def trained(folder: Path, **workload: Any) -> Path:
 
 def test_scripts_are_killed_in_slices(tmp_path: Path) -> None:
     path = trained(tmp_path, samples_per_epoch=32 * 60)
-    run(path, "--live", "--out", "live", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"),
-        WATTKEEPER_DEVICE="synthetic:SYN-250W")  # fmt: skip
+    run(
+        path,
+        "--live",
+        "--out",
+        "live",
+        cwd=tmp_path,
+        PYTHONPATH=str(tmp_path / "site"),
+        WATTKEEPER_DEVICE="synthetic:SYN-250W",
+    )
     jobs = rows(tmp_path / "live", "jobs")
     names = ("job_id", "attempt", "slices", "reached_target")
     assert [tuple(row[name] for name in names) for row in jobs] == [
@@ -247,7 +266,7 @@ def test_scripts_are_killed_in_slices(tmp_path: Path) -> None:
         ("counts/1", 2, 3, True),
         ("counts/2", 1, 1, True),  # killed in one of the other batch size
         ("counts/3", 1, 3, True),
-    ]  # fmt: skip
+    ]
     causes = manifest(tmp_path / "live")["live"]["causes"]
     assert causes == {"crashed": 1, "reached": 3}
     for row in jobs[1:]:
@@ -260,19 +279,32 @@ def test_scripts_are_killed_in_slices(tmp_path: Path) -> None:
     chose = [row[2:5:2] for row in decisions(tmp_path / "live") if row[0] == "tune"]
     other = "reached: slice_w=100.0 slice_batch_size=16"
     assert chose == [
-        ("counts/1", "slice_w=250.0"), ("counts/1", "slice_w=250.0"),
-        ("counts/1", "power_limit_w=125.0"), ("counts/1", other), ("counts/1", other),
+        ("counts/1", "slice_w=250.0"),
+        ("counts/1", "slice_w=250.0"),
+        ("counts/1", "power_limit_w=125.0"),
+        ("counts/1", other),
+        ("counts/1", other),
         ("counts/1", "reached: nothing"),
-        ("counts/2", "slice_w=250.0"), ("counts/2", "power_limit_w=125.0"), ("counts/2", other),
-        ("counts/3", "slice_w=250.0"), ("counts/3", "power_limit_w=125.0"), ("counts/3", other),
-        ("counts/3", other), ("counts/3", "reached: nothing"),
-    ]  # fmt: skip
+        ("counts/2", "slice_w=250.0"),
+        ("counts/2", "power_limit_w=125.0"),
+        ("counts/2", other),
+        ("counts/3", "slice_w=250.0"),
+        ("counts/3", "power_limit_w=125.0"),
+        ("counts/3", other),
+        ("counts/3", other),
+        ("counts/3", "reached: nothing"),
+    ]
     outputs = [file.read_text().split() for file in tmp_path.glob("live.live/**/*.out")]
     assert sorted(outputs) == [[], [], ["180"], ["180"]], "the weights are put back"
 
 
 def test_a_workload_without_samples_is_refused(tmp_path: Path) -> None:
-    said = run(trained(tmp_path), "--live", cwd=tmp_path, code=2,
-               PYTHONPATH=str(tmp_path / "site"),
-               WATTKEEPER_DEVICE="synthetic:SYN-250W").stderr  # fmt: skip
+    said = run(
+        trained(tmp_path),
+        "--live",
+        cwd=tmp_path,
+        code=2,
+        PYTHONPATH=str(tmp_path / "site"),
+        WATTKEEPER_DEVICE="synthetic:SYN-250W",
+    ).stderr
     assert_states(said, "variant 'measure'", "measure", "live.workloads.counts.samples_per_epoch")

@@ -53,19 +53,26 @@ EPOCHS = 12
 def trained(folder: Path, how: str, *jobs: str, **more: Any) -> Path:
     """A scenario of trainings on one GPU, of which each preempts the other once."""
     (folder / "train.py").write_text(TRAIN)
-    workload = {"command": ["python", "train.py", how], "batch_sizes": [8],
-                "default_batch_size": 8, "max_epochs": EPOCHS}  # fmt: skip
+    workload = {
+        "command": ["python", "train.py", how],
+        "batch_sizes": [8],
+        "default_batch_size": 8,
+        "max_epochs": EPOCHS,
+    }
     policies = {"configure": "zeus", "select": LAS | {"quantum_gpu_s": 1.5}}
-    return scenario(folder, {
-        "name": "stopped",
-        "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0},
-        "workload": {"kind": "recurring", "recurrences": 1},
-        "objective": {"eta": 0},
-        "live": {"lease_s": 6, "workloads": dict.fromkeys(jobs, workload)},
-        "variants": {"las": {"policies": policies}},
-        "baseline": "las",
-        **more,
-    })  # fmt: skip
+    return scenario(
+        folder,
+        {
+            "name": "stopped",
+            "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0},
+            "workload": {"kind": "recurring", "recurrences": 1},
+            "objective": {"eta": 0},
+            "live": {"lease_s": 6, "workloads": dict.fromkeys(jobs, workload)},
+            "variants": {"las": {"policies": policies}},
+            "baseline": "las",
+            **more,
+        },
+    )
 
 
 def seen(folder: Path) -> list[str]:
@@ -100,8 +107,14 @@ def test_preempted_rehearsals_give_the_simulators_journal_and_results(tmp_path: 
 
 @pytest.mark.parametrize("how", ["keep", pytest.param("lose", marks=pytest.mark.slow)])
 def test_a_preempted_training_resumes_or_starts_over(how: str, tmp_path: Path) -> None:
-    run(trained(tmp_path, how, "a", "b"), "--live", "--out", "live", cwd=tmp_path,
-        WATTKEEPER_DEVICE="none")  # fmt: skip
+    run(
+        trained(tmp_path, how, "a", "b"),
+        "--live",
+        "--out",
+        "live",
+        cwd=tmp_path,
+        WATTKEEPER_DEVICE="none",
+    )
     attempts = {row["job_id"]: row for row in rows(tmp_path / "live", "jobs")}
     assert {(row["attempt"], row["epochs"]) for row in attempts.values()} == {(1, EPOCHS)}
     preemptions = attempts["a/1"]["preemptions"]  # on a slow machine more than one
@@ -132,10 +145,13 @@ def test_an_interrupted_run_resumes(number: signal.Signals, tmp_path: Path) -> N
     slow = tmp_path / "slow"
     slow.touch()
     controller = subprocess.Popen(
-        command("run", *arguments), cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        command("run", *arguments),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
         env=environment(tmp_path, WATTKEEPER_DEVICE="none"),
         preexec_fn=partial(signal.signal, number, signal.SIG_DFL),  # ignored in the background
-    )  # fmt: skip
+    )
     until(lambda: len(seen(tmp_path)) >= 2 or controller.poll() is not None)
     controller.send_signal(number)
     said = controller.communicate(timeout=60)[1]

@@ -59,10 +59,13 @@ def start(path: Path, folder: Path, errors: Path, **more: str) -> subprocess.Pop
     """Start the live run, or go on with it."""
     with errors.open("ab") as file:
         return subprocess.Popen(
-            command("run", path, "--live", "--out", "live"), cwd=folder, stderr=file,
-            stdout=subprocess.DEVNULL, env=environment(folder, **more),
+            command("run", path, "--live", "--out", "live"),
+            cwd=folder,
+            stderr=file,
+            stdout=subprocess.DEVNULL,
+            env=environment(folder, **more),
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
+        )
 
 
 def check(folder: Path, errors: Path) -> None:
@@ -138,9 +141,13 @@ def test_signals_at_exact_places_cost_no_observation(who: str, kills: int, tmp_p
     code: int | None = None
     while code != 0 or list(plans.glob("[0-9]*")):
         controller = start(
-            path, tmp_path, errors, PYTHONPATH=str(AT_PLACE), AT_PLACE_PLANS=str(plans),
+            path,
+            tmp_path,
+            errors,
+            PYTHONPATH=str(AT_PLACE),
+            AT_PLACE_PLANS=str(plans),
             AT_PLACE_WHO=who,
-        )  # fmt: skip
+        )
         code = controller.wait(timeout=1200)
         allowed = {0, 130, *(-number for number in SIGNALS["controller"])}
         assert code in (allowed if who == "controller" else {0}), f"{code}, seed {SEED}"

@@ -67,18 +67,26 @@ WORKLOAD = "recommendation"
 TRAINED: dict[str, Any] = {
     "name": "trained",
     "cluster": {"gpu": "SYN-250W", "gpus": 1, "idle_power_w": 40},
-    "workload": {"kind": "trace", "trace": "arrivals", "profiles": {"synthetic": {}},
-                 "mapping": {"by": ["gpus"]}},
+    "workload": {
+        "kind": "trace",
+        "trace": "arrivals",
+        "profiles": {"synthetic": {}},
+        "mapping": {"by": ["gpus"]},
+    },
     "zoo": {"accuracy": 0.9, "capacity_gb": 6e-7},
-    "live": {"workloads": {WORKLOAD: {
-        "command": ["python", "train.py"],
-        "batch_sizes": [2**power for power in range(8, 16)],
-        "default_batch_size": 1024,
-        "max_epochs": 2,
-    }}},
+    "live": {
+        "workloads": {
+            WORKLOAD: {
+                "command": ["python", "train.py"],
+                "batch_sizes": [2**power for power in range(8, 16)],
+                "default_batch_size": 1024,
+                "max_epochs": 2,
+            }
+        }
+    },
     "variants": {"zoo": {"policies": {"configure": "modelkeeper", "retain": "lru"}}},
     "baseline": "zoo",
-}  # fmt: skip
+}
 """At 4 bytes a parameter, the wide network has 456 bytes and the small one 232."""
 
 
@@ -184,15 +192,21 @@ BY_TASK = {"workload.mapping": None, "workload.profiles": None}
 @pytest.mark.parametrize(
     ("settings", "facts"),
     [
-        ({"live.workloads": {"images": SCRIPT}},
-         ["live.workloads", "'images'", "digits", WORKLOAD]),
-        ({f"live.workloads.{WORKLOAD}.higher_is_better": False},
-         ["higher_is_better", "false", "zoo"]),
+        (
+            {"live.workloads": {"images": SCRIPT}},
+            ["live.workloads", "'images'", "digits", WORKLOAD],
+        ),
+        (
+            {f"live.workloads.{WORKLOAD}.higher_is_better": False},
+            ["higher_is_better", "false", "zoo"],
+        ),
         ({"live.runner": "ray"}, ["variant 'zoo'", "Ray", "torchrun"]),
-        (BY_TASK | {"live.workloads": {"digits": SCRIPT}, "workload.trace": "tasks"},
-         ["variant 'zoo'", "job wide", "'words'", "live.workloads"]),
+        (
+            BY_TASK | {"live.workloads": {"digits": SCRIPT}, "workload.trace": "tasks"},
+            ["variant 'zoo'", "job wide", "'words'", "live.workloads"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_zoos_that_scripts_cannot_share_are_refused(
     settings: dict[str, Any], facts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,20 +19,25 @@ SCRIPTED: dict[str, Any] = {
     "cluster": {"gpu": "cpu", "gpus": 1, "idle_power_w": 0},
     "workload": {"kind": "recurring", "recurrences": 1},
     "objective": {"eta": 0},
-    "live": {"workloads": {"w": {"command": ["python", "train.py"], "batch_sizes": [8],
-                                 "default_batch_size": 8, "max_epochs": 1}}},
+    "live": {
+        "workloads": {
+            "w": {
+                "command": ["python", "train.py"],
+                "batch_sizes": [8],
+                "default_batch_size": 8,
+                "max_epochs": 1,
+            }
+        }
+    },
     "variants": {"usual": {}, "other": {"cluster": {"gpu": "V100"}}},
     "baseline": "usual",
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
 def test_rehearsals_on_the_variants_own_gpus(tmp_path: Path) -> None:
     content = REHEARSED | {
-        "variants": {
-            "two": {},
-            "one": {"cluster": {"gpus": 1}, "workload": {"recurrences": 2}},
-        },
+        "variants": {"two": {}, "one": {"cluster": {"gpus": 1}, "workload": {"recurrences": 2}}},
         "baseline": "two",
     }
     path = scenario(tmp_path, content, recurrences=3)

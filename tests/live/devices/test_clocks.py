@@ -160,8 +160,11 @@ def test_what_a_kill_of_both_left_is_undone_later(driver: Driver) -> None:
     with expect_unlocked(driver):
         kill_both()
         output = doctor()
-        assert_states(output.text("limits"), "left its power limit and locked clock behind",
-                      "320 W again, and it is unlocked")  # fmt: skip
+        assert_states(
+            output.text("limits"),
+            "left its power limit and locked clock behind",
+            "320 W again, and it is unlocked",
+        )
         assert locked(driver) == (0, 0)
         kill_both()
         driver.gpu.may_lock = 0
@@ -191,8 +194,10 @@ def test_records_of_before_are_restored(driver: Driver) -> None:
 def test_the_doctor_says_whether_clocks_can_be_locked(driver: Driver) -> None:
     output = doctor()
     assert output.states("clocks") == ["good"]
-    assert_states(output.text("GPU 0 (GPU-0aaaaaaa-0000-0000-0000-000000000000)"),
-                  "81 clocks from 210 to 1410 MHz")  # fmt: skip
+    assert_states(
+        output.text("GPU 0 (GPU-0aaaaaaa-0000-0000-0000-000000000000)"),
+        "81 clocks from 210 to 1410 MHz",
+    )
     assert locked(driver) == (0, 0)
     driver.gpu.may_lock = 0
     output = doctor()

@@ -49,9 +49,13 @@ def add_zone(root: Path, zone: str, name: str, energy_uj: int) -> Path:
 
 def test_cpu_packages(tmp_path: Path) -> None:
     for zone, name in (
-        ("intel-rapl:1", "package-1"), ("intel-rapl:0", "package-0"), ("intel-rapl:2", "psys"),
-        ("intel-rapl:0:0", "core"), ("intel-rapl-mmio:0", "package-0"), ("dtpm", "dtpm"),
-    ):  # fmt: skip
+        ("intel-rapl:1", "package-1"),
+        ("intel-rapl:0", "package-0"),
+        ("intel-rapl:2", "psys"),
+        ("intel-rapl:0:0", "core"),
+        ("intel-rapl-mmio:0", "package-0"),
+        ("dtpm", "dtpm"),
+    ):
         add_zone(tmp_path, zone, name, 5)
     cpus = packages(tmp_path)
     assert [package.name for package in cpus] == ["package-0", "package-1"]

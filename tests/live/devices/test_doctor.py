@@ -78,8 +78,15 @@ def test_no_torch(driver: Driver) -> None:
 def test_good_gpus(driver: Driver) -> None:
     output = doctor()
     assert output.states(NAME) == ["good"]
-    assert_states(output.text(NAME), "A100-SXM4-40GB, ", "counts its energy, ", "draws 300 W, ",
-                  "0% busy, ", "limit 400 W of 100 to 400 W, ", "by default 400 W")  # fmt: skip
+    assert_states(
+        output.text(NAME),
+        "A100-SXM4-40GB, ",
+        "counts its energy, ",
+        "draws 300 W, ",
+        "0% busy, ",
+        "limit 400 W of 100 to 400 W, ",
+        "by default 400 W",
+    )
     assert output.states("limits") == ["good"]
     assert output.text("limits").endswith(" -> "), "there is nothing to do"
     assert [device["limit_w"] for device in output.devices] == [400, 400]

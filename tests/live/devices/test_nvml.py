@@ -208,10 +208,19 @@ def test_a_gpu_older_than_mig(driver: Driver) -> None:
 def test_gpus_that_cuda_shows(driver: Driver) -> None:
     """As CUDA reads its variable: in that order, and nothing behind the first that is not there."""
     for visible, indices in {
-        None: [0, 1, 2, 3], "2,1": [2, 1], "0,2,-1,1": [0, 2], "": [], "-1": [], "4,0": [],
-        "GPU-2aaaaaaa-0000-0000-0000-000000000000": [2], " gpu-1, 0": [],
-        "GPU-3aaaa,0": [3, 0], "GPU-": [], "GPU-9": [], "abc": [],
-    }.items():  # fmt: skip
+        None: [0, 1, 2, 3],
+        "2,1": [2, 1],
+        "0,2,-1,1": [0, 2],
+        "": [],
+        "-1": [],
+        "4,0": [],
+        "GPU-2aaaaaaa-0000-0000-0000-000000000000": [2],
+        " gpu-1, 0": [],
+        "GPU-3aaaa,0": [3, 0],
+        "GPU-": [],
+        "GPU-9": [],
+        "abc": [],
+    }.items():
         assert [gpu.index for gpu in gpus(visible)] == indices, visible
     with pytest.raises(InputError, match=r"which names GPU-1.* twice"):
         gpus("1,GPU-1")

@@ -30,9 +30,13 @@ def costs() -> MeasuredCosts:
     ],
 )
 def test_pauses_are_expected_by_kind(
-    costs: MeasuredCosts, nodes: int, from_storage: bool, sends: bool, reconfigure_s: float,
+    costs: MeasuredCosts,
+    nodes: int,
+    from_storage: bool,
+    sends: bool,
+    reconfigure_s: float,
     restart_s: tuple[float, ...],
-) -> None:  # fmt: skip
+) -> None:
     """State is sent to nodes that came; one node alone sends it to nobody."""
     task = costs.task(nodes, from_storage, sends)
     assert task.reconfigure_s == reconfigure_s

@@ -65,8 +65,10 @@ def test_fifty_kills_leave_the_losses_as_they_are(replan: str, tmp_path: Path) -
     assert len(pauses) > KILLS / 2
     measured_s = sum(shape.pause_s for shape in pauses)
     predicted_s = sum(shape.predicted_pause_s for shape in pauses)
-    print(f"{replan}: {len(results.lost)} losses, {results.lost_steps} steps lost, "
-          f"{len(pauses)} pauses, {measured_s:.3f} s, predicted {predicted_s:.3f} s")  # fmt: skip
+    print(
+        f"{replan}: {len(results.lost)} losses, {results.lost_steps} steps lost, "
+        f"{len(pauses)} pauses, {measured_s:.3f} s, predicted {predicted_s:.3f} s"
+    )
     assert predicted_s == pytest.approx(measured_s, rel=0.1)
 
 

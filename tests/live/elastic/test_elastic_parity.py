@@ -21,10 +21,14 @@ from wattkeeper.live.elastic import asker as live
 pytestmark = pytest.mark.slow
 
 CHANGES = (
-    NodeChange(1.5, "down", 1), NodeChange(3.0, "up", 1), NodeChange(4.5, "down", 0),
-    NodeChange(6.0, "up", 0), NodeChange(6.5, "notice", 2, deadline_s=8.0),
-    NodeChange(8.0, "down", 2), NodeChange(9.5, "up", 2),
-)  # fmt: skip
+    NodeChange(1.5, "down", 1),
+    NodeChange(3.0, "up", 1),
+    NodeChange(4.5, "down", 0),
+    NodeChange(6.0, "up", 0),
+    NodeChange(6.5, "notice", 2, deadline_s=8.0),
+    NodeChange(8.0, "down", 2),
+    NodeChange(9.5, "up", 2),
+)
 STEPS, PAUSE_S = 1100, 0.005
 
 Seen = tuple[str, tuple[int, ...], int, bool, bool]
@@ -52,7 +56,14 @@ def test_the_same_is_asked(replan: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert results.shapes[-1].until_s > CHANGES[-1].time_s + 0.5
     expected = watch(monkeypatch, simulated)
     step_s = PAUSE_S * BATCH / MICROBATCH
-    known = task(least=1, most=3, rate=BATCH / step_s, batch=BATCH, checkpoint_s=0.01,
-                 restart_s=0.1, reconfigure_s=0.05)  # fmt: skip
+    known = task(
+        least=1,
+        most=3,
+        rate=BATCH / step_s,
+        batch=BATCH,
+        checkpoint_s=0.01,
+        restart_s=0.1,
+        reconfigure_s=0.05,
+    )
     run_elastic([known], CHANGES, replan=replan, nodes=3, until_s=10.5)
     assert asked == expected

@@ -78,8 +78,9 @@ def test_varuna_says_which_steps_it_lost_and_trains_them_again(tmp_path: Path) -
     check(tmp_path, results)
     assert results.lost_steps == results.lost[0].lost_steps == 7
     assert [(shape.samples, shape.lost_samples) for shape in results.shapes[:2]] == [
-        (20 * BATCH, 7 * BATCH), (40 * BATCH, 0),
-    ]  # fmt: skip
+        (20 * BATCH, 7 * BATCH),
+        (40 * BATCH, 0),
+    ]
     assert [shape.from_storage for shape in results.shapes] == [False, True]
     assert results.shapes[0].lost_s > 0
     assert results.shapes[0].write_s > 0

@@ -32,7 +32,7 @@ VALUES: list[tuple[Any, Any]] = [
     (FILLED, TransferReport | None),
     (None, TransferReport | None),
     ("left \x1b[0m", str),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("value", "kind"), VALUES, ids=lambda each: type(each).__name__)

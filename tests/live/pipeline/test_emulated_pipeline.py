@@ -43,9 +43,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("scipy")
     folder = tmp_path_factory.mktemp("pipeline")
     run_pipeline(
-        folder, "--ranks", f"{RANKS}", "--microbatches", f"{MICROBATCHES}", "--iterations", "45",
-        "--tune", '{"kind": "perseus", "unit_time_s": 0.005}', "--slow", "1:6-13:1.4",
-    )  # fmt: skip
+        folder,
+        "--ranks",
+        f"{RANKS}",
+        "--microbatches",
+        f"{MICROBATCHES}",
+        "--iterations",
+        "45",
+        "--tune",
+        '{"kind": "perseus", "unit_time_s": 0.005}',
+        "--slow",
+        "1:6-13:1.4",
+    )
     return folder
 
 
@@ -159,10 +168,13 @@ def simulate(
     ]
     schedule = results["schedule"]
     text = SCENARIO.format(
-        ranks=schedule["ranks"], profile=folder / "profile.csv", tune=json.dumps(results["tune"]),
-        microbatches=schedule["microbatches"], power_w=results["blocking_power_w"],
+        ranks=schedule["ranks"],
+        profile=folder / "profile.csv",
+        tune=json.dumps(results["tune"]),
+        microbatches=schedule["microbatches"],
+        power_w=results["blocking_power_w"],
         stragglers=json.dumps(stragglers),
-    )  # fmt: skip
+    )
     Path("recorded.yaml").write_text(text)
     inside("run", "recorded.yaml", "--out", "out")
     rows = pq.read_table("out/decisions.parquet").to_pylist()
@@ -187,9 +199,12 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     line = re.search(r"^\$ python (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert line is not None
     done = subprocess.run(
-        [sys.executable, *shlex.split(line[1])], cwd=tmp_path, check=True, capture_output=True,
+        [sys.executable, *shlex.split(line[1])],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
         text=True,
-    )  # fmt: skip
+    )
     assert len(plans_of(load_results(tmp_path / "results/pipeline"))) == 3
     assert_states(done.stdout, "emulated", "highest clocks", "plan 3", "Results: results/pipeline")
 
@@ -243,12 +258,25 @@ def test_the_published_plan_saves_as_much_in_processes(
     points = str(shared / "data/perseus/bert_a40_pp4_inst_profile.csv")
     with (shared / "reference/perseus/summary.csv").open() as file:
         row = next(r for r in csv.DictReader(file) if r["microbatches"] == str(microbatches))
-    for tune, column in (('{"kind": "perseus", "unit_time_s": 0.005}', "perseus_fast"),
-                         ("max-power", "maxfreq")):  # fmt: skip
+    for tune, column in (
+        ('{"kind": "perseus", "unit_time_s": 0.005}', "perseus_fast"),
+        ("max-power", "maxfreq"),
+    ):
         ran = run_pipeline(
-            tmp_path / column, "--microbatches", f"{microbatches}", "--iterations", f"{iterations}",
-            "--table", points, "--profile", points, "--blocking-power-w", "75.5", "--tune", tune,
-        )  # fmt: skip
+            tmp_path / column,
+            "--microbatches",
+            f"{microbatches}",
+            "--iterations",
+            f"{iterations}",
+            "--table",
+            points,
+            "--profile",
+            points,
+            "--blocking-power-w",
+            "75.5",
+            "--tune",
+            tune,
+        )
         for record in ran["iterations"]:
             assert record["time_s"] == pytest.approx(float(row[f"{column}_time"]), abs=1e-4)
             assert sum(record["energy_j"]) == pytest.approx(float(row[f"{column}_J"]), abs=0.01)

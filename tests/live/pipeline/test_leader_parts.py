@@ -143,9 +143,7 @@ def test_what_a_session_cannot_carry_out_is_refused() -> None:
     assert_states(str(refused.value), "pause")
 
 
-ARGUMENTS = PipelineArguments(
-    "mine", 4, 100, "perseus", "1f1b", 1, 1, None, None, 3, None, None, 2
-)  # fmt: skip
+ARGUMENTS = PipelineArguments("mine", 4, 100, "perseus", "1f1b", 1, 1, None, None, 3, None, None, 2)
 
 
 def test_wrong_arguments_are_all_named_at_once() -> None:
@@ -161,9 +159,17 @@ def test_wrong_arguments_are_all_named_at_once() -> None:
     with pytest.raises(InputError) as refused:
         wrong.check()
     assert_states(
-        str(refused.value), "job", "2f2b", "1f1b, gpipe", "iterations=0", "replicas=3",
-        "2 processes", "clocks_mhz=()", "blocking_power_w", "profile_iterations=0",
-    )  # fmt: skip
+        str(refused.value),
+        "job",
+        "2f2b",
+        "1f1b, gpipe",
+        "iterations=0",
+        "replicas=3",
+        "2 processes",
+        "clocks_mhz=()",
+        "blocking_power_w",
+        "profile_iterations=0",
+    )
     ARGUMENTS.check()
 
 

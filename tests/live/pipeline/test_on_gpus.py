@@ -29,9 +29,15 @@ def session() -> PipelineSession:
 
     distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     return PipelineSession(
-        "mine", microbatches=2, iterations=8, clocks_mhz=CLOCKS, profile_iterations=1,
-        blocking_power_w=50, tune="pipeline-exact", output=output(),
-    )  # fmt: skip
+        "mine",
+        microbatches=2,
+        iterations=8,
+        clocks_mhz=CLOCKS,
+        profile_iterations=1,
+        blocking_power_w=50,
+        tune="pipeline-exact",
+        output=output(),
+    )
 
 
 def locked(driver: Driver) -> tuple[int, int]:

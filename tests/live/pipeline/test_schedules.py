@@ -29,10 +29,16 @@ def train(rank: int, kind: Kind, chunks: int, folder: Path) -> None:
     devices = make_devices(folder / f"rank-{rank}", "emulated", 1, emulated.clocks_mhz)
     os.environ[VARIABLE] = devices
     with PipelineSession(
-        "mine", microbatches=MICROBATCHES, iterations=7, schedule=kind, chunks=chunks,
-        clocks_mhz=[810, 1110, 1410], profile_iterations=1, output=folder / "results",
+        "mine",
+        microbatches=MICROBATCHES,
+        iterations=7,
+        schedule=kind,
+        chunks=chunks,
+        clocks_mhz=[810, 1110, 1410],
+        profile_iterations=1,
+        output=folder / "results",
         emulate=emulated,
-    ) as pipeline:  # fmt: skip
+    ) as pipeline:
         for _ in pipeline.iterations():
             for instruction in pipeline.program:
                 with pipeline.instruction(instruction):

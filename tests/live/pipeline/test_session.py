@@ -34,9 +34,14 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedP
 
 def session(emulated: EmulatedPipeline | None, iterations: int = 3) -> PipelineSession:
     return PipelineSession(
-        "mine", microbatches=2, iterations=iterations, clocks_mhz=[1410], profile_iterations=1,
-        blocking_power_w=75, emulate=emulated,
-    )  # fmt: skip
+        "mine",
+        microbatches=2,
+        iterations=iterations,
+        clocks_mhz=[1410],
+        profile_iterations=1,
+        blocking_power_w=75,
+        emulate=emulated,
+    )
 
 
 def train(session: PipelineSession, numbers: list[int]) -> None:

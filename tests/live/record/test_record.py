@@ -58,8 +58,12 @@ with Session("toy", batch_sizes=(8, 16, 32), default_batch_size=16, target=4, ma
 
 
 def environment(folder: Path, device: str) -> dict[str, str]:
-    own = {"WATTKEEPER_TRACES": "library", "WATTKEEPER_DEVICE": device, "COLUMNS": "120",
-           "XDG_STATE_HOME": str(folder / "state")}  # fmt: skip
+    own = {
+        "WATTKEEPER_TRACES": "library",
+        "WATTKEEPER_DEVICE": device,
+        "COLUMNS": "120",
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
     return {**os.environ, **own}
 
 
@@ -70,8 +74,9 @@ def words(*arguments: str) -> list[str]:
 def wattkeeper(
     folder: Path, *arguments: str, device: str = "none", code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments, traces=Path("library"), cwd=folder, code=code,
-                       WATTKEEPER_DEVICE=device)  # fmt: skip
+    return run_command(
+        *arguments, traces=Path("library"), cwd=folder, code=code, WATTKEEPER_DEVICE=device
+    )
 
 
 def started(folder: Path) -> int:
@@ -84,9 +89,20 @@ def recorded_on_device(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     """A folder with a script recorded on a device with power limits, and the command's output."""
     folder = tmp_path_factory.mktemp("on_device")
     (folder / "toy.py").write_text(SCRIPT)
-    done = wattkeeper(folder, "record", "--name", "toys", "--repeats", "1", "--epochs", "2",
-                      "--power-limits", "150,200", "toy.py",
-                      device="synthetic:SYN-250W")  # fmt: skip
+    done = wattkeeper(
+        folder,
+        "record",
+        "--name",
+        "toys",
+        "--repeats",
+        "1",
+        "--epochs",
+        "2",
+        "--power-limits",
+        "150,200",
+        "toy.py",
+        device="synthetic:SYN-250W",
+    )
     return folder, done.stdout
 
 
@@ -95,8 +111,9 @@ def recorded_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a script recorded where nothing measures energy."""
     folder = tmp_path_factory.mktemp("on_cpu")
     (folder / "toy.py").write_text(SCRIPT)
-    wattkeeper(folder, "record", "--name", "toys", "--repeats", "2", "--batch-sizes", "32",
-               "toy.py")  # fmt: skip
+    wattkeeper(
+        folder, "record", "--name", "toys", "--repeats", "2", "--batch-sizes", "32", "toy.py"
+    )
     return folder
 
 
@@ -173,9 +190,20 @@ def test_recorded_profile_is_replayed(recorded_on_device: tuple[Path, str]) -> N
 
 def test_recording_leaves_limits_alone_if_told(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(SCRIPT)
-    run_command("record", "--name", "toys", "--repeats", "1", "--batch-sizes", "16", "toy.py",
-                traces=Path("library"), cwd=tmp_path, WATTKEEPER_DEVICE="synthetic:SYN-250W",
-                WATTKEEPER_POWER_CONTROL="off")  # fmt: skip
+    run_command(
+        "record",
+        "--name",
+        "toys",
+        "--repeats",
+        "1",
+        "--batch-sizes",
+        "16",
+        "toy.py",
+        traces=Path("library"),
+        cwd=tmp_path,
+        WATTKEEPER_DEVICE="synthetic:SYN-250W",
+        WATTKEEPER_POWER_CONTROL="off",
+    )
     trace = read(tmp_path / "library/toys")
     assert list(frames(trace)["profiles"]["power_limit_w"]) == [250.0]
     assert trace.notes[-1].endswith("power control is off: limits stay as they are")
@@ -330,8 +358,9 @@ def test_training_on_several_gpus_is_recorded_with_torchrun(tmp_path: Path) -> N
     trace = read(tmp_path / "library/toys")
     points = trace.tables["profiles"].to_pylist()
     assert [(row["batch_size"], row["gpus"], row["gpu_type"]) for row in points] == [
-        (16, 2, "cpu"), (32, 2, "cpu"),
-    ]  # fmt: skip
+        (16, 2, "cpu"),
+        (32, 2, "cpu"),
+    ]
     assert {row["epochs"] for row in trace.tables["convergence"].to_pylist()} == {3}
     (latencies,) = trace.parameters["latencies"]
     assert latencies["checkpoint_s"] > 0
@@ -339,8 +368,9 @@ def test_training_on_several_gpus_is_recorded_with_torchrun(tmp_path: Path) -> N
     ranks = [(tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1)]
     assert ranks[0] == ranks[1]
     assert ranks[0] == ["16 stopped 1", "16 epochs 2", "16 reached 3", "32 reached 3"]
-    refused = wattkeeper(tmp_path, *command, "--replace", "both.py", device="synthetic:SYN-250W",
-                         code=2)  # fmt: skip
+    refused = wattkeeper(
+        tmp_path, *command, "--replace", "both.py", device="synthetic:SYN-250W", code=2
+    )
     assert_states(refused.stderr, "2 processes", "--torchrun", "1 GPUs")
 
 
@@ -381,9 +411,14 @@ def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
     waiting = tmp_path / "waiting"
     (tmp_path / "toy.py").write_text(SCRIPT)
     waiting.touch()
-    process = subprocess.Popen(words(*command), cwd=tmp_path, text=True,
-                               env=environment(tmp_path, "none"),
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    process = subprocess.Popen(
+        words(*command),
+        cwd=tmp_path,
+        text=True,
+        env=environment(tmp_path, "none"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     until(lambda: (tmp_path / "waits").exists() or process.poll() is not None)
     assert process.poll() is None, process.communicate()
     process.send_signal(number)
@@ -394,8 +429,14 @@ def test_interrupted_sweep_resumes(tmp_path: Path, number: int) -> None:
     before = started(tmp_path)
 
     def resumed() -> bool:
-        done = subprocess.run(words(*command), cwd=tmp_path, env=environment(tmp_path, "none"),
-                              capture_output=True, text=True, check=False)  # fmt: skip
+        done = subprocess.run(
+            words(*command),
+            cwd=tmp_path,
+            env=environment(tmp_path, "none"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert not done.returncode or "being recorded already" in done.stderr, done.stderr
         return not done.returncode
 
@@ -414,8 +455,17 @@ def test_live_runs_of_the_examples_match_their_recorded_profiles(tmp_path: Path)
     text = "".join(line for line in smoke.splitlines(True) if not line.startswith("  zeus:"))
     (tmp_path / "smoke.yaml").write_text(text.replace("recurrences: 3", "recurrences: 1"))
     wattkeeper(tmp_path, "run", "smoke.yaml", "--live", "--out", "live")
-    wattkeeper(tmp_path, "run", "smoke.yaml", "--set", "workload.profiles=here", "--set",
-               "latencies=recorded", "--out", "sim")  # fmt: skip
+    wattkeeper(
+        tmp_path,
+        "run",
+        "smoke.yaml",
+        "--set",
+        "workload.profiles=here",
+        "--set",
+        "latencies=recorded",
+        "--out",
+        "sim",
+    )
     comparison = json.loads(wattkeeper(tmp_path, "compare", "live", "sim", "--json").stdout)
     assert comparison["measured"]["backend"] == "live"
     assert comparison["decisions"] == {"compared": 2, "differ": [], "retuned": 0}

@@ -33,8 +33,16 @@ pytest.importorskip(
 )
 
 MODELS = 3
-TINY = ("run", "zoo-digits", "--seeds", "7..8", "--set", f"workload.models={MODELS}",
-        "--set", "workload.training.most_epochs=2")  # fmt: skip
+TINY = (
+    "run",
+    "zoo-digits",
+    "--seeds",
+    "7..8",
+    "--set",
+    f"workload.models={MODELS}",
+    "--set",
+    "workload.training.most_epochs=2",
+)
 SECONDS = ["time_s", "graph_s", "query_s", "transfer_s"]
 
 
@@ -134,12 +142,18 @@ def test_device_measures_every_training(full_run: Path, metered_run: Path) -> No
     ("settings", "asked", "says"),
     [
         ({}, ["--set", "cluster.gpu=H100"], "gpu: 'H100' is not on this machine; allowed: 'CPU'"),
-        ({"WATTKEEPER_DEVICE": "synthetic:SYN-250W"}, ["--set", "cluster.gpu=H100"],
-         "allowed: 'CPU', 'SYN-250W'"),
-        ({"WATTKEEPER_DEVICE": "synthetic:SYN-250W"},
-         ["--set", "cluster.gpu=SYN-250W", "--workers", "2"], "leave out --workers"),
+        (
+            {"WATTKEEPER_DEVICE": "synthetic:SYN-250W"},
+            ["--set", "cluster.gpu=H100"],
+            "allowed: 'CPU', 'SYN-250W'",
+        ),
+        (
+            {"WATTKEEPER_DEVICE": "synthetic:SYN-250W"},
+            ["--set", "cluster.gpu=SYN-250W", "--workers", "2"],
+            "leave out --workers",
+        ),
     ],
-)  # fmt: skip
+)
 def test_missing_processors_are_refused(
     settings: dict[str, str], asked: list[str], says: str, tmp_path: Path
 ) -> None:
@@ -235,9 +249,15 @@ def test_changed_trainings_are_refused(
     first, _, rest = content.partition("\n")
     record = json.loads(first)
     changed = [
-        first[:-9], "", "{}", "[" * 100_000, "\ufffd", first.replace('"epochs": ', '"epochs": 1'),
-        json.dumps({**record, "accuracy": 0.99}), json.dumps({**record, "parent": "x"}),
-    ]  # fmt: skip
+        first[:-9],
+        "",
+        "{}",
+        "[" * 100_000,
+        "\ufffd",
+        first.replace('"epochs": ', '"epochs": 1'),
+        json.dumps({**record, "accuracy": 0.99}),
+        json.dumps({**record, "parent": "x"}),
+    ]
     for line in changed:
         log.write_text(f"{line}\n{rest}", encoding="utf-8")
         done = inside(*TINY, "--out", tmp_path / "out", code=2)
@@ -313,9 +333,18 @@ def test_model_of_warm_starts_is_fitted_to_trainings(tmp_path: Path) -> None:
     """Trainings that save exactly 0.6 * coverage ** 2 yield these parameters for every split."""
     folder = tmp_path / "made.trainings"
     folder.mkdir()
-    same = {"mutated_from": None, "mutation": "", "settings": "", "best_epoch": 1, "parameters": 1,
-            "validation_accuracy": 1.0, "time_s": 1.0, "graph_s": 0.0, "query_s": 0.0,
-            "transfer_s": 0.0}  # fmt: skip
+    same = {
+        "mutated_from": None,
+        "mutation": "",
+        "settings": "",
+        "best_epoch": 1,
+        "parameters": 1,
+        "validation_accuracy": 1.0,
+        "time_s": 1.0,
+        "graph_s": 0.0,
+        "query_s": 0.0,
+        "transfer_s": 0.0,
+    }
     for seed in (1, 2, 3, 4):
         for variant in ("scratch", "zoo"):
             rows = []
@@ -323,12 +352,19 @@ def test_model_of_warm_starts_is_fitted_to_trainings(tmp_path: Path) -> None:
                 warm = variant == "zoo" and n > 0
                 coverage = n / 10 if warm else 0.0
                 work = 1000 * (5 + seed) * (10 - n // 2)
-                rows.append({
-                    "variant": variant, "seed": seed, "model": f"{n:03d}", **same,
-                    "parent": "000" if warm else None, "coverage": coverage, "epochs": 1,
-                    "work": round(work * (1 - 0.6 * coverage**2)),
-                    "accuracy": 0.9 + 0.01 * coverage,
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "variant": variant,
+                        "seed": seed,
+                        "model": f"{n:03d}",
+                        **same,
+                        "parent": "000" if warm else None,
+                        "coverage": coverage,
+                        "epochs": 1,
+                        "work": round(work * (1 - 0.6 * coverage**2)),
+                        "accuracy": 0.9 + 0.01 * coverage,
+                    }
+                )
             records = [TrainingRecord.model_validate(row) for row in rows]
             text = "".join(seal_json(each.model_dump(mode="json")) + "\n" for each in records)
             (folder / f"{variant}-{seed}.jsonl").write_text(text, encoding="utf-8")

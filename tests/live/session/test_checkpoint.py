@@ -178,8 +178,9 @@ def test_a_state_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         "class Bad:\n def state_dict(self): return {1}\n"
         "save(Path('x'), {'bad': Bad()})"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert "the state of bad is not of JSON values" in done.stderr
     (tmp_path / "state.json").write_text('{"other": 1}')
     with pytest.raises(InputError, match=r"does not fit .* remove the file"):

@@ -127,17 +127,24 @@ def test_no_process_waits_for_a_rank_0_that_failed(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}"}
     both = [
-        subprocess.Popen([sys.executable, "-c", FAILING], cwd=tmp_path, stderr=subprocess.PIPE,
-                         env={**environment, "WORLD_SIZE": "2", "RANK": f"{rank}"})
+        subprocess.Popen(
+            [sys.executable, "-c", FAILING],
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            env={**environment, "WORLD_SIZE": "2", "RANK": f"{rank}"},
+        )
         for rank in (0, 1)
-    ]  # fmt: skip
+    ]
     finish(both[0], 1)
     finish(both[1], 0)
     own = [line.split() for line in (tmp_path / "said.0").read_text().splitlines()]
     assert [words[:2] for words in own] == [
-        ["begins", "InputError:"], ["zoo", "StoreError:"], ["script", "ValueError:"],
-        ["step", "ValueError:"], ["well", "done"],
-    ]  # fmt: skip
+        ["begins", "InputError:"],
+        ["zoo", "StoreError:"],
+        ["script", "ValueError:"],
+        ["step", "ValueError:"],
+        ["well", "done"],
+    ]
     said = (tmp_path / "said.1").read_text()
     follows = "EnvironmentLacks: the process of rank 0, which decides for all,"
     for how, why in (

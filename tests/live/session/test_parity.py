@@ -173,11 +173,15 @@ def train(folder: Path, **variables: str) -> None:
     }
     subprocess.run(
         [sys.executable, "-c", TRAIN, json.dumps(given)],
-        env=environment(folder, WATTKEEPER_DEVICE=f"synthetic:{folder}/gpu",
-                        WATTKEEPER_STORE=str(folder / "store.sqlite"), **variables),
+        env=environment(
+            folder,
+            WATTKEEPER_DEVICE=f"synthetic:{folder}/gpu",
+            WATTKEEPER_STORE=str(folder / "store.sqlite"),
+            **variables,
+        ),
         cwd=folder,
         check=True,
-    )  # fmt: skip
+    )
 
 
 def scalars(value: Any) -> Iterator[Any]:

@@ -68,9 +68,10 @@ def test_a_signal_while_a_session_asks_a_policy(
     (tmp_path / "mine_policy.py").write_text(POLICY)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stderr=subprocess.PIPE,
+        [sys.executable, "-c", SCRIPT],
+        stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": path, "SENT": sent},
-    )  # fmt: skip
+    )
     finish(process, code)
     (row,) = history()
     assert row["status"] == status
@@ -80,9 +81,15 @@ def test_a_signal_while_a_session_asks_a_policy(
 
 @pytest.mark.parametrize(
     ("point", "method"),
-    [("configure", "configure"), ("configure", "observe"), ("configure", "on_submit"),
-     ("tune", "tune"), ("place", "place"), ("select", "select")],
-)  # fmt: skip
+    [
+        ("configure", "configure"),
+        ("configure", "observe"),
+        ("configure", "on_submit"),
+        ("tune", "tune"),
+        ("place", "place"),
+        ("select", "select"),
+    ],
+)
 def test_the_exit_of_a_power_limiter_is_not_the_policys(
     point: Point, method: str, device: SyntheticDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -285,8 +285,10 @@ def test_slices_survive_kills(tmp_path: Path) -> None:
     assert run_script(tmp_path, "nowhere") == 0
     own, other, last = history()
     assert [(row["recurrence"], row["attempt"]) for row in (own, other, last)] == [
-        (1, 1), (1, 2), (2, 1)
-    ]  # fmt: skip
+        (1, 1),
+        (1, 2),
+        (2, 1),
+    ]
     assert (own["cause"], own["learnt"], own["slices"]) == ("crashed", False, 1)
     assert own["slice_time_s"] <= own["time_s"]
     assert (other["cause"], other["learnt"], other["epochs"]) == ("reached", True, 4)

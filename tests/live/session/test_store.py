@@ -160,8 +160,9 @@ def test_a_dead_or_silent_process_is_recorded_once(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: str
 ) -> None:
     log = tmp_path / "log"
-    lost = start(where, log, epoch_s=0.4, per_epoch=0.01, max_epochs=1000, lease_s=60.0,
-                 marked=True)  # fmt: skip
+    lost = start(
+        where, log, epoch_s=0.4, per_epoch=0.01, max_epochs=1000, lease_s=60.0, marked=True
+    )
     until(lambda: len(lines(log, "step")) > 2)
     lost.send_signal(getattr(signal, sign))  # in the midst of an epoch, and of no transaction
     if sign == "SIGKILL":

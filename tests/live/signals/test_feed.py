@@ -243,8 +243,7 @@ class Quick(ElectricityMaps):
 
 def test_new_values_are_posted_and_missing_ones_replaced(service: Service) -> None:
     begin_s = float(int(time.time()))
-    service.answer(MAPS_LATEST, latest(301.0, begin_s), Answer(b"", 500),
-                   latest(301.0, begin_s))  # fmt: skip
+    service.answer(MAPS_LATEST, latest(301.0, begin_s), Answer(b"", 500), latest(301.0, begin_s))
     posted: list[tuple[SlotValue, bool]] = []
     feed = SignalFeed(Quick("DE", service.address), 77.0)
     feed.start(begin_s - 1, begin_s - 1, lambda *reading: posted.append(reading), print)

@@ -55,10 +55,7 @@ def test_no_forecast() -> None:
         signal.view(FixedTime(0.0)).forecast(2)
 
 
-@given(
-    st.lists(st.tuples(st.integers(-3, 20), st.floats(-9, 9)), max_size=12),
-    st.floats(0, 300),
-)
+@given(st.lists(st.tuples(st.integers(-3, 20), st.floats(-9, 9)), max_size=12), st.floats(0, 300))
 def test_slots_have_no_gaps(arrivals: list[tuple[int, float]], now_s: float) -> None:
     signal, newest = make(0.0), (0, 0.0)
     for slot, value in arrivals:

@@ -68,10 +68,13 @@ def with_head(*layers: nn.Module) -> nn.Module:
     [
         (nn.Conv2d(1, 4, 3, 4, "valid"), nn.Conv2d(1, 4, 5, 4, "valid"), 17),
         (nn.Conv2d(1, 4, 3, 4, 1), nn.Conv2d(1, 4, 5, 4, 1), 16),
-        (nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 0)),
-         nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 1)), 15),
+        (
+            nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 0)),
+            nn.Sequential(nn.Conv2d(1, 4, 1), nn.MaxPool2d(3, 4, 1)),
+            15,
+        ),
     ],
-)  # fmt: skip
+)
 def test_shifted_kernel_is_reported(before: nn.Module, after: nn.Module, side: int) -> None:
     assert not fill(
         with_head(before), with_head(after), torch.randn(8, 1, side, side)

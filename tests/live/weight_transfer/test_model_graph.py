@@ -99,10 +99,7 @@ def test_untraceable_models_are_refused_with_a_reason(
     assert capfd.readouterr() == ("", ""), "nor is anything printed"
     with pytest.raises(InputError, match="found list as example inputs; allowed: tensors"):
         graph_of(ResNet(), [[0.0]], "r")  # type: ignore[list-item]
-    assert [n.op for n in graph_of(Storing(), torch.zeros(2, 3), "r").nodes] == [
-        "linear",
-        "relu",
-    ]
+    assert [n.op for n in graph_of(Storing(), torch.zeros(2, 3), "r").nodes] == ["linear", "relu"]
 
 
 def test_pruned_modules_are_traced() -> None:

@@ -80,7 +80,8 @@ OTHER_STREAMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "raw attention": lambda m, x: m.last(sum(attend(m, x, lambda x: x)[:2])),
     "raw afterwards": lambda m, x: (y := m.first(x)) * 0.1 + m.last(y),
     "result of attention": lambda m, x: (
-        (of := attend(m, x, m.norm))[1].relu() + m.last(of[0] + of[1])),
+        (of := attend(m, x, m.norm))[1].relu() + m.last(of[0] + of[1])
+    ),
     "tokens": lambda m, x: m.last((y := m.first(x)) + m.tokens(m.norm(y).mT).mT),
     "computed weight": lambda m, x: m.last(F.linear(x, m.turned.T, m.scale)),
     "computed bias": lambda m, x: m.last(F.linear(x, m.first.weight, m.scale * m.factor)),
@@ -99,7 +100,7 @@ OTHER_STREAMS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "depthwise": lambda m, x: m.last(m.depthwise(m.first(x).relu().mT).mT),
     "part": lambda m, x: m.last(m.doubled(x)[..., : m.width]),
     "tied": lambda m, x: m.last(m.first(x)) @ m.first.weight @ m.turned,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", LINEAR_STREAMS)

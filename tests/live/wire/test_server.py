@@ -17,8 +17,17 @@ from wattkeeper.live.wire.messages import EpochReport
 from wattkeeper.live.wire.requests import LARGEST, parse_request
 
 ENVELOPE: dict[str, Any] = {"token": TOKEN, "run": RUN, "rank": 0, "number": 1}
-ENDED = {"kind": "ended", "cause": "reached", "epochs": 3, "time_s": 1.5, "energy_j": 9.0,
-         "power_limit_w": None, "limit_set": True, "how": "counter", "message": ""}  # fmt: skip
+ENDED = {
+    "kind": "ended",
+    "cause": "reached",
+    "epochs": 3,
+    "time_s": 1.5,
+    "energy_j": 9.0,
+    "power_limit_w": None,
+    "limit_set": True,
+    "how": "counter",
+    "message": "",
+}
 PROFILED = {
     "kind": "profiled",
     "report": 1,
@@ -45,10 +54,20 @@ VALID = [
     ENVELOPE | ENDED,
 ]
 INVALID = [
-    '{"number": 1e400}', '{"number": NaN}', '{"number": -1}', '{"number": true}',
-    '{"number": 1e3}', f'{{"number": 1{"0" * 4000}}}', '{"rank": 1e400}', '{"run": null}',
-    '{"kind": "halt"}', '{"kind": "lost", "cause": "hung"}', '{"kind": []}', '{"kind": {}}',
-    '{"more": 0}', '{"kind": "sleep", "until_s": 1e400, "power_limit_w": null}',
+    '{"number": 1e400}',
+    '{"number": NaN}',
+    '{"number": -1}',
+    '{"number": true}',
+    '{"number": 1e3}',
+    f'{{"number": 1{"0" * 4000}}}',
+    '{"rank": 1e400}',
+    '{"run": null}',
+    '{"kind": "halt"}',
+    '{"kind": "lost", "cause": "hung"}',
+    '{"kind": []}',
+    '{"kind": {}}',
+    '{"more": 0}',
+    '{"kind": "sleep", "until_s": 1e400, "power_limit_w": null}',
     '{"kind": "sleep", "until_s": -1, "power_limit_w": null}',
     '{"kind": "knobs", "power_limit_w": ""}',
     '{"kind": "epoch", "epoch": 1, "metric": 1, "time_s": 1, "energy_j": null, "is_last": 0}',
@@ -65,9 +84,11 @@ INVALID = [
     json.dumps(PROFILED | {"measurements": [[1, 2, 3, 0, 0.5, 0, 0]]}),
     json.dumps(PROFILED | {"measurements": [[1, 2, 3, 0, 0, -1, 0]]}),
     json.dumps(PROFILED | {"report": -1}),
-    json.dumps(ENDED | {"cause": "crashed"}), json.dumps(ENDED | {"cause": []}),
-    json.dumps(ENDED | {"message": "x" * 5000}), json.dumps(ENDED | {"limit_set": 1}),
-]  # fmt: skip
+    json.dumps(ENDED | {"cause": "crashed"}),
+    json.dumps(ENDED | {"cause": []}),
+    json.dumps(ENDED | {"message": "x" * 5000}),
+    json.dumps(ENDED | {"limit_set": 1}),
+]
 
 
 def line(request: dict[str, Any], changes: str = "{}") -> bytes:
@@ -90,8 +111,14 @@ def connect(controller: Controller) -> socket.socket:
 def test_all_requests_of_sessions_are_read() -> None:
     for request in VALID:
         assert parse_request(line(request)).payload.items() <= request.items()
-    diverged = ENVELOPE | {"kind": "epoch", "epoch": 1, "metric": float("nan"), "time_s": 1,
-                           "energy_j": 1e-300, "is_last": True}  # fmt: skip
+    diverged = ENVELOPE | {
+        "kind": "epoch",
+        "epoch": 1,
+        "metric": float("nan"),
+        "time_s": 1,
+        "energy_j": 1e-300,
+        "is_last": True,
+    }
     assert parse_request(line(diverged)).kind == "epoch"
 
 
@@ -110,9 +137,16 @@ def test_values_out_of_range_close_their_connection_alone(
 
 @pytest.mark.parametrize(
     "text",
-    [b"[" * 500_000, b'{"a":' * 100_000, b"\xff\xfe\n", b"x" * (server.LONGEST_FIRST_LINE + 1),
-     b" " * (server.LONGEST_FIRST_LINE + 1) + b"\n", b"\0\n", b"GET / HTTP/1.1\r\n"],
-)  # fmt: skip
+    [
+        b"[" * 500_000,
+        b'{"a":' * 100_000,
+        b"\xff\xfe\n",
+        b"x" * (server.LONGEST_FIRST_LINE + 1),
+        b" " * (server.LONGEST_FIRST_LINE + 1) + b"\n",
+        b"\0\n",
+        b"GET / HTTP/1.1\r\n",
+    ],
+)
 def test_what_is_no_request_closes_the_connection(controller: Controller, text: bytes) -> None:
     with connect(controller) as peer:
         assert is_closed(peer, text)
@@ -187,10 +221,34 @@ def is_refused(peer: socket.socket, text: bytes) -> bool:
     return False
 
 
-NUMBERS = ["1e400", "-1e400", "NaN", "Infinity", "-0", "1" + "0" * 5000, "1e308", "-1", "0.5",
-           "9007199254740993", "true", "null"]  # fmt: skip
-TEXTS = ['""', '"\\ud800"', '"\\u0000"', '"' + "x" * 9000 + '"', "[]", "{}", '"lost"', '"halt"',
-         "[" * 3000 + "]" * 3000, '"alive"', '"' + TOKEN + '"', '"' + RUN + '"']  # fmt: skip
+NUMBERS = [
+    "1e400",
+    "-1e400",
+    "NaN",
+    "Infinity",
+    "-0",
+    "1" + "0" * 5000,
+    "1e308",
+    "-1",
+    "0.5",
+    "9007199254740993",
+    "true",
+    "null",
+]
+TEXTS = [
+    '""',
+    '"\\ud800"',
+    '"\\u0000"',
+    '"' + "x" * 9000 + '"',
+    "[]",
+    "{}",
+    '"lost"',
+    '"halt"',
+    "[" * 3000 + "]" * 3000,
+    '"alive"',
+    '"' + TOKEN + '"',
+    '"' + RUN + '"',
+]
 
 
 def fuzz(rng: random.Random) -> bytes:

@@ -487,10 +487,18 @@ def test_two_processes_add_the_same_tensors(tmp_path: Path) -> None:
 
 def run_kills(folder: Path, bounded: bool, kills: int, seed: int) -> Zoo:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.zoo_kills", *map(str, (folder, int(bounded), kills)),
-         str(seed)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tests.support.zoo_kills",
+            *map(str, (folder, int(bounded), kills)),
+            str(seed),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     errors = folder / "errors"
     assert not errors.exists(), errors.read_text()

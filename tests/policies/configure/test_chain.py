@@ -94,10 +94,19 @@ def learn(
         chosen.append(decided)
         limit_w = decided.power_limit_w or (100.0, 200.0)[limit]
         whole, cost = 2 * epochs, 100.0 * decided.batch_size * epochs
-        policy.observe(ctx, Outcome(
-            start, decided.batch_size, limit_w, round(whole * work), cost * work, cost * work,
-            cost * work, reached,
-        ))  # fmt: skip
+        policy.observe(
+            ctx,
+            Outcome(
+                start,
+                decided.batch_size,
+                limit_w,
+                round(whole * work),
+                cost * work,
+                cost * work,
+                cost * work,
+                reached,
+            ),
+        )
     return chosen
 
 
@@ -173,8 +182,10 @@ def test_the_config_is_what_its_parts_are() -> None:
     zeus, frugal = chain_of([PARENT, ZeusConfig()]), chain_of([PARENT, FrugalConfig()])
     oracle = chain_of([PARENT, OracleConfig()])
     flags = ("sets_parent", "sets_power", "needs_foresight", "draws", "tunes", "slices")
-    found = {each.kind: [name for name in flags if getattr(each, name)]
-             for each in (zeus, frugal, oracle)}  # fmt: skip
+    found = {
+        each.kind: [name for name in flags if getattr(each, name)]
+        for each in (zeus, frugal, oracle)
+    }
     assert found == {
         "modelkeeper+zeus": ["sets_parent", "draws"],
         "modelkeeper+frugal": ["sets_parent", "tunes", "slices"],
@@ -210,10 +221,12 @@ def test_whole_epochs_can_move_the_optimum() -> None:
     """3 epochs of 10 J beat 4 of 8 J; half of them, rounded up, are 2 epochs of either."""
     known = profile(runs={32: (3.0,), 64: (4.0,)})
     curves = {
-        size: curve._replace(time_per_epoch_s=(price,) * len(curve.limits_w),
-                             average_power_w=(1.0,) * len(curve.limits_w))
+        size: curve._replace(
+            time_per_epoch_s=(price,) * len(curve.limits_w),
+            average_power_w=(1.0,) * len(curve.limits_w),
+        )
         for (size, curve), price in zip(known.curves.items(), (10.0, 8.0), strict=True)
-    }  # fmt: skip
+    }
     known = known._replace(curves=curves)
     best = [optimum(known, Objective(1.0), work=work) for work in (1.0, HALF)]
     assert [each and (each.batch_size, each.cost) for each in best] == [(32, 30), (64, 16)]

@@ -246,9 +246,7 @@ def test_a_gang_weighs_the_waiting_for_all_its_gpus() -> None:
 
 
 @given(results)
-def test_equal_runs_and_a_restored_state_decide_alike(
-    results: Sequence[tuple[int, float]],
-) -> None:
+def test_equal_runs_and_a_restored_state_decide_alike(results: Sequence[tuple[int, float]]) -> None:
     first, second = Group(), Group()
     for number, (_, epochs) in enumerate(results):
         name = f"job{number}"

@@ -133,8 +133,10 @@ def test_a_model_that_is_not_usable_is_no_parent(kind: str) -> None:
 
 
 def test_accuracies_are_compared_with_those_of_models_that_are_not_usable() -> None:
-    peers = [trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at)._replace(usable=False)
-             for at in range(9)]  # fmt: skip
+    peers = [
+        trained(at, chain(8, 16 + at, 4), 0.9 + 0.001 * at)._replace(usable=False)
+        for at in range(9)
+    ]
     failed = trained(99, CHILD.graph, 0.1)
     assert configure("modelkeeper", CHILD, [failed]).parent == "m99"
     assert configure("modelkeeper", CHILD, [*peers, failed]).parent is None

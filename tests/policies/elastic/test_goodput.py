@@ -41,9 +41,12 @@ def test_whole_steps_at_dalys_interval_are_near_the_optimum(model: str, mean_s: 
 
 @pytest.mark.parametrize(
     ("replan", "settings", "pause_s", "steps", "write_s"),
-    [("oobleck", {}, 2.0, 1, 0.0), ("in-memory", {}, 4.0, 1, 0.0),
-     ("varuna", {"every_steps": 5}, 7.0, 5, 3.0)],
-)  # fmt: skip
+    [
+        ("oobleck", {}, 2.0, 1, 0.0),
+        ("in-memory", {}, 4.0, 1, 0.0),
+        ("varuna", {"every_steps": 5}, 7.0, 5, 3.0),
+    ],
+)
 @pytest.mark.parametrize("mean_s", [20.0, 100.0, 1000.0])
 def test_goodput_at_constant_size_agrees_with_the_closed_form(
     replan: str, settings: dict[str, int], pause_s: float, steps: int, write_s: float, mean_s: float
@@ -84,9 +87,7 @@ def test_a_pause_that_losses_interrupt_takes_longer() -> None:
     assert time_of_pause_s(1e6, 50.0) == math.inf
 
 
-@given(
-    losses=st.integers(0, 500), observed_s=st.floats(0, 1e7), longest_s=st.floats(1e3, 1e9)
-)  # fmt: skip
+@given(losses=st.integers(0, 500), observed_s=st.floats(0, 1e7), longest_s=st.floats(1e3, 1e9))
 def test_a_belief_is_a_distribution_that_losses_shorten(
     losses: int, observed_s: float, longest_s: float
 ) -> None:

@@ -66,11 +66,14 @@ def test_layers_come_from_the_first_holder_that_stayed() -> None:
     after = assign_layers(((1, 6), (2, 3), (4, 5)), TEMPLATES)
     moves = plan_transition(before, after, {0}, [10] * 6)
     assert moves.moves == (
-        LayerMove(0, 2, 1), LayerMove(1, 2, 1), LayerMove(2, 2, 1),
+        LayerMove(0, 2, 1),
+        LayerMove(1, 2, 1),
+        LayerMove(2, 2, 1),
         LayerMove(3, 1, 6),
         LayerMove(2, 2, 4),
-        LayerMove(4, 1, 5), LayerMove(5, 1, 5),
-    )  # fmt: skip
+        LayerMove(4, 1, 5),
+        LayerMove(5, 1, 5),
+    )
     assert (moves.copied_bytes, moves.stored_bytes) == (70, 0)
 
 

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.messages import assert_states
 from wattkeeper.policies.elastic.stages import LayerCost
-from wattkeeper.policies.elastic.templates import (
-    PipelineTemplate,
-    plan_templates,
-    template_sizes,
-)
+from wattkeeper.policies.elastic.templates import PipelineTemplate, plan_templates, template_sizes
 from wattkeeper.policies.errors import InputError
 
 Found = tuple[float, tuple[float, ...], tuple[tuple[int, int, int], ...]]

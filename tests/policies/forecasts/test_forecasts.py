@@ -103,9 +103,7 @@ def test_a_slot_that_does_not_divide_a_day_is_refused() -> None:
 
 
 @every_forecast
-@given(
-    values=st.lists(st.floats(-500, 1000), min_size=6, max_size=40), slots=st.integers(1, 20)
-)  # fmt: skip
+@given(values=st.lists(st.floats(-500, 1000), min_size=6, max_size=40), slots=st.integers(1, 20))
 def test_forecasts_are_finite_and_deterministic(
     config: ForecastConfig, values: list[float], slots: int
 ) -> None:

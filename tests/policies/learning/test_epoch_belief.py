@@ -40,9 +40,13 @@ def prior(sizes: Sequence[int]) -> tuple[Floats, Floats]:
 
 
 REACHED: list[Run] = [
-    (64, 20, True), (64, 23, True), (64, 19, True), (16, 12, True), (256, 60, True),
+    (64, 20, True),
+    (64, 23, True),
+    (64, 19, True),
+    (16, 12, True),
+    (256, 60, True),
     (256, 66, True),
-]  # fmt: skip
+]
 
 
 def test_runs_are_regressed_exactly() -> None:
@@ -93,8 +97,9 @@ def test_a_stop_has_the_moments_of_the_integral(epochs: int) -> None:
     within = hopeless * variance + (1 - hopeless) * spread
     assert after.covariance[at, at] == pytest.approx(within, rel=1e-6)
     gain = before.covariance[:at, at] / variance
-    np.testing.assert_allclose(after.mean[:at] - before.mean[:at], gain * (expected - mean),
-                               rtol=1e-6, atol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        after.mean[:at] - before.mean[:at], gain * (expected - mean), rtol=1e-6, atol=1e-12
+    )
 
 
 def test_stops_are_judged_by_the_noise_that_is_known_now() -> None:

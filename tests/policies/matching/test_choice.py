@@ -17,10 +17,7 @@ TASK = "image/cifar10"
 PEERS = [Candidate(0.2, 0.90 + 0.001 * at, TASK) for at in range(12)]
 
 candidate = st.builds(
-    Candidate,
-    st.floats(-1, 1),
-    st.floats(0, 1),
-    st.sampled_from([TASK, "image/digits"]),
+    Candidate, st.floats(-1, 1), st.floats(0, 1), st.sampled_from([TASK, "image/digits"])
 )
 rules = st.sampled_from(["best", "bucketed"])
 

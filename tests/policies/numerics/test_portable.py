@@ -48,8 +48,7 @@ def test_blocks_and_shapes_change_nothing(function: Function) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "digest"),
-    [(portable.exp, "834431fe83294374"), (portable.log, "a6b8eaea73e8b85d")],
+    ("function", "digest"), [(portable.exp, "834431fe83294374"), (portable.log, "a6b8eaea73e8b85d")]
 )
 def test_the_same_bits_on_any_processor(function: Function, digest: str) -> None:
     values = np.arange(1, 200_001, dtype=np.float64) * 0.003

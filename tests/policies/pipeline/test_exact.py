@@ -52,9 +52,9 @@ def least_energy_j(profile: PipelineProfile, graph: PipelineGraph, time_s: float
                 if t2 > t and c2 < c:
                     slope = (c2 - c) / (t2 - t)
                     if all(c3 >= c + slope * (t3 - t) - 1e-9 for t3, c3 in points):
-                        rows.append((
-                            {count + index: slope, 2 * count + index: -1.0}, slope * t - c
-                        ))  # fmt: skip
+                        rows.append(
+                            ({count + index: slope, 2 * count + index: -1.0}, slope * t - c)
+                        )
         rows.append(({index: 1.0, count + index: 1.0}, time_s))
         for other in graph.before[index]:
             rows.append(({other: 1.0, count + other: 1.0, index: -1.0}, 0.0))
@@ -219,13 +219,19 @@ def test_smoothing_takes_noise_away() -> None:
 
     def error(profile: PipelineProfile) -> float:
         """Root mean square of the relative errors of energy."""
-        return float(np.sqrt(np.mean([
-            (point.energy_j / expected.energy_j - 1) ** 2
-            for operation in range(6)
-            for point, expected in zip(
-                profile.points(operation), true.points(operation), strict=True
+        return float(
+            np.sqrt(
+                np.mean(
+                    [
+                        (point.energy_j / expected.energy_j - 1) ** 2
+                        for operation in range(6)
+                        for point, expected in zip(
+                            profile.points(operation), true.points(operation), strict=True
+                        )
+                    ]
+                )
             )
-        ])))  # fmt: skip
+        )
 
     assert error(smooth) < 0.7 * error(measured)
     assert [p.frequency_mhz for p in smooth.points(0)] == [p.frequency_mhz for p in true.points(0)]

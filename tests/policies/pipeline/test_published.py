@@ -144,8 +144,11 @@ def test_few_points_are_thinned_again() -> None:
     # Another one beats the last point, but not by 5 %.
     options = duration_options(profile, 0, 0.125)
     assert [(option.duration, option.point) for option in options] == [
-        (11, 3), (10, 2), (9, 1), (8, 0)
-    ]  # fmt: skip
+        (11, 3),
+        (10, 2),
+        (9, 1),
+        (8, 0),
+    ]
     rounded = duration_options(profile, 0, 0.5)
     assert [(option.duration, option.cost_j) for option in rounded] == [(2, 100.0)]
 

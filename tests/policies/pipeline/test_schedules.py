@@ -81,10 +81,7 @@ def test_interleaved_gives_each_rank_several_stages() -> None:
 
 
 def test_one_chunk_interleaved_has_more_forwards_ahead_than_1f1b() -> None:
-    assert names(interleaved(2, 4, 1)) == [
-        "F0 F1 F2 B0 F3 B1 B2 B3",
-        "F0 B0 F1 B1 F2 B2 F3 B3",
-    ]
+    assert names(interleaved(2, 4, 1)) == ["F0 F1 F2 B0 F3 B1 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"]
 
 
 @pytest.mark.parametrize(

@@ -79,12 +79,7 @@ def nodes(draw: st.DrawFn) -> tuple[int, int, int, dict[int, int]]:
     capacity = draw(st.sampled_from([1, 2, 4, 8]))
     free = draw(st.integers(0, capacity))
     gpus = draw(st.lists(st.integers(0, capacity - 1), max_size=capacity - free, unique=True))
-    return (
-        draw(st.integers(0, 2)),
-        capacity,
-        free,
-        {gpu: 1000 - draw(MILLI) for gpu in gpus},
-    )
+    return (draw(st.integers(0, 2)), capacity, free, {gpu: 1000 - draw(MILLI) for gpu in gpus})
 
 
 clusters = st.lists(nodes(), min_size=1, max_size=8).map(Fake)
@@ -158,8 +153,12 @@ def least(rooms: list[int], gpus: int) -> int | None:
 
 @given(clusters, jobs)
 def test_consolidate_takes_the_nodes_of_the_empty_cluster_or_waits(cluster: Fake, job: Job) -> None:
-    empty = Fake([(int(t), int(c), int(c), {}) for t, c in
-                  zip(cluster.node_type, cluster.capacity, strict=True)])  # fmt: skip
+    empty = Fake(
+        [
+            (int(t), int(c), int(c), {})
+            for t, c in zip(cluster.node_type, cluster.capacity, strict=True)
+        ]
+    )
     counts = [least(empty.rooms(job, at), job.gpus) for at in cluster.types_for(job)]
     needed = min((count for count in counts if count), default=None)
     placement = build("consolidate").place(NOBODY, job, cluster)
@@ -176,17 +175,23 @@ def test_best_fit_is_the_tightest(cluster: Fake, job: Job) -> None:
     allowed = [node for node in places if cluster.node_type[node] in cluster.types_for(job)]
     whole = job.gpu_milli == 1000
     if whole:
-        fitting = [(int(cluster.free[n]), int(cluster.node_type[n]), n)
-                   for n in allowed if cluster.free[n] >= job.gpus]  # fmt: skip
+        fitting = [
+            (int(cluster.free[n]), int(cluster.node_type[n]), n)
+            for n in allowed
+            if cluster.free[n] >= job.gpus
+        ]
         if fitting:
             assert placement == ((min(fitting)[2], job.gpus, NEW),)
         elif placement:
             (at,) = {int(cluster.node_type[node]) for node, _, _ in placement}
             assert len(placement) == least(cluster.rooms(job, at), job.gpus)
     elif job.gpus == 1:
-        gpus = [(left, int(cluster.node_type[n]), n, gpu) for n in allowed
-                for gpu, left in cluster.shared(n).items()
-                if left >= job.gpu_milli]  # fmt: skip
+        gpus = [
+            (left, int(cluster.node_type[n]), n, gpu)
+            for n in allowed
+            for gpu, left in cluster.shared(n).items()
+            if left >= job.gpu_milli
+        ]
         if gpus:
             _, _, node, gpu = min(gpus)
             assert placement == ((node, 1, gpu),)
@@ -209,8 +214,10 @@ def test_first_fit_is_the_first(cluster: Fake, job: Job) -> None:
 @given(clusters, jobs)
 def test_spread_takes_the_emptiest(cluster: Fake, job: Job) -> None:
     placement = build("spread").place(NOBODY, job, cluster)
-    free = [int(cluster.free[n]) * 1000 + sum(cluster.shared(n).values())
-            for n in range(len(cluster.free))]  # fmt: skip
+    free = [
+        int(cluster.free[n]) * 1000 + sum(cluster.shared(n).values())
+        for n in range(len(cluster.free))
+    ]
     holding = [n for n in range(len(free)) if cluster.room(job, n) >= job.gpus]
     if holding:
         assert {node for node, _, _ in placement} == {max(holding, key=lambda n: (free[n], -n))}
@@ -315,9 +322,7 @@ def place_uncached(policy: FragmentationAware, job: Job, cluster: ClusterView) -
 
 
 @given(st.data())
-def test_the_tightest_and_the_first_node_are_those_that_a_search_finds(
-    data: st.DataObject,
-) -> None:
+def test_the_tightest_and_the_first_node_are_those_that_a_search_finds(data: st.DataObject) -> None:
     """Whatever was taken and given back before, on more nodes than one machine word has bits."""
     cluster = Cluster(ClusterSpec((NodeGroup("A100", 70, 4), NodeGroup("T4", 3, 2)), {}))
     held: list[tuple[Job, Placement]] = []
@@ -374,8 +379,9 @@ def test_a_hypothetical_cluster_equals_the_real_one_afterwards(asked: list[Job],
     before = cluster.free.copy()
     freed = ClusterWithout(cluster, held[kept:])
     kinds, nodes = range(len(cluster.gpu_types)), range(len(before))
-    tightest = {(gpus, kind): freed.tightest_node(gpus, kind)
-                for gpus in range(1, 6) for kind in kinds}  # fmt: skip
+    tightest = {
+        (gpus, kind): freed.tightest_node(gpus, kind) for gpus in range(1, 6) for kind in kinds
+    }
     free, shared = freed.free, [dict(freed.shared(node)) for node in nodes]
     again = {asked: freed.tightest_node(*asked) for asked in tightest}
     np.testing.assert_array_equal(cluster.free, before)

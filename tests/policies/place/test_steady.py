@@ -79,9 +79,11 @@ parts = st.builds(make_job, st.integers(1, 2), st.sampled_from([250, 500]))
 
 
 @given(
-    data=st.data(), then=st.sampled_from(OTHERS), nodes=st.integers(1, 5),
+    data=st.data(),
+    then=st.sampled_from(OTHERS),
+    nodes=st.integers(1, 5),
     asked=st.lists(jobs | parts, min_size=1, max_size=8),
-)  # fmt: skip
+)
 def test_it_fits_where_the_other_policy_fits_and_on_steady_nodes_if_these_hold_it(
     data: st.DataObject, then: str, nodes: int, asked: list[Job]
 ) -> None:

@@ -110,9 +110,14 @@ rates_by_slot = st.lists(st.floats(-100, 700), min_size=1, max_size=8)
     slots=st.floats(0.3, 8),
 )
 def test_a_deadline_that_full_speed_meets_is_never_missed(
-    points: tuple[SpeedPoint, ...], rates: list[float], wrong: list[float], haste: float,
-    restart_s: float, idle_w: float | None, slots: float,
-) -> None:  # fmt: skip
+    points: tuple[SpeedPoint, ...],
+    rates: list[float],
+    wrong: list[float],
+    haste: float,
+    restart_s: float,
+    idle_w: float | None,
+    slots: float,
+) -> None:
     """Whatever the forecast says; without haste beyond full speed, the job ends at full speed."""
     menu = Menu(points, idle_w, restart_s)
     deadline_s = slots * SLOT_S
@@ -129,9 +134,12 @@ def predictor(config: ForecastConfig, series: Floats, start: int) -> Predict:
     def predict(slot: int, slots: int) -> Floats:
         here = start + slot
         known = KnownSignal(
-            series[: here + 1], SLOT_S, slot, series[here : here + slots],
+            series[: here + 1],
+            SLOT_S,
+            slot,
+            series[here : here + slots],
             lambda: np.random.default_rng([1, here]),
-        )  # fmt: skip
+        )
         predicted: Floats = forecast.predict(known, slots)
         return predicted
 
@@ -146,8 +154,15 @@ def test_it_saves_more_than_the_best_static_limit(
 ) -> None:
     """Carbon in per cent of that at 300 W: mean over 40 starts in a year of two countries."""
     points = speed_points(interpolate_limits(read_curve(shared), 5))
-    top, goals = fastest(points), {("history", 0.25): 0.7, ("day-ahead", 0.25): 1.5,
-                                   ("history", 1.0): 4.0, ("day-ahead", 1.0): 6.0}  # fmt: skip
+    top, goals = (
+        fastest(points),
+        {
+            ("history", 0.25): 0.7,
+            ("day-ahead", 0.25): 1.5,
+            ("history", 1.0): 4.0,
+            ("day-ahead", 1.0): 6.0,
+        },
+    )
     config = HistoryConfig(fade_s=86_400) if forecast == "history" else NoisyConfig()
     time_s = 86_400.0
     work, deadline_s = top.speed * time_s, time_s * (1 + slack)
@@ -161,12 +176,15 @@ def test_it_saves_more_than_the_best_static_limit(
             full = replay_static(top, rates, SLOT_S, work)
             best = replay_static(static, rates, SLOT_S, work)
             done = replay_plan(
-                Menu(points), rates, SLOT_S, work, deadline_s, predictor(config, series, start),
+                Menu(points),
+                rates,
+                SLOT_S,
+                work,
+                deadline_s,
+                predictor(config, series, start),
                 0.05,
-            )  # fmt: skip
-            bound = fill(
-                (*points, paused(0.0)), rates[:slots], np.full(slots, SLOT_S), work
-            )  # fmt: skip
+            )
+            bound = fill((*points, paused(0.0)), rates[:slots], np.full(slots, SLOT_S), work)
             assert bound is not None
             assert done.cost >= bound.cost * (1 - 1e-9)
             assert done.end_s <= deadline_s + 1e-6

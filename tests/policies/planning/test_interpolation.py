@@ -22,10 +22,14 @@ values = st.floats(-1e3, 1e3).map(lambda value: round(value, 2))
 
 
 @given(
-    table=st.lists(st.tuples(st.integers(0, 500), values), min_size=2, max_size=12,
-                   unique_by=lambda point: point[0]),
+    table=st.lists(
+        st.tuples(st.integers(0, 500), values),
+        min_size=2,
+        max_size=12,
+        unique_by=lambda point: point[0],
+    ),
     shares=st.lists(st.floats(0, 1), min_size=1, max_size=20),
-)  # fmt: skip
+)
 def test_it_equals_scipy(table: list[tuple[int, float]], shares: list[float]) -> None:
     x, y = np.array(sorted(table), dtype=np.float64).T
     points = np.append(x, x[0] + np.array(shares) * (x[-1] - x[0]))

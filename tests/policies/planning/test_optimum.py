@@ -17,13 +17,16 @@ from wattkeeper.policies.planning.optimum import fill, fill_until_done
 
 point = st.builds(
     SpeedPoint,
-    st.integers(1, 40).map(float), st.integers(50, 400).map(float), st.integers(100, 300).map(float)
-)  # fmt: skip
+    st.integers(1, 40).map(float),
+    st.integers(50, 400).map(float),
+    st.integers(100, 300).map(float),
+)
 points = st.lists(point, min_size=1, max_size=6).map(tuple)
 menus = st.builds(
     lambda running, idle_w: running if idle_w is None else (*running, paused(idle_w)),
-    points, st.sampled_from([None, 0.0, 30.0]),
-)  # fmt: skip
+    points,
+    st.sampled_from([None, 0.0, 30.0]),
+)
 slot = st.tuples(st.floats(-50, 700).map(lambda rate: round(rate, 1)), st.sampled_from([3.0, 9.0]))
 slots = st.lists(slot, min_size=1, max_size=7)
 share = st.floats(0, 1).map(lambda value: round(value, 3))

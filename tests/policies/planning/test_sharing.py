@@ -19,12 +19,20 @@ FLAT = [SpeedPoint(0.9, 100, 100), SpeedPoint(0.95, 150, 150), SpeedPoint(1.0, 2
 
 menus = st.lists(
     st.lists(
-        st.builds(SpeedPoint, st.floats(0.1, 1), st.floats(50, 400), st.floats(50, 400),
-                  st.sampled_from([0, 0, 600]), st.sampled_from([(), (), ((600,),)])),
-        min_size=1, max_size=5,
+        st.builds(
+            SpeedPoint,
+            st.floats(0.1, 1),
+            st.floats(50, 400),
+            st.floats(50, 400),
+            st.sampled_from([0, 0, 600]),
+            st.sampled_from([(), (), ((600,),)]),
+        ),
+        min_size=1,
+        max_size=5,
     ),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +63,10 @@ def test_the_cap_is_kept_where_it_can_be(
 def test_by_gain_is_the_best_but_for_one_piece(jobs: list[list[SpeedPoint]], room_w: float) -> None:
     """No choice of points is better than what it grants, and one more piece of a hull."""
     fits = [
-        sum(point.speed for point in choice) for choice in product(*jobs)
+        sum(point.speed for point in choice)
+        for choice in product(*jobs)
         if sum(point.power_w for point in choice) <= room_w
-    ]  # fmt: skip
+    ]
     chosen = share_out(jobs, [1.0] * len(jobs), room_w, "marginal")
     if fits:
         assert sum(point.speed for point in chosen) + 0.9 >= max(fits)

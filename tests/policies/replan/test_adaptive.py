@@ -24,8 +24,10 @@ from wattkeeper.sim.recording.recorder import ShapeRow
 def offers(oobleck: float, varuna: float, restart_s: float = 300.0) -> ElasticTask:
     """A task whose nodes train so many samples a second each with one system or the other."""
     base = task(checkpoint_s=20.0, restart_s=restart_s)
-    rates = {system: tuple(rate * nodes if nodes >= 2 else 0.0 for nodes in range(5))
-             for system, rate in (("oobleck", oobleck), ("varuna", varuna))}  # fmt: skip
+    rates = {
+        system: tuple(rate * nodes if nodes >= 2 else 0.0 for nodes in range(5))
+        for system, rate in (("oobleck", oobleck), ("varuna", varuna))
+    }
     return base._replace(rates=rates["oobleck"], rates_by_system=rates)
 
 
@@ -38,9 +40,7 @@ def train(
     offered: ElasticTask, changes: Sequence[NodeChange], until_s: float, *mechanisms: str
 ) -> tuple[World, list[ShapeRow]]:
     settings = {"mechanisms": list(mechanisms)} if mechanisms else {}
-    world = run_elastic(
-        [offered], changes, replan="adaptive", settings=settings, until_s=until_s
-    )  # fmt: skip
+    world = run_elastic([offered], changes, replan="adaptive", settings=settings, until_s=until_s)
     return world, shapes(world)
 
 
@@ -132,17 +132,30 @@ def test_it_needs_the_rates_of_the_systems_of_its_mechanisms() -> None:
 def test_rates_that_are_missing_are_refused(tmp_path: Path) -> None:
     rows = "".join(f"oobleck,gpt,{nodes},{nodes}\n" for nodes in range(2, 5))
     (tmp_path / "rates.csv").write_text("system,model,num_nodes,samples_per_s\n" + rows)
-    job = {"name": "a", "model": "gpt", "batch": 10, "least_nodes": 2, "most_nodes": 4,
-           "checkpoint_s": 3, "restart_s": 10, "reconfigure_s": 2}  # fmt: skip
+    job = {
+        "name": "a",
+        "model": "gpt",
+        "batch": 10,
+        "least_nodes": 2,
+        "most_nodes": 4,
+        "checkpoint_s": 3,
+        "restart_s": 10,
+        "reconfigure_s": 2,
+    }
     chosen: dict[str, object] = {"kind": "adaptive"}
     scenario = {
         "name": "a",
-        "cluster": {"gpu": "V100", "gpus": 4, "gpus_per_node": 1, "idle_power_w": 50,
-                    "busy_power_w": 250},
+        "cluster": {
+            "gpu": "V100",
+            "gpus": 4,
+            "gpus_per_node": 1,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
+        },
         "workload": {"kind": "elastic", "rates": "rates.csv", "until_s": 100, "jobs": [job]},
         "variants": {"v": {"policies": {"replan": chosen}}},
         "baseline": "v",
-    }  # fmt: skip
+    }
     path = tmp_path / "a.yaml"
     path.write_text(json.dumps(scenario))
     with pytest.raises(PolicyError) as caught:

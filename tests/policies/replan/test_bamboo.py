@@ -32,14 +32,25 @@ def up(time_s: float, node: int) -> NodeChange:
 
 
 def train(
-    changes: list[NodeChange], *, nodes: int = 4, depth: int = 4, steps: int | str = RARELY,
-    samples: float = 30.0, share: float = 0.8029, **more: Any
-) -> World:  # fmt: skip
+    changes: list[NodeChange],
+    *,
+    nodes: int = 4,
+    depth: int = 4,
+    steps: int | str = RARELY,
+    samples: float = 30.0,
+    share: float = 0.8029,
+    **more: Any,
+) -> World:
     """Pauses of 7 s from storage and 2 s for new pipelines; steps of 2.5 s on 4 nodes."""
     return run_elastic(
-        [task(most=nodes)], changes, replan="bamboo", nodes=nodes, samples=samples,
-        settings={"depth": depth, "every_steps": steps, "redundant_share": share}, **more,
-    )  # fmt: skip
+        [task(most=nodes)],
+        changes,
+        replan="bamboo",
+        nodes=nodes,
+        samples=samples,
+        settings={"depth": depth, "every_steps": steps, "redundant_share": share},
+        **more,
+    )
 
 
 def spans(world: World) -> list[tuple[str, float, float, int]]:
@@ -61,8 +72,10 @@ def test_new_pipelines_are_formed_at_the_end_of_the_step_with_nodes_that_wait() 
     """Two pipelines of two nodes and one that waits: steps of 2 s, then 1.5 s, then of 2.5 s."""
     world = train([down(10.0, 0)], nodes=5, depth=2)
     assert spans(world) == [
-        ("start", 0.0, 10.0, 5), ("lost", 10.0, 11.5, 4), ("boundary", 11.5, 16.0, 4)
-    ]  # fmt: skip
+        ("start", 0.0, 10.0, 5),
+        ("lost", 10.0, 11.5, 4),
+        ("boundary", 11.5, 16.0, 4),
+    ]
     assert [row.pause_s for row in shapes(world)] == [7.0, 0.0, 2.0]
     assert [row.samples for row in shapes(world)] == [0.0, 0.0, 30.0]
     assert [chose for _, _, chose in decided(world, "replan")][-2].endswith("interim")

@@ -59,8 +59,9 @@ def ask(
 
 
 def nodes_of(shape: Shape) -> list[list[int]]:
-    return [list(dict.fromkeys(n for stage in line for n in stage.nodes))
-            for line in shape.pipelines]  # fmt: skip
+    return [
+        list(dict.fromkeys(n for stage in line for n in stage.nodes)) for line in shape.pipelines
+    ]
 
 
 def holders(shape: Shape, held: tuple[int, ...]) -> dict[int, set[int]]:
@@ -141,10 +142,14 @@ def test_each_shape_has_each_layer_in_each_pipeline(
     shape: Shape | None = None
     everybody = tuple(range(12))
     for _ in range(data.draw(st.integers(1, 5))):
-        held = tuple(sorted(data.draw(st.lists(st.sampled_from(everybody), min_size=1,
-                                               max_size=9, unique=True))))  # fmt: skip
-        moment: ReplanMoment = "start" if shape is None else data.draw(
-            st.sampled_from(("lost", "boundary", "pause")))  # fmt: skip
+        held = tuple(
+            sorted(
+                data.draw(st.lists(st.sampled_from(everybody), min_size=1, max_size=9, unique=True))
+            )
+        )
+        moment: ReplanMoment = (
+            "start" if shape is None else data.draw(st.sampled_from(("lost", "boundary", "pause")))
+        )
         answer = ask(task, moment, held, shape)
         if not answer.shape.rate:
             assert len(held) < least
@@ -160,8 +165,11 @@ def test_each_shape_has_each_layer_in_each_pipeline(
             left = holders(shape, held)
             assert answer.from_storage == (not all(left.values()))
             after = holders(answer.shape, held)
-            copied = sum(BYTES[layer] * len(nodes - left[layer])
-                         for layer, nodes in after.items() if left[layer])  # fmt: skip
+            copied = sum(
+                BYTES[layer] * len(nodes - left[layer])
+                for layer, nodes in after.items()
+                if left[layer]
+            )
             assert answer.copied_bytes == copied
         assert answer.pause_s == (RESTART_S if answer.from_storage else RECONFIGURE_S)
         shape = answer.shape
@@ -169,8 +177,12 @@ def test_each_shape_has_each_layer_in_each_pipeline(
 
 def test_a_world_trains_at_the_pace_of_what_losses_leave() -> None:
     task = planned()
-    changes = [NodeChange(100.0, "down", 0), NodeChange(200.0, "down", 5),
-               NodeChange(300.0, "up", 0), NodeChange(400.0, "down", 1)]  # fmt: skip
+    changes = [
+        NodeChange(100.0, "down", 0),
+        NodeChange(200.0, "down", 5),
+        NodeChange(300.0, "up", 0),
+        NodeChange(400.0, "down", 1),
+    ]
     rows = shapes(run_elastic([task], changes, nodes=9, until_s=500.0))
     assert [row.nodes for row in rows] == [9, 8, 7, 7]
     assert rows[0].samples_per_s == pytest.approx(task.rates[9])

@@ -78,11 +78,13 @@ def make_jobs(rows: list[tuple[int, int, int]]) -> list[Job]:
     """Jobs of a submission, a run time, and a slack in tenths; none: no deadline."""
     return [
         make_job(
-            number, float(submit_s), float(run_s),
+            number,
+            float(submit_s),
+            float(run_s),
             deadline_s=submit_s + (1 + tenths / 10) * run_s if tenths else math.nan,
         )
         for number, (submit_s, run_s, tenths) in enumerate(rows)
-    ]  # fmt: skip
+    ]
 
 
 @given(DAYS, JOBS, FORECASTS, st.sampled_from(["fifo", "fjf", "easy-backfill"]))

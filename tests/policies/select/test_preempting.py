@@ -207,8 +207,12 @@ PAIRS = (
 )
 
 
-def check_equal(config: SrtfConfig | LasConfig | GittinsConfig, scan: Scan, jobs: list[Job],
-                rooms: Sequence[Pool | Nodes]) -> None:  # fmt: skip
+def check_equal(
+    config: SrtfConfig | LasConfig | GittinsConfig,
+    scan: Scan,
+    jobs: list[Job],
+    rooms: Sequence[Pool | Nodes],
+) -> None:
     fast, slow = (
         Traced(select, jobs, room)
         for select, room in zip((config.build(), scan), rooms, strict=True)
@@ -234,8 +238,13 @@ def test_decisions_on_nodes_equal_those_of_a_scan(
 
 
 @pytest.mark.parametrize(("config", "scan"), PAIRS, ids=["srtf", "las", "gittins"])
-@given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 90), st.sampled_from([1, 4, 8])),
-                     min_size=20, max_size=40))  # fmt: skip
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 90), st.sampled_from([1, 4, 8])),
+        min_size=20,
+        max_size=40,
+    )
+)
 def test_decisions_under_overload_equal_those_of_a_scan(
     config: SrtfConfig | LasConfig | GittinsConfig,
     scan: type[Scan],

@@ -68,13 +68,15 @@ def test_no_job_starts_before_it_did(rows: list[tuple[int, int, int, int]]) -> N
                 other.gpus
                 for other in jobs
                 if other is not job
-                and done[other.job_id] <= job.recorded_start_s
+                and done[other.job_id]
+                <= job.recorded_start_s
                 < done[other.job_id] + other.duration_s
-            )  # fmt: skip
+            )
             same_time = sum(
-                other.gpus for other in jobs
+                other.gpus
+                for other in jobs
                 if other is not job and other.recorded_start_s == job.recorded_start_s
-            )  # fmt: skip
+            )
             # Best fit may leave GPUs free on nodes that are too small for a gang.
             assert held + same_time + job.gpus > 16 or job.gpus > 1
 
@@ -146,7 +148,10 @@ def test_jobs_that_a_policy_cannot_decide_on_are_dropped_in_all_variants(
         "baseline: today\n"
     )
     done = inside("run", scenario, "--out", tmp_path / "out")
-    assert_states(done.stdout + done.stderr, "recorded start that recorded needs",
-                  "estimate that easy-backfill needs")  # fmt: skip
+    assert_states(
+        done.stdout + done.stderr,
+        "recorded start that recorded needs",
+        "estimate that easy-backfill needs",
+    )
     jobs = pq.read_table(tmp_path / "out/jobs.parquet").to_pylist()
     assert [(row["variant"], row["job_id"]) for row in jobs] == [("today", "1"), ("easy", "1")]

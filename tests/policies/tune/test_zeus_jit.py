@@ -99,8 +99,10 @@ def test_each_batch_size_of_a_group_is_profiled_once() -> None:
 
 settings_of_clocks = st.lists(
     st.tuples(st.integers(300, 2000), st.floats(0.25, 20.0), st.floats(50.0, 400.0)),
-    min_size=1, max_size=4, unique_by=lambda point: point[0],
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+    unique_by=lambda point: point[0],
+)
 
 
 @given(
@@ -129,8 +131,11 @@ def test_clocks_never_cost_more_than_limits_alone_once_they_are_known(
 def test_a_tie_of_limit_and_clock_keeps_the_limit() -> None:
     limit, clock = Measurement(250.0, 5.0, 200.0), Measurement(250.0, 5.0, 200.0, 1200)
     cheaper = clock._replace(average_power_w=199.0)
-    for report, clock_mhz in (((limit, clock), None), ((clock, limit), None),
-                              ((limit, clock, cheaper), 1200)):  # fmt: skip
+    for report, clock_mhz in (
+        ((limit, clock), None),
+        ((clock, limit), None),
+        ((limit, clock, cheaper), 1200),
+    ):
         policy: ZeusJit = ZeusJitConfig().build()
         knobs = policy.tune(ScriptedContext(ANY, eta=1.0), make_running(32, report))
         assert (knobs.power_limit_w, knobs.clock_mhz) == (250.0, clock_mhz)

@@ -119,9 +119,10 @@ def test_attempts_with_other_decisions_are_listed_without_errors(
 
 def test_attempts_with_another_clock_differ(results: Path, tmp_path: Path) -> None:
     live = change_results(
-        results / "sim", tmp_path / "live",
+        results / "sim",
+        tmp_path / "live",
         clock_mhz=lambda rows: pa.array([1200] + [None] * (rows - 1), pa.int32()),
-    )  # fmt: skip
+    )
     found = compare_folders(live, results / "sim")
     (row,) = found["decisions"]["differ"]
     assert row["differ"] == ["clock_mhz"]
@@ -135,10 +136,11 @@ def test_attempts_whose_knobs_changed_have_no_error(
     sim = results / "sim"
     limits = read(sim).table("jobs")["power_limit_w"].to_pylist()
     live = change_results(
-        sim, tmp_path / "live",
+        sim,
+        tmp_path / "live",
         power_limit_w=lambda column: pa.array([limits[0] + 1, *limits[1:]]),
         retunes=lambda rows: pa.array([2, 1] + [0] * (rows - 2), pa.int32()),
-    )  # fmt: skip
+    )
     found = compare_folders(live, sim)
     assert found["decisions"]["differ"] == []
     assert found["decisions"]["retuned"] == 2
@@ -171,8 +173,9 @@ def test_runs_with_nothing_in_common_are_refused(results: Path, tmp_path: Path) 
 
 def test_command_prints_differences(results: Path, inside: Command, tmp_path: Path) -> None:
     other = tmp_path / "other"
-    run_command("run", "small.yaml", "--out", other, "--set", "objective.eta=1",
-                traces=results, cwd=results)  # fmt: skip
+    run_command(
+        "run", "small.yaml", "--out", other, "--set", "objective.eta=1", traces=results, cwd=results
+    )
     live = change_results(other, tmp_path / "live")
     shown = inside("compare", live, results / "sim").stdout
     assert "objective.eta: 1.0, 0.5" in shown

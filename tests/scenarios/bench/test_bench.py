@@ -18,15 +18,22 @@ from wattkeeper.scenarios.spec.variants import policy_of
 
 ENTRIES = [
     {
-        "name": "recurring", "scenario": "quickstart", "seeds": 1,
-        "settings": ["workload.workloads=[image]", "workload.recurrences=25",
-                     "variants={default: {}, zeus: {policies: {configure: zeus, tune: zeus-jit}}}"],
+        "name": "recurring",
+        "scenario": "quickstart",
+        "seeds": 1,
+        "settings": [
+            "workload.workloads=[image]",
+            "workload.recurrences=25",
+            "variants={default: {}, zeus: {policies: {configure: zeus, tune: zeus-jit}}}",
+        ],
     },
     {
-        "name": "queue", "scenario": "philly-schedulers", "settings": ["cluster.gpus=16"],
+        "name": "queue",
+        "scenario": "philly-schedulers",
+        "settings": ["cluster.gpus=16"],
         "trace": {"kind": "jobs", "jobs": 120, "load": 1.5, "gpus": 16},
     },
-]  # fmt: skip
+]
 WHERE = """\
 import wattkeeper.policies.scheduling.queueing as queueing
 import wattkeeper.scenarios.bench.examine as examine
@@ -43,8 +50,9 @@ class Copy(SourceCopy):
         self.baselines.write_text(json.dumps({"entries": ENTRIES}), encoding="utf-8")
 
     def bench(self, *arguments: str, code: int = 0) -> str:
-        done = self.python("-m", "wattkeeper.scenarios", "bench", "--baselines",
-                           str(self.baselines), *arguments)  # fmt: skip
+        done = self.python(
+            "-m", "wattkeeper.scenarios", "bench", "--baselines", str(self.baselines), *arguments
+        )
         assert done.returncode == code, done.stdout + done.stderr
         assert not drop_signs_of_life(done.stderr)
         return done.stdout
@@ -55,8 +63,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     """A copy with a baseline of its own."""
     made = Copy(tmp_path_factory.mktemp("copy"))
     found = made.python("-c", WHERE).stdout.split()
-    assert found == [str(made.root / f"wattkeeper/{at}") for at in
-                     ("policies/scheduling/queueing.py", "scenarios/bench/examine.py")]  # fmt: skip
+    assert found == [
+        str(made.root / f"wattkeeper/{at}")
+        for at in ("policies/scheduling/queueing.py", "scenarios/bench/examine.py")
+    ]
     said = made.bench("--update")
     assert_states(said, "Accepted: recurring: ", "2 runs", "Accepted: queue: ", "3 runs")
     return made
@@ -98,19 +108,14 @@ PLANTS = {
         "return job.duration_s + (job.number == 60) * 1e9",
         {"queue": {"digest", "queue_delay_s"}},
     ),
-    "a run twice as slow": (
-        "scenarios/run/run.py",
-        None,
-        TWICE,
-        {"queue": {"speed"}},
-    ),
+    "a run twice as slow": ("scenarios/run/run.py", None, TWICE, {"queue": {"speed"}}),
     "a missing metric": (
         "sim/results/metrics.py",
         '        "p95_jct_s": p95_jct_s,\n',
         "",
         {"recurring": {"p95_jct_s"}},
     ),
-}  # fmt: skip
+}
 
 
 ALIKE = ("a changed random stream", "a missing metric")
@@ -118,8 +123,7 @@ ALIKE = ("a changed random stream", "a missing metric")
 
 
 @pytest.mark.parametrize(
-    "plant",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in PLANTS],
+    "plant", [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in PLANTS]
 )
 def test_planted_regressions_are_caught(copy: Copy, plant: str) -> None:
     path, old, new, expected = PLANTS[plant]
@@ -162,9 +166,11 @@ def test_schedulers_that_ask_about_all_waiting_jobs_grow_too_fast(copy: Copy) ->
 
 
 SMALL = {
-    "name": "small", "scenario": "scheduler-pool", "settings": ["cluster.gpus=8"],
+    "name": "small",
+    "scenario": "scheduler-pool",
+    "settings": ["cluster.gpus=8"],
     "trace": {"kind": "jobs", "jobs": 40, "load": 0.9, "gpus": 8},
-}  # fmt: skip
+}
 
 
 def save(folder: Path, *entries: Any) -> None:
@@ -224,9 +230,12 @@ def test_baselines_of_a_user_scenario(inside: Command, tmp_path: Path) -> None:
     mine = tmp_path / "sub" / "mine.yaml"
     mine.parent.mkdir()
     text = inside("scenarios", "quickstart").stdout
-    mine.write_text(text.replace("name: quickstart", "name: mine")
-                    .replace("recurrences: 60", "recurrences: 2")
-                    .replace("seeds: 5", "seeds: 1"), encoding="utf-8")  # fmt: skip
+    mine.write_text(
+        text.replace("name: quickstart", "name: mine")
+        .replace("recurrences: 60", "recurrences: 2")
+        .replace("seeds: 5", "seeds: 1"),
+        encoding="utf-8",
+    )
     ours = ("bench", "--baselines", "checks/baselines.json")
     assert_states(inside(*ours, code=2).stderr.lower(), "checks/baselines.json", "no such file")
     said = inside(*ours, "sub/mine.yaml", "--update").stdout
@@ -246,8 +255,11 @@ def test_entries_that_cannot_run_are_skipped(inside: Command, tmp_path: Path) ->
 
 
 def test_all_problems_of_the_file_are_reported(inside: Command, tmp_path: Path) -> None:
-    save(tmp_path, {"name": "a", "scenario": "quickstart", "seed": 3},
-         {"name": "b", "scenario": "quickstart", "live": True})  # fmt: skip
+    save(
+        tmp_path,
+        {"name": "a", "scenario": "quickstart", "seed": 3},
+        {"name": "b", "scenario": "quickstart", "live": True},
+    )
     told = inside(*OWN, code=2).stderr
     assert_states(told, "entries.0.seed: Extra inputs", "entries.1: ", "live: ", "tolerances")
 

@@ -28,8 +28,10 @@ def test_random_scenarios_keep_the_laws() -> None:
 def test_all_kinds_and_policies_are_drawn() -> None:
     drawn = [draw_scenario(seed) for seed in range(1, 400)]
     assert {each.kind for each in drawn} == set(KINDS)
-    named = {point: Counter[str]() for point in ("configure", "select", "place", "tune",
-                                                 "replan", "retain")}  # fmt: skip
+    named = {
+        point: Counter[str]()
+        for point in ("configure", "select", "place", "tune", "replan", "retain")
+    }
     for each in drawn:
         for variant in each.document["variants"].values():
             for point, policy in variant["policies"].items():

@@ -71,10 +71,15 @@ def test_what_is_no_scenario_file_is_not_printed(inside: Command, tmp_path: Path
 
 @pytest.mark.parametrize(
     "arguments",
-    [("report",), ("timeline",), ("run", "quickstart", "--out"),
-     ("traces", "describe"), ("traces", "import", "csv")],
+    [
+        ("report",),
+        ("timeline",),
+        ("run", "quickstart", "--out"),
+        ("traces", "describe"),
+        ("traces", "import", "csv"),
+    ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_a_loop_of_links_is_refused(
     arguments: tuple[str, ...], inside: Command, tmp_path: Path
 ) -> None:

@@ -100,8 +100,9 @@ def test_bash_completes_with_its_script(tmp_path: Path, inside: Command) -> None
         "COMP_CWORD=6\n_wattkeeper_completion ./wattkeeper\n"
         'printf "%s\\n" "${COMPREPLY[@]}"\ncomplete -p wattkeeper\n'
     )
-    done = subprocess.run(["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     found, registered = done.stdout.splitlines()
     assert found == "zeus-jit"
     assert "-F _wattkeeper_completion" in registered

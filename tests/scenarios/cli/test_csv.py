@@ -31,10 +31,13 @@ def test_a_run_prints_its_summary(inside: Command, tmp_path: Path) -> None:
             row, versus = whole.loc[(name, metric)], about["versus"][metric]
             assert row["baseline"] == "default"
             for column, value in {
-                "mean": statistics["mean"], "std": statistics["std"], "n": statistics["n"],
+                "mean": statistics["mean"],
+                "std": statistics["std"],
+                "n": statistics["n"],
                 "ci95_high": (statistics["ci95"] or (None, None))[1],
-                "versus_ratio": versus["ratio"], "versus_verdict": versus["verdict"],
-            }.items():  # fmt: skip
+                "versus_ratio": versus["ratio"],
+                "versus_verdict": versus["verdict"],
+            }.items():
                 expected = "" if value is None else str(value)
                 assert row[column] == expected, (name, metric, column)
     parts = {(key, part) for key, parts in summary["by"].items() for part in parts}
@@ -82,9 +85,12 @@ def test_rows_are_flat() -> None:
         "differ": ["x", "y"],
     }
     assert flatten(row) == {
-        "a.b": "[1, 2]", "ci95_low": None, "ci95_high": None, "time_s_measured": 1.5,
+        "a.b": "[1, 2]",
+        "ci95_low": None,
+        "ci95_high": None,
+        "time_s_measured": 1.5,
         "differ": "x, y",
-    }  # fmt: skip
+    }
     assert to_csv([{"a": 'x,"y"', "b": None}, {"a": 0.1, "c": True}]) == (
         'a,b,c\n"x,""y""",,\n0.1,,True\n'
     )

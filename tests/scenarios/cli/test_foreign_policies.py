@@ -65,20 +65,25 @@ def run(
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-m", "wattkeeper.scenarios", *words],
-        env=os.environ | {"PYTHONPATH": path}, cwd=folder, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": path},
+        cwd=folder,
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--live",)], ids=["simulated", "live"])
 @pytest.mark.parametrize(
     ("line", "facts"),
-    [("return 1 / 0", ("ZeroDivisionError", "line 12, in choose")),
-     ("raise SystemExit(0)", ("SystemExit", "line 12, in choose")),
-     ("import asyncio; raise asyncio.CancelledError", ("CancelledError", "line 12, in choose")),
-     ("return {'batch_size': 32}", ("wrong type", "Configuration", "dict", "mine_policy.py")),
-     ("start.job.gpus = 0", ("AttributeError", "gpus", "line 12, in choose"))],
-)  # fmt: skip
+    [
+        ("return 1 / 0", ("ZeroDivisionError", "line 12, in choose")),
+        ("raise SystemExit(0)", ("SystemExit", "line 12, in choose")),
+        ("import asyncio; raise asyncio.CancelledError", ("CancelledError", "line 12, in choose")),
+        ("return {'batch_size': 32}", ("wrong type", "Configuration", "dict", "mine_policy.py")),
+        ("start.job.gpus = 0", ("AttributeError", "gpus", "line 12, in choose")),
+    ],
+)
 def test_a_failing_policy_is_one_message(
     tmp_path: Path, line: str, facts: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
@@ -96,9 +101,10 @@ PRINTS += "configure.fixed import FixedConfig; return FixedConfig().build().conf
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("--workers", "2", "--seeds", "2"), ("--sweep", "objective.eta=0,1"), ("--live",)],
+    "more",
+    [(), ("--workers", "2", "--seeds", "2"), ("--sweep", "objective.eta=0,1"), ("--live",)],
     ids=lambda more: " ".join(more) or "simulated",
-)  # fmt: skip
+)
 def test_what_a_policy_prints_is_none_of_the_output(tmp_path: Path, more: tuple[str, ...]) -> None:
     ended = run(tmp_path, PRINTS, "run", "failing.yaml", "--json", *more)
     assert ended.returncode == 0, ended.stderr
@@ -135,11 +141,13 @@ def test_a_policy_that_ends_the_process_leaves_no_results(
 @pytest.mark.parametrize("command", ["validate", "run"])
 @pytest.mark.parametrize(
     ("line", "facts"),
-    [("import not_there_at_all", ("ModuleNotFoundError", "not_there_at_all", "line 2")),
-     ("1 / 0", ("ZeroDivisionError", "line 2")),
-     ("raise SystemExit(0)", ("SystemExit", "line 2")),
-     ("this is no Python", ("SyntaxError", "line 2"))],
-)  # fmt: skip
+    [
+        ("import not_there_at_all", ("ModuleNotFoundError", "not_there_at_all", "line 2")),
+        ("1 / 0", ("ZeroDivisionError", "line 2")),
+        ("raise SystemExit(0)", ("SystemExit", "line 2")),
+        ("this is no Python", ("SyntaxError", "line 2")),
+    ],
+)
 def test_a_module_that_cannot_be_imported_is_one_message(
     tmp_path: Path, line: str, facts: tuple[str, ...], command: str
 ) -> None:

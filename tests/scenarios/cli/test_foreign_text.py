@@ -78,8 +78,9 @@ def test_errors(inside: Command, tmp_path: Path) -> None:
 
 
 def test_bytes_of_arguments_that_are_no_text(tmp_path: Path) -> None:
-    done = run_command("zoo", "list", "--zoo", os.fsdecode(b"\xff"), traces=tmp_path, cwd=tmp_path,
-                       code=2)  # fmt: skip
+    done = run_command(
+        "zoo", "list", "--zoo", os.fsdecode(b"\xff"), traces=tmp_path, cwd=tmp_path, code=2
+    )
     shows(done, r"\udcff")
 
 
@@ -141,19 +142,28 @@ def test_models_of_a_zoo(inside: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress_of_live_runs(tmp_path: Path, terminal: bool) -> None:
     path = tmp_path / "jobs.csv"
-    path.write_text("job_id,submit_time_s,duration_s,gpus,workload\n"
-                    f'"{EVIL}a",0,60,1,image\n"[/bold]b",1,60,1,image\n', newline="")  # fmt: skip
-    run_command("traces", "import", "csv", path, "--name", "jobs", traces=tmp_path / "library",
-                cwd=tmp_path)  # fmt: skip
+    path.write_text(
+        "job_id,submit_time_s,duration_s,gpus,workload\n"
+        f'"{EVIL}a",0,60,1,image\n"[/bold]b",1,60,1,image\n',
+        newline="",
+    )
+    run_command(
+        "traces", "import", "csv", path, "--name", "jobs", traces=tmp_path / "library", cwd=tmp_path
+    )
     workload = {"kind": "trace", "trace": "jobs", "profiles": {"synthetic": {}}}
     variants: dict[str, object] = {MARKED[0]: {}}
-    study = scenario(tmp_path, workload=workload, variants=variants, baseline=MARKED[0],
-                     live={"speed": 1e7})  # fmt: skip
+    study = scenario(
+        tmp_path, workload=workload, variants=variants, baseline=MARKED[0], live={"speed": 1e7}
+    )
     ours, theirs = pty.openpty() if terminal else (-1, subprocess.PIPE)
     process = subprocess.Popen(
-        words("run", study, "--live", "--out", "out"), cwd=tmp_path, stdout=subprocess.PIPE,
-        stderr=theirs, env=environment(tmp_path, TERM="xterm-256color"), text=not terminal,
-    )  # fmt: skip
+        words("run", study, "--live", "--out", "out"),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=environment(tmp_path, TERM="xterm-256color"),
+        text=not terminal,
+    )
     if not terminal:
         output = "".join(process.communicate()) + str(study)
         assert f"{SHOWN}a, attempt 1" in output

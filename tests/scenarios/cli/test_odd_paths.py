@@ -13,12 +13,20 @@ from tests.support.messages import assert_states
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", "quickstart", "--out", ""), ("run", ""), ("validate", ""), ("report", ""),
-     ("timeline", ""), ("compare", "", ""), ("traces", "import", "csv", ""),
-     ("traces", "import", "csv", "jobs.csv", "--name", ""), ("zoo", "list", "--zoo", ""),
-     ("bench", "--baselines", "")],
+    [
+        ("run", "quickstart", "--out", ""),
+        ("run", ""),
+        ("validate", ""),
+        ("report", ""),
+        ("timeline", ""),
+        ("compare", "", ""),
+        ("traces", "import", "csv", ""),
+        ("traces", "import", "csv", "jobs.csv", "--name", ""),
+        ("zoo", "list", "--zoo", ""),
+        ("bench", "--baselines", ""),
+    ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_an_empty_path_or_name_is_refused(
     arguments: tuple[str, ...], inside: Command, tmp_path: Path
 ) -> None:
@@ -47,13 +55,31 @@ def test_a_dangling_link_is_no_file_to_read(inside: Command, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "arguments",
-    [("traces", "import", "csv", "pipe"), ("traces", "import", "auto", "pipe"),
-     ("traces", "import", "philly-json", "pipe"), ("traces", "describe", "trace"),
-     ("traces", "generate", "jobs", "--fit", "pipe", "--jobs", "9", "--load", "1", "--gpus", "9",
-      "--name", "made"),
-     ("bench", "--baselines", "pipe"), ("validate", "pipe")],
+    [
+        ("traces", "import", "csv", "pipe"),
+        ("traces", "import", "auto", "pipe"),
+        ("traces", "import", "philly-json", "pipe"),
+        ("traces", "describe", "trace"),
+        (
+            "traces",
+            "generate",
+            "jobs",
+            "--fit",
+            "pipe",
+            "--jobs",
+            "9",
+            "--load",
+            "1",
+            "--gpus",
+            "9",
+            "--name",
+            "made",
+        ),
+        ("bench", "--baselines", "pipe"),
+        ("validate", "pipe"),
+    ],
     ids=lambda arguments: " ".join(arguments[:3]),
-)  # fmt: skip
+)
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(
     arguments: tuple[str, ...], inside: Command, tmp_path: Path
 ) -> None:

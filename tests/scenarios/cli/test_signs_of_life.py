@@ -48,10 +48,14 @@ def start(
     *arguments: str | int | Path, folder: Path, script: str = IMPATIENT, **more: str
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)], cwd=folder, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(folder, **more),
+        [sys.executable, "-c", script, *map(str, arguments)],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(folder, **more),
         preexec_fn=accept_interruptions,
-    )  # fmt: skip
+    )
 
 
 def accept_interruptions() -> None:
@@ -106,9 +110,12 @@ def test_a_reader_that_reads_nothing_does_not_hold_up_the_command(tmp_path: Path
     os.set_blocking(writer, True)
     done = subprocess.run(
         [sys.executable, "-c", IMPATIENT, "run", "quickstart", "--seeds", "2"],
-        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=writer, env=environment(tmp_path),
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=writer,
+        env=environment(tmp_path),
         timeout=120,
-    )  # fmt: skip
+    )
     os.close(writer)
     os.close(reader)
     assert done.returncode == 0
@@ -162,16 +169,29 @@ def test_an_interruption_anywhere_ends_with_130(seed: int, count: int, tmp_path:
     rng = random.Random(seed)
     script = "from wattkeeper.scenarios.__main__ import start; start()"
     places = {"PYTHONPATH": str(AT_PLACE), "PYTHONDONTWRITEBYTECODE": "1"}
-    counted = start("validate", "quickstart", folder=tmp_path, script=script, **places,
-                    AT_PLACE="0:0", AT_PLACE_COUNT="events")  # fmt: skip
+    counted = start(
+        "validate",
+        "quickstart",
+        folder=tmp_path,
+        script=script,
+        **places,
+        AT_PLACE="0:0",
+        AT_PLACE_COUNT="events",
+    )
     assert "good;" in counted.communicate(timeout=300)[0]
     events = int((tmp_path / "events").read_text())
     shares = [*PLACES, *(rng.random() for _ in range(count))]
     for share in shares:
         place = 1 + int(share * (events - 1))
         number = rng.choice(INTERRUPTIONS)
-        process = start("validate", "quickstart", folder=tmp_path, script=script, **places,
-                        AT_PLACE=f"{place}:{number.value}")  # fmt: skip
+        process = start(
+            "validate",
+            "quickstart",
+            folder=tmp_path,
+            script=script,
+            **places,
+            AT_PLACE=f"{place}:{number.value}",
+        )
         shown, said = process.communicate(timeout=300)
         about = f"seed {seed}, {number.name} at {place} of {events}: {said}"
         done = process.returncode == 0 and "good;" in shown  # it came when all was done
@@ -231,8 +251,10 @@ def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
     script = "from wattkeeper.scenarios.__main__ import start; start()"
     places = {"PYTHONPATH": str(AT_PLACE), "AT_PLACE": f"5:{signal.SIGHUP.value}"}
     done = subprocess.run(
-        [sys.executable, "-c", script, "scenarios"], env=environment(tmp_path, **places),
+        [sys.executable, "-c", script, "scenarios"],
+        env=environment(tmp_path, **places),
         preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN),
-        timeout=120, check=False,
-    )  # fmt: skip
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0

@@ -40,22 +40,48 @@ start()
 """
 
 POLICIES = {
-    "configure.fixed", "configure.grid_search", "configure.zeus", "configure.oracle",
-    "tune.max_power", "tune.zeus_jit", "select.fifo", "place.first_fit",
-}  # fmt: skip
+    "configure.fixed",
+    "configure.grid_search",
+    "configure.zeus",
+    "configure.oracle",
+    "tune.max_power",
+    "tune.zeus_jit",
+    "select.fifo",
+    "place.first_fit",
+}
 
 UNNEEDED = {
-    "torch", "pandas", "scipy", "numba", "onnx", "ray", "sqlite3", "jsonschema", "matplotlib",
-    "wattkeeper.live.controller", "wattkeeper.live.devices", "wattkeeper.live.search",
-    "wattkeeper.live.session", "wattkeeper.live.signals.http", "wattkeeper.live.zoo",
-    "wattkeeper.policies.elastic.templates", "wattkeeper.policies.matching.coverage",
-    "wattkeeper.scenarios.elastic", "wattkeeper.scenarios.inputs.workloads.elastic",
-    "wattkeeper.scenarios.inputs.workloads.pipelines", "wattkeeper.scenarios.notebook.plots",
-    "wattkeeper.scenarios.run.live_run", "wattkeeper.scenarios.run.search_run",
-    "wattkeeper.scenarios.run.worker", "wattkeeper.scenarios.sweep", "wattkeeper.sim.elastic.jobs",
-    "wattkeeper.sim.engine.warm_start", "wattkeeper.traces.electricity.readers",
-    "wattkeeper.traces.formats", "wattkeeper.traces.library.importer",
-}  # fmt: skip
+    "torch",
+    "pandas",
+    "scipy",
+    "numba",
+    "onnx",
+    "ray",
+    "sqlite3",
+    "jsonschema",
+    "matplotlib",
+    "wattkeeper.live.controller",
+    "wattkeeper.live.devices",
+    "wattkeeper.live.search",
+    "wattkeeper.live.session",
+    "wattkeeper.live.signals.http",
+    "wattkeeper.live.zoo",
+    "wattkeeper.policies.elastic.templates",
+    "wattkeeper.policies.matching.coverage",
+    "wattkeeper.scenarios.elastic",
+    "wattkeeper.scenarios.inputs.workloads.elastic",
+    "wattkeeper.scenarios.inputs.workloads.pipelines",
+    "wattkeeper.scenarios.notebook.plots",
+    "wattkeeper.scenarios.run.live_run",
+    "wattkeeper.scenarios.run.search_run",
+    "wattkeeper.scenarios.run.worker",
+    "wattkeeper.scenarios.sweep",
+    "wattkeeper.sim.elastic.jobs",
+    "wattkeeper.sim.engine.warm_start",
+    "wattkeeper.traces.electricity.readers",
+    "wattkeeper.traces.formats",
+    "wattkeeper.traces.library.importer",
+}
 """Of no use to `quickstart`, from its first to its last moment."""
 
 LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.tables"}
@@ -67,8 +93,12 @@ class Imports:
 
     def __init__(self, folder: Path) -> None:
         arguments = ["run", "quickstart", "--seeds", "1", "--set", "workload.recurrences=2"]
-        subprocess.run([sys.executable, "-c", PROGRAM, *arguments], cwd=folder, check=True,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         self.collections, at_start = json.loads((folder / "start.json").read_text())
         self.at_start = set(at_start)
         self.at_end = set(json.loads((folder / "end.json").read_text()))
@@ -81,8 +111,11 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Imports:
 
 def test_a_run_imports_the_policies_of_its_scenario(imports: Imports) -> None:
     rooms = tuple(f"wattkeeper.policies.{room}." for room in ROOMS)
-    found = {name.removeprefix("wattkeeper.policies.") for name in imports.at_end
-             if name.startswith(rooms) and "._" not in name}  # fmt: skip
+    found = {
+        name.removeprefix("wattkeeper.policies.")
+        for name in imports.at_end
+        if name.startswith(rooms) and "._" not in name
+    }
     helpers = {"tune.power_fraction"}  # which zeus-jit is built on
     assert found - helpers == POLICIES
 

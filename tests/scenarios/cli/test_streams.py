@@ -29,11 +29,22 @@ def shell(tmp_path: Path, redirections: str, *arguments: str) -> tuple[int, str,
     """Exit code, output and errors of the command with these redirections of a shell."""
     (tmp_path / "small.yaml").write_text(small())
     done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-m",
-         "wattkeeper.scenarios", *arguments],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        [
+            "sh",
+            "-c",
+            f'exec "$@" {redirections}',
+            "sh",
+            sys.executable,
+            "-m",
+            "wattkeeper.scenarios",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
         env={**os.environ, "WATTKEEPER_TRACES": str(tmp_path / "library")},
-    )  # fmt: skip
+    )
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, done.stdout, done.stderr
 
@@ -66,9 +77,9 @@ def test_a_full_output_is_an_error_and_results_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [RUN, ("scenarios",), ("scenarios", "--json"), ("schema",), ("--help",),
-                  ("run", "--help")],
-)  # fmt: skip
+    "arguments",
+    [RUN, ("scenarios",), ("scenarios", "--json"), ("schema",), ("--help",), ("run", "--help")],
+)
 def test_a_closed_pipe_is_silent_and_ends_with_3(
     arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -78,9 +89,12 @@ def test_a_closed_pipe_is_silent_and_ends_with_3(
     (tmp_path / "small.yaml").write_text(small())
     done = subprocess.run(
         [sys.executable, "-m", "wattkeeper.scenarios", *arguments],
-        stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path, check=False,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        check=False,
         env={**os.environ, "WATTKEEPER_TRACES": str(tmp_path / "library")},
-    )  # fmt: skip
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (3, b"")
     assert arguments != RUN or (tmp_path / "out/manifest.json").exists()

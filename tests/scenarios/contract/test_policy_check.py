@@ -74,65 +74,84 @@ IMPORT = "from typing import Any, ClassVar, Literal\n"
 FAULTS = {
     "aliased state": (STATE, "        return self.costs\n", "gives away values that it changes"),
     "global randomness": (
-        LAST, "        best = np.random.choice(sizes)\n        return Configuration(int(best))\n",
+        LAST,
+        "        best = np.random.choice(sizes)\n        return Configuration(int(best))\n",
         "draws from a random generator of the whole process|ctx.rng",
     ),
     "entropy": (
-        LAST, "        best = int(np.random.default_rng().choice(sizes))\n"
-        "        return Configuration(best)\n", "a generator without a seed|ctx.rng",
+        LAST,
+        "        best = int(np.random.default_rng().choice(sizes))\n"
+        "        return Configuration(best)\n",
+        "a generator without a seed|ctx.rng",
     ),
     "a clock": (
-        LAST, "        best = sizes[int(time.time()) % len(sizes)]\n"
-        "        return Configuration(best)\n", "reads a clock|time.time|ctx.now_s",
+        LAST,
+        "        best = sizes[int(time.time()) % len(sizes)]\n        return Configuration(best)\n",
+        "reads a clock|time.time|ctx.now_s",
     ),
     "another clock": (
-        LAST, "        best = sizes[datetime.now().second % len(sizes)]\n"
-        "        return Configuration(best)\n", "reads a clock|datetime.now|ctx.now_s",
+        LAST,
+        "        best = sizes[datetime.now().second % len(sizes)]\n"
+        "        return Configuration(best)\n",
+        "reads a clock|datetime.now|ctx.now_s",
     ),
     "a mutated view": (
-        LAST, "        start.job.gpus = 1\n        return Configuration(best)\n",
+        LAST,
+        "        start.job.gpus = 1\n        return Configuration(best)\n",
         "cannot be changed|gpus",
     ),
     "a mutated context": (
-        LAST, "        ctx.now_s += 1\n        return Configuration(best)\n",
+        LAST,
+        "        ctx.now_s += 1\n        return Configuration(best)\n",
         "changes what it is shown",
     ),
     "a wrong type": (LAST, "        return best\n", "needed: Configuration|int"),
     "a type of numpy": (
-        LAST, "        return Configuration(np.int64(best))\n", "batch_size must be int|int64",
+        LAST,
+        "        return Configuration(np.int64(best))\n",
+        "batch_size must be int|int64",
     ),
     "state that JSON cannot hold": (
-        STATE, "        return {'keys': set(self.costs)}\n", "'keys'|a set",
+        STATE,
+        "        return {'keys': set(self.costs)}\n",
+        "'keys'|a set",
     ),
     "state that is not a number of JSON": (
-        STATE, "        return {'worst': float('inf')}\n", "'worst'|inf",
+        STATE,
+        "        return {'worst': float('inf')}\n",
+        "'worst'|inf",
     ),
     "state that is lacking": (STATE, "        return {}\n", "restored decides otherwise"),
     "foresight that was not declared": (
-        LAST, "        best = ctx.foresight(start).default_batch_size\n"
-        "        return Configuration(best)\n", "asks for foresight|needs_foresight",
+        LAST,
+        "        best = ctx.foresight(start).default_batch_size\n"
+        "        return Configuration(best)\n",
+        "asks for foresight|needs_foresight",
     ),
     "draws that were not declared": (
-        LAST, "        best = int(ctx.rng('size').choice(sizes))\n"
-        "        return Configuration(best)\n", "draws at random|draws",
+        LAST,
+        "        best = int(ctx.rng('size').choice(sizes))\n        return Configuration(best)\n",
+        "draws at random|draws",
     ),
     "state on the context": (
-        LAST, "        ctx.memo = best\n        return Configuration(best)\n",
+        LAST,
+        "        ctx.memo = best\n        return Configuration(best)\n",
         "AttributeError|memo",
     ),
-    "a config without a policy": (
-        "    policy = LeastCost\n", "", "names no policy",
-    ),
+    "a config without a policy": ("    policy = LeastCost\n", "", "names no policy"),
     "a config of another decision point": (
-        'Point] = "configure"', 'Point] = "select"', "no subclass of|Select",
+        'Point] = "configure"',
+        'Point] = "select"',
+        "no subclass of|Select",
     ),
     "an exception": (LAST, "        raise KeyError(best)\n", "KeyError"),
     "an end of the process": (LAST, "        raise SystemExit(0)\n", "SystemExit"),
     "a context that has no zoo": (
-        LAST, "        ctx.zoo = None\n        return Configuration(best)\n",
+        LAST,
+        "        ctx.zoo = None\n        return Configuration(best)\n",
         "changes what it is shown",
     ),
-}  # fmt: skip
+}
 
 
 def check(folder: Path, inside: Command, content: str) -> str:
@@ -196,18 +215,24 @@ SCHEDULER_FAULTS = {
     "a run time that is not declared": (
         "        for job in sorted(self.queue.values(), key=lambda job: -job.number):\n",
         "        for job in sorted(self.queue.values(), key=lambda job: -job.duration_s):\n",
-        21, "recorded duration_s|needed_columns",
+        21,
+        "recorded duration_s|needed_columns",
     ),
     "a job that is started twice": (
-        "                del self.queue[job.number]\n", "", 19, "which does not wait",
+        "                del self.queue[job.number]\n",
+        "",
+        19,
+        "which does not wait",
     ),
     "an answer of a wrong type": ("Selection((job,))", "[job]", 20, "needed: Selection"),
     "a list in the answer": ("Selection((job,))", "Selection([job])", 20, "tuple"),
     "jobs that wait for ever": (
         "            if capacity.fits(job):\n",
-        "            if capacity.fits(job) and job.gpus < 3:\n", 21, "wait for ever",
+        "            if capacity.fits(job) and job.gpus < 3:\n",
+        21,
+        "wait for ever",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", SCHEDULER_FAULTS)
@@ -223,41 +248,56 @@ def test_a_planted_fault_in_a_scheduler_is_found(
 
 EXAMPLE_FAULTS = {
     "a loaded state that is kept": (
-        "retain", "        self.uses = dict(state)\n", "        self.uses = state\n",
+        "retain",
+        "        self.uses = dict(state)\n",
+        "        self.uses = state\n",
         "load_state_dict keeps values of others",
     ),
     "a loaded state that is kept in part": (
-        "place", "        self.known = copy.deepcopy(state)\n",
-        "        self.known = dict(state)\n", "load_state_dict keeps values of others",
+        "place",
+        "        self.known = copy.deepcopy(state)\n",
+        "        self.known = dict(state)\n",
+        "load_state_dict keeps values of others",
     ),
     "a state that comes to be what it was": (
-        "replan", "        return copy.deepcopy(self.offers)\n", "        return self.offers\n",
+        "replan",
+        "        return copy.deepcopy(self.offers)\n",
+        "        return self.offers\n",
         "state_dict gives away",
     ),
     "a state that holds itself": (
-        "tune", "        return {\"average\": self.average, \"since_s\": self.since_s}\n",
+        "tune",
+        '        return {"average": self.average, "since_s": self.since_s}\n',
         "        self.me = {'a': []}; self.me['a'].append(self.me); return self.me\n",
         "['a'][0] holds itself",
     ),
     "a generator without a seed": (
-        "select", "                del self.queue[job.number]\n",
+        "select",
+        "                del self.queue[job.number]\n",
         "                __import__('random').Random().random()\n"
-        "                del self.queue[job.number]\n", "a generator without a seed|ctx.rng",
+        "                del self.queue[job.number]\n",
+        "a generator without a seed|ctx.rng",
     ),
     "a clock of the system": (
-        "replan", "        shape = Shape(nodes, task.rates[nodes])\n",
+        "replan",
+        "        shape = Shape(nodes, task.rates[nodes])\n",
         "        __import__('time').clock_gettime(0)\n"
-        "        shape = Shape(nodes, task.rates[nodes])\n", "time.clock_gettime|ctx.now_s",
+        "        shape = Shape(nodes, task.rates[nodes])\n",
+        "time.clock_gettime|ctx.now_s",
     ),
     "a part of another type": (
-        "replan", "        return Reshape(shape, task.restart_s[nodes])\n",
-        "        return Reshape(None, task.restart_s[nodes])\n", "needed: Shape|None",
+        "replan",
+        "        return Reshape(shape, task.restart_s[nodes])\n",
+        "        return Reshape(None, task.restart_s[nodes])\n",
+        "needed: Shape|None",
     ),
     "names of another type": (
-        "retain", "        return evict_in_order(\n",
-        "        return Retention(True, ({},)) or evict_in_order(\n", "a tuple of ids",
+        "retain",
+        "        return evict_in_order(\n",
+        "        return Retention(True, ({},)) or evict_in_order(\n",
+        "a tuple of ids",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", EXAMPLE_FAULTS)

@@ -21,10 +21,13 @@ from wattkeeper.traces.node_rates import read_node_rates
 MIN_NODES, BOOT_S = 12, 45.0
 
 COLUMNS = {
-    "goodput_samples_per_s": "goodput", "ettr": "ettr", "lost_share": "lost_share",
-    "pause_share": "pause_share", "checkpoint_share": "checkpoint_share",
+    "goodput_samples_per_s": "goodput",
+    "ettr": "ettr",
+    "lost_share": "lost_share",
+    "pause_share": "pause_share",
+    "checkpoint_share": "checkpoint_share",
     "stopped_share": "stopped_share",
-}  # fmt: skip
+}
 """Metrics by column of the reference."""
 
 KINDS = {"in_memory": "in-memory", "notice": "on-notice"}
@@ -37,11 +40,16 @@ def job_of(name: str, model: PublishedModel) -> dict[str, Any]:
     by_nodes = varuna.restart_ms_by_nodes
     restart_s = {nodes: length_ms / 1000 for nodes, length_ms in by_nodes.items()}
     return {
-        "name": name, "model": model.rates, "submit_s": BOOT_S, "batch": varuna.batch,
-        "least_nodes": MIN_NODES, "most_nodes": 30, "checkpoint_s": varuna.checkpoint_ms / 1000,
+        "name": name,
+        "model": model.rates,
+        "submit_s": BOOT_S,
+        "batch": varuna.batch,
+        "least_nodes": MIN_NODES,
+        "most_nodes": 30,
+        "checkpoint_s": varuna.checkpoint_ms / 1000,
         "restart_s": restart_s or varuna.restart_ms / 1000,
         "reconfigure_s": model.oobleck.pause_ms / 1000,
-    }  # fmt: skip
+    }
 
 
 def scenario_of(
@@ -51,15 +59,23 @@ def scenario_of(
     return {
         "name": "exact",
         "cluster": {
-            "gpu": "V100", "gpus": 30, "gpus_per_node": 1, "idle_power_w": 50, "busy_power_w": 250,
+            "gpu": "V100",
+            "gpus": 30,
+            "gpus_per_node": 1,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
             "losses": {"events": trace, "boot_s": BOOT_S},
         },
         "workload": {
-            "kind": "elastic", "rates": str(shared / "data/oobleck/throughput_by_nodes.csv"),
-            "beyond_rates": "nearest", "until_s": until_s, "jobs": [job],
+            "kind": "elastic",
+            "rates": str(shared / "data/oobleck/throughput_by_nodes.csv"),
+            "beyond_rates": "nearest",
+            "until_s": until_s,
+            "jobs": [job],
         },
-        "variants": variants, "baseline": next(iter(variants)),
-    }  # fmt: skip
+        "variants": variants,
+        "baseline": next(iter(variants)),
+    }
 
 
 def variant_of(row: Mapping[str, str]) -> dict[str, Any]:
@@ -149,10 +165,12 @@ def test_the_fair_headline_in_scenarios(shared: Path, inside: Command, tmp_path:
     (tmp_path / "events.csv").write_text("\n".join(rows))
     inside("traces", "import", "node-events", "events.csv", "--name", "events")
     chosen: dict[str, Any] = {
-        "oobleck": "oobleck", "memory": {"kind": "in-memory", "join": "loss"},
-        "ten": "varuna", "one": {"kind": "varuna", "every_steps": 1},
+        "oobleck": "oobleck",
+        "memory": {"kind": "in-memory", "join": "loss"},
+        "ten": "varuna",
+        "one": {"kind": "varuna", "every_steps": 1},
         "two": {"kind": "varuna", "every_steps": 2},
-    }  # fmt: skip
+    }
     variants = {name: {"policies": {"replan": replan}} for name, replan in chosen.items()}
     job = job_of("GPT-3-6_7b", LARGEST) | {"submit_s": 0}
     scenario = scenario_of(shared, "events", job, now_s, variants)

@@ -21,14 +21,33 @@ def scenario(tmp_path: Path, **sections: Any) -> None:
     (tmp_path / "rates.csv").write_text(HEAD + ROWS)
     stated: dict[str, Any] = {
         "name": "small",
-        "cluster": {"gpu": "A", "gpus": 8, "gpus_per_node": 2, "idle_power_w": 50,
-                    "busy_power_w": 250},
-        "workload": {"kind": "elastic", "rates": "rates.csv", "until_s": 1000, "jobs": [
-            {"name": "gpt", "model": "gpt", "batch": 32, "least_nodes": 2, "most_nodes": 4,
-             "checkpoint_s": 5, "restart_s": 30, "reconfigure_s": 2}]},
+        "cluster": {
+            "gpu": "A",
+            "gpus": 8,
+            "gpus_per_node": 2,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
+        },
+        "workload": {
+            "kind": "elastic",
+            "rates": "rates.csv",
+            "until_s": 1000,
+            "jobs": [
+                {
+                    "name": "gpt",
+                    "model": "gpt",
+                    "batch": 32,
+                    "least_nodes": 2,
+                    "most_nodes": 4,
+                    "checkpoint_s": 5,
+                    "restart_s": 30,
+                    "reconfigure_s": 2,
+                }
+            ],
+        },
         "variants": {"varuna": {"policies": {"replan": "varuna"}}, "oobleck": {}},
         "baseline": "varuna",
-    }  # fmt: skip
+    }
     for name, more in sections.items():
         stated[name] = {**stated.get(name, {}), **more}
     (tmp_path / "small.yaml").write_text(json.dumps(stated, indent=1))
@@ -79,15 +98,21 @@ LOSSES = {"events": {"rate": 2000, "away_s": 60}}
     ("section", "stated", "facts"),
     [
         ("cluster", {"losses": LOSSES | {"requeue": "last"}}, ("losses.requeue has no effect",)),
-        ("cluster", {"losses": LOSSES | {"checkpoint": {"every_s": 60, "write_s": 1}}},
-         ("losses.checkpoint has no effect",)),
+        (
+            "cluster",
+            {"losses": LOSSES | {"checkpoint": {"every_s": 60, "write_s": 1}}},
+            ("losses.checkpoint has no effect",),
+        ),
         ("cluster", {"preemption": {"restore_s": 5}}, ("preemption has no effect",)),
         ("policies", {"place": "steady"}, ("place: steady would touch no job",)),
-        ("policies", {"tune": {"kind": "power-fraction", "fraction": 0.5}},
-         ("tune: power-fraction would touch no job",)),
+        (
+            "policies",
+            {"tune": {"kind": "power-fraction", "fraction": 0.5}},
+            ("tune: power-fraction would touch no job",),
+        ),
         ("workload", {"rates": None, "beyond_rates": "nearest"}, ("beyond_rates", "without rates")),
     ],
-)  # fmt: skip
+)
 def test_settings_that_change_nothing_are_refused(
     section: str, stated: dict[str, Any], facts: tuple[str, ...], inside: Command, tmp_path: Path
 ) -> None:

@@ -27,9 +27,10 @@ RULES = {"best_by_engine": "engine_iter", "best_balanced": "balanced_iter"}
 LAYERS = "layer,fb_s,extra_2gpus_s\n" + "".join(f"{n},{1 + n % 3},0.1\n" for n in range(12))
 
 SECTIONS = "section,microbatch,forward_s,backward_s,state_bytes,sample_bytes,gradient_bytes\n" + (
-    "".join(f"{n},{size},{0.1 * size},{0.2 * size},4e9,1e8,2e9\n" for size in (1, 2)
-            for n in range(4))
-)  # fmt: skip
+    "".join(
+        f"{n},{size},{0.1 * size},{0.2 * size},4e9,1e8,2e9\n" for size in (1, 2) for n in range(4)
+    )
+)
 
 
 def plan(command: Command, *arguments: str | Path | int) -> dict[str, Any]:
@@ -78,8 +79,17 @@ def test_published_instantiations(shared: Path, inside: Command) -> None:
     assert len(rows) == 6
     times = shared / "reference/elastic/template_times.csv"
     for row in rows:
-        answer = plan(inside, times, "--profile", row["profile"], "--nodes", row["nodes"],
-                      "--microbatches", row["B"], "--count-options")  # fmt: skip
+        answer = plan(
+            inside,
+            times,
+            "--profile",
+            row["profile"],
+            "--nodes",
+            row["nodes"],
+            "--microbatches",
+            row["B"],
+            "--count-options",
+        )
         (found,) = answer["plans"]
         assert found["options"] == int(row["options"])
         for rule, column in RULES.items():
@@ -93,20 +103,60 @@ def test_published_reconfigurations(shared: Path, inside: Command) -> None:
     assert len(recorded["cases"]) == 2
     for case in recorded["cases"]:
         lost = [word for node in case["lost"] for word in ("--lost", str(node))]
-        done = inside("elastic", "reconfigure", json.dumps(recorded["initial"]), *lost,
-                      "--least", str(recorded["min_num_ranks"]))  # fmt: skip
+        done = inside(
+            "elastic",
+            "reconfigure",
+            json.dumps(recorded["initial"]),
+            *lost,
+            "--least",
+            str(recorded["min_num_ranks"]),
+        )
         assert json.loads(done.stdout) == case["expected"]
 
 
 def test_rates_of_plans_run_in_a_scenario(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "layers.csv").write_text(LAYERS)
     (tmp_path / "sections.csv").write_text(SECTIONS)
-    inside("elastic", "plan", "layers.csv", "--least", "2", "--losses", "1", "--nodes", "3-8",
-           "--microbatches", "32", "--rates", "rates.csv", "--model", "m", "--samples", "4",
-           "--gpus-per-node", "2")  # fmt: skip
-    inside("elastic", "morph", "sections.csv", "--gpus-per-node", "2", "--nodes", "3-8", "--batch",
-           "128", "--memory-gb", "10", "--bandwidth-gb-s", "10", "--rates", "rates.csv",
-           "--model", "m")  # fmt: skip
+    inside(
+        "elastic",
+        "plan",
+        "layers.csv",
+        "--least",
+        "2",
+        "--losses",
+        "1",
+        "--nodes",
+        "3-8",
+        "--microbatches",
+        "32",
+        "--rates",
+        "rates.csv",
+        "--model",
+        "m",
+        "--samples",
+        "4",
+        "--gpus-per-node",
+        "2",
+    )
+    inside(
+        "elastic",
+        "morph",
+        "sections.csv",
+        "--gpus-per-node",
+        "2",
+        "--nodes",
+        "3-8",
+        "--batch",
+        "128",
+        "--memory-gb",
+        "10",
+        "--bandwidth-gb-s",
+        "10",
+        "--rates",
+        "rates.csv",
+        "--model",
+        "m",
+    )
     rates = read_node_rates(tmp_path / "rates.csv").rates
     for system in ("oobleck", "varuna"):
         by_nodes = rates[system, "m"]
@@ -115,38 +165,91 @@ def test_rates_of_plans_run_in_a_scenario(inside: Command, tmp_path: Path) -> No
         assert by_nodes[8] > by_nodes[3]
     scenario = {
         "name": "planned",
-        "cluster": {"gpu": "A", "gpus": 16, "gpus_per_node": 2, "idle_power_w": 50,
-                    "busy_power_w": 250, "losses": {"events": {"rate": 5000, "away_s": 600}}},
-        "workload": {"kind": "elastic", "rates": "rates.csv", "until_s": 20000, "jobs": [
-            {"name": "m", "model": "m", "batch": 128, "least_nodes": 3, "most_nodes": 8,
-             "checkpoint_s": 5, "restart_s": 30, "reconfigure_s": 2}]},
-        "variants": {"oobleck": {"policies": {"replan": "oobleck"}},
-                     "varuna": {"policies": {"replan": "varuna"}}},
+        "cluster": {
+            "gpu": "A",
+            "gpus": 16,
+            "gpus_per_node": 2,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
+            "losses": {"events": {"rate": 5000, "away_s": 600}},
+        },
+        "workload": {
+            "kind": "elastic",
+            "rates": "rates.csv",
+            "until_s": 20000,
+            "jobs": [
+                {
+                    "name": "m",
+                    "model": "m",
+                    "batch": 128,
+                    "least_nodes": 3,
+                    "most_nodes": 8,
+                    "checkpoint_s": 5,
+                    "restart_s": 30,
+                    "reconfigure_s": 2,
+                }
+            ],
+        },
+        "variants": {
+            "oobleck": {"policies": {"replan": "oobleck"}},
+            "varuna": {"policies": {"replan": "varuna"}},
+        },
         "baseline": "varuna",
-    }  # fmt: skip
+    }
     (tmp_path / "planned.yaml").write_text(json.dumps(scenario))
     inside("run", "planned.yaml", "--out", "results")
-    done = inside("elastic", "plan", "layers.csv", "--sizes", "2", "--nodes", "3",
-                  "--microbatches", "32", "--rates", "rates.csv", "--model", "m", "--samples", "4",
-                  code=2)  # fmt: skip
+    done = inside(
+        "elastic",
+        "plan",
+        "layers.csv",
+        "--sizes",
+        "2",
+        "--nodes",
+        "3",
+        "--microbatches",
+        "32",
+        "--rates",
+        "rates.csv",
+        "--model",
+        "m",
+        "--samples",
+        "4",
+        code=2,
+    )
     assert_states(done.stderr, "rates.csv", "'m' by oobleck already")
 
 
 def pipelines_scenario(**changes: Any) -> dict[str, Any]:
     """A scenario of a job with pipelines; `changes` are those of its workload."""
-    job = {"name": "m", "model": "m", "batch": 128, "least_nodes": 3, "most_nodes": 8,
-           "checkpoint_s": 5, "restart_s": 30, "reconfigure_s": 2, "pipelines":
-           {"layers": "layers.csv", "least_nodes": 2, "microbatch": 4}}  # fmt: skip
+    job = {
+        "name": "m",
+        "model": "m",
+        "batch": 128,
+        "least_nodes": 3,
+        "most_nodes": 8,
+        "checkpoint_s": 5,
+        "restart_s": 30,
+        "reconfigure_s": 2,
+        "pipelines": {"layers": "layers.csv", "least_nodes": 2, "microbatch": 4},
+    }
     workload = {"kind": "elastic", "until_s": 20000, "jobs": [job]} | changes
     return {
         "name": "pipelines",
-        "cluster": {"gpu": "A", "gpus": 8, "gpus_per_node": 1, "idle_power_w": 50,
-                    "busy_power_w": 250, "losses": {"events": {"rate": 20000, "away_s": 600}}},
+        "cluster": {
+            "gpu": "A",
+            "gpus": 8,
+            "gpus_per_node": 1,
+            "idle_power_w": 50,
+            "busy_power_w": 250,
+            "losses": {"events": {"rate": 20000, "away_s": 600}},
+        },
         "workload": workload,
-        "variants": {"loss": {"policies": {"replan": "oobleck"}},
-                     "now": {"policies": {"replan": {"kind": "oobleck", "join": "now"}}}},
+        "variants": {
+            "loss": {"policies": {"replan": "oobleck"}},
+            "now": {"policies": {"replan": {"kind": "oobleck", "join": "now"}}},
+        },
         "baseline": "loss",
-    }  # fmt: skip
+    }
 
 
 def test_pipelines_of_a_job_are_those_that_losses_leave(inside: Command, tmp_path: Path) -> None:
@@ -156,8 +259,23 @@ def test_pipelines_of_a_job_are_those_that_losses_leave(inside: Command, tmp_pat
     study = scenarios.load(str(tmp_path / "pipelines.yaml")).run()
     (source,) = study.manifest["inputs"]
     assert (source["trace"], source["kind"]) == ("layers.csv", "costs of layers")
-    inside("elastic", "plan", "layers.csv", "--least", "2", "--nodes", "3-8", "--microbatches",
-           "32", "--rates", "rates.csv", "--model", "m", "--samples", "4")  # fmt: skip
+    inside(
+        "elastic",
+        "plan",
+        "layers.csv",
+        "--least",
+        "2",
+        "--nodes",
+        "3-8",
+        "--microbatches",
+        "32",
+        "--rates",
+        "rates.csv",
+        "--model",
+        "m",
+        "--samples",
+        "4",
+    )
     balanced = read_node_rates(tmp_path / "rates.csv").rates["oobleck", "m"]
     shapes = study.table("shapes").to_pylist()
     changed = [row for row in shapes if row["moment"] == "lost" and row["pause_s"]]
@@ -237,8 +355,23 @@ def test_pipelines_that_losses_leave_are_slower(profile: str, share: float, shar
 
 def test_a_step_lasts_as_long_as_its_slowest_pipeline(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "layers.csv").write_text("layer,fb_s\n0,2\n1,1\n2,1\n3,2\n")
-    inside("elastic", "plan", "layers.csv", "--sizes", "1-2", "--nodes", "1-4", "--microbatches",
-           "6", "--rates", "rates.csv", "--model", "m", "--samples", "10")  # fmt: skip
+    inside(
+        "elastic",
+        "plan",
+        "layers.csv",
+        "--sizes",
+        "1-2",
+        "--nodes",
+        "1-4",
+        "--microbatches",
+        "6",
+        "--rates",
+        "rates.csv",
+        "--model",
+        "m",
+        "--samples",
+        "10",
+    )
     rates = read_node_rates(tmp_path / "rates.csv").rates["oobleck", "m"]
     assert rates[1] == pytest.approx(60 / (6 * 6))  # one pipeline of one stage
     assert rates[2] == pytest.approx(60 / (3 * 6))  # two of them, or one of two stages in 6 + 5 * 3
@@ -248,8 +381,9 @@ def test_a_step_lasts_as_long_as_its_slowest_pipeline(inside: Command, tmp_path:
 def test_tables(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "layers.csv").write_text(LAYERS)
     (tmp_path / "sections.csv").write_text(SECTIONS)
-    out = inside("elastic", "plan", "layers.csv", "--sizes", "2-4", "--nodes", "1-5",
-                 "--microbatches", "16").stdout  # fmt: skip
+    out = inside(
+        "elastic", "plan", "layers.csv", "--sizes", "2-4", "--nodes", "1-5", "--microbatches", "16"
+    ).stdout
     assert_states(out, "Templates", "[0:", "none", "engine")
     arguments = ("--nodes", "1-6", "--batch", "64", "--memory-gb", "9", "--bandwidth-gb-s", "5")
     assert_states(inside("elastic", "morph", "sections.csv", *arguments).stdout, "depth", "idle")
@@ -262,9 +396,12 @@ def test_tables(inside: Command, tmp_path: Path) -> None:
         assert row["samples_per_s"] * row["step_s"] == pytest.approx(shared_evenly)
 
 
-SAVED = {"layers.csv": LAYERS, "sections.csv": SECTIONS,
-         "times.csv": "num_nodes,num_stages,iteration_time\n2,2,5\n3,3,5\n",
-         "plain.csv": "model,num_nodes,samples_per_s\nm,3,5\n"}  # fmt: skip
+SAVED = {
+    "layers.csv": LAYERS,
+    "sections.csv": SECTIONS,
+    "times.csv": "num_nodes,num_stages,iteration_time\n2,2,5\n3,3,5\n",
+    "plain.csv": "model,num_nodes,samples_per_s\nm,3,5\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -278,27 +415,104 @@ SAVED = {"layers.csv": LAYERS, "sections.csv": SECTIONS,
         (("plan", "layers.csv", "--sizes", "3", "--count-options"), ("--nodes",)),
         (("plan", "layers.csv", "--sizes", "3", "--rates", "r.csv"), ("--model",)),
         (("plan", "layers.csv", "--sizes", "3", "--profile", "x"), ("no profile 'x'",)),
-        (("plan", "layers.csv", "--least", "3", "--nodes", "5", "--microbatches", "9"),
-         ("5 nodes", "6")),
+        (
+            ("plan", "layers.csv", "--least", "3", "--nodes", "5", "--microbatches", "9"),
+            ("5 nodes", "6"),
+        ),
         (("plan", "times.csv", "--sizes", "4"), ("no template for 4 nodes",)),
         (("plan", "times.csv", "--gpus-per-node", "2"), ("--gpus-per-node", "fb_s")),
-        (("plan", "times.csv", "--nodes", "5", "--microbatches", "9", "--rates", "r.csv",
-          "--model", "m", "--samples", "1"), ("times.csv", "costs of layers")),
+        (
+            (
+                "plan",
+                "times.csv",
+                "--nodes",
+                "5",
+                "--microbatches",
+                "9",
+                "--rates",
+                "r.csv",
+                "--model",
+                "m",
+                "--samples",
+                "1",
+            ),
+            ("times.csv", "costs of layers"),
+        ),
         (("reconfigure", "[[0, 1], 2]", "--lost", "1", "--least", "1"), ("[[0, 1], 2]", "JSON")),
         (("reconfigure", "[[0, 1.5]]", "--lost", "1", "--least", "1"), ("1.5", "whole")),
         (("reconfigure", "[[Infinity]]", "--lost", "1", "--least", "1"), ("Infinity", "whole")),
         (("reconfigure", "[[true]]", "--lost", "1", "--least", "1"), ("true", "whole")),
         (("reconfigure", "[[0, 1]]", "--lost", "2", "--least", "1"), ("rank 2",)),
-        (("morph", "layers.csv", "--nodes", "3", "--batch", "8", "--memory-gb", "1",
-          "--bandwidth-gb-s", "1"), ("layers.csv", "section")),
-        (("morph", "sections.csv", "--nodes", "3", "--batch", "8", "--memory-gb", "1e300",
-          "--bandwidth-gb-s", "1"), ("--memory-gb", "1e300", "1e9")),
-        (("morph", "sections.csv", "--nodes", "3", "--batch", "8", "--memory-gb", "9",
-          "--bandwidth-gb-s", "1", "--rates", "r.csv", "--model", ""), ("--model is empty",)),
-        (("plan", "layers.csv", "--sizes", "3", "--nodes", "3", "--microbatches", "9", "--rates",
-          "plain.csv", "--model", "m", "--samples", "1"), ("plain.csv", "names no systems")),
+        (
+            (
+                "morph",
+                "layers.csv",
+                "--nodes",
+                "3",
+                "--batch",
+                "8",
+                "--memory-gb",
+                "1",
+                "--bandwidth-gb-s",
+                "1",
+            ),
+            ("layers.csv", "section"),
+        ),
+        (
+            (
+                "morph",
+                "sections.csv",
+                "--nodes",
+                "3",
+                "--batch",
+                "8",
+                "--memory-gb",
+                "1e300",
+                "--bandwidth-gb-s",
+                "1",
+            ),
+            ("--memory-gb", "1e300", "1e9"),
+        ),
+        (
+            (
+                "morph",
+                "sections.csv",
+                "--nodes",
+                "3",
+                "--batch",
+                "8",
+                "--memory-gb",
+                "9",
+                "--bandwidth-gb-s",
+                "1",
+                "--rates",
+                "r.csv",
+                "--model",
+                "",
+            ),
+            ("--model is empty",),
+        ),
+        (
+            (
+                "plan",
+                "layers.csv",
+                "--sizes",
+                "3",
+                "--nodes",
+                "3",
+                "--microbatches",
+                "9",
+                "--rates",
+                "plain.csv",
+                "--model",
+                "m",
+                "--samples",
+                "1",
+            ),
+            ("plain.csv", "names no systems"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_plan_is_refused(
     arguments: tuple[str, ...], facts: tuple[str, ...], inside: Command, tmp_path: Path
 ) -> None:
@@ -324,8 +538,11 @@ def test_broken_costs_are_refused(
 ) -> None:
     assert old in SAVED[name]
     (tmp_path / name).write_text(SAVED[name].replace(old, new, 1))
-    options = ("--sizes", "2") if name == "layers.csv" else (
-        "--nodes", "3", "--batch", "8", "--memory-gb", "1", "--bandwidth-gb-s", "1")  # fmt: skip
+    options = (
+        ("--sizes", "2")
+        if name == "layers.csv"
+        else ("--nodes", "3", "--batch", "8", "--memory-gb", "1", "--bandwidth-gb-s", "1")
+    )
     command = "plan" if name == "layers.csv" else "morph"
     done = inside("elastic", command, name, *options, code=2)
     assert_states(done.stderr, *facts)

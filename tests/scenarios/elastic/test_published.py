@@ -15,12 +15,21 @@ from tests.support.messages import assert_states
 from tests.support.published_replays import COLUMNS, read_reference, trace_name
 
 PRINTED = {
-    "preempt": "preemptions", "preemptions": "preemptions", "fatal": "fatal", "steps": "steps",
-    "avg_inst": "avg_instances", "instances": "avg_instances", "perf": "samples_per_s",
-    "cost": "dollars_per_h", "value": "value", "ondemand_perf": "on_demand_samples_per_s",
-    "ondemand_cost": "on_demand_dollars_per_h", "ondemand_value": "on_demand_value",
-    "interruption_h": "interruption_h", "lifetime_h": "lifetime_h",
-}  # fmt: skip
+    "preempt": "preemptions",
+    "preemptions": "preemptions",
+    "fatal": "fatal",
+    "steps": "steps",
+    "avg_inst": "avg_instances",
+    "instances": "avg_instances",
+    "perf": "samples_per_s",
+    "cost": "dollars_per_h",
+    "value": "value",
+    "ondemand_perf": "on_demand_samples_per_s",
+    "ondemand_cost": "on_demand_dollars_per_h",
+    "ondemand_value": "on_demand_value",
+    "interruption_h": "interruption_h",
+    "lifetime_h": "lifetime_h",
+}
 """Names in the answers by column of Bamboo's own tables."""
 
 COUNTS = {"steps", "fatal", "preemptions", "preempt"}
@@ -82,9 +91,18 @@ def test_the_sweep_of_bamboo_s_artifact(shared: Path, spot: Command) -> None:
 def test_the_headline_is_a_ratio_to_two_steps(shared: Path, spot: Command) -> None:
     rates = shared / "data/oobleck/throughput_by_nodes.csv"
     oobleck, varuna = ask(
-        spot, "replay", trace_name("10m.csv"), "--rates", rates, "--model", "GPT-3-6_7b",
-        "--system", "oobleck", "--system", "varuna",
-    )  # fmt: skip
+        spot,
+        "replay",
+        trace_name("10m.csv"),
+        "--rates",
+        rates,
+        "--model",
+        "GPT-3-6_7b",
+        "--system",
+        "oobleck",
+        "--system",
+        "varuna",
+    )
     ratio = oobleck["avg_samples_per_s"] / varuna["avg_samples_per_s"]
     assert ratio == pytest.approx(13.90, abs=0.005)
     assert varuna["steps"] == 2
@@ -95,8 +113,9 @@ def test_a_table_names_models_without_memory(shared: Path, spot: Command) -> Non
     out = spot("elastic", "replay", trace_name("10m.csv"), "--rates", rates).stdout
     assert_states(out, "GPT-2-ours", "varuna-nockpt", "no memory for GPT-3-medium", "accidents")
     assert_states(out, "over varuna", "13.90", "losses: nodes lost before")
-    out = spot("elastic", "replay", trace_name("10m.csv"), "--rates", rates, "--system",
-               "oobleck").stdout  # fmt: skip
+    out = spot(
+        "elastic", "replay", trace_name("10m.csv"), "--rates", rates, "--system", "oobleck"
+    ).stdout
     assert "over varuna" not in out
     out = spot("elastic", "bamboo", trace_name("g4dn-trace.csv"), "--model", "BERT").stdout
     assert_states(out, "BERT", "on demand", "losses: nodes lost.")
@@ -145,8 +164,9 @@ def test_repairs_count_as_returns(inside: Command, tmp_path: Path) -> None:
     nodes = [f"n{n:02}" for n in range(14)]
     rows = [f"0,up,{node},\n" for node in nodes]
     stated = "".join(["time_s,event,node,repair_s\n", *rows, "500,down,n00,100\n2000,down,n01,\n"])
-    spelt = "".join(["time_s,event,node,repair_s\n", *rows, "500,down,n00,\n600,up,n00,\n",
-                     "2000,down,n01,\n"])  # fmt: skip
+    spelt = "".join(
+        ["time_s,event,node,repair_s\n", *rows, "500,down,n00,\n600,up,n00,\n", "2000,down,n01,\n"]
+    )
     answers = []
     for name, text in (("stated", stated), ("spelt", spelt)):
         (tmp_path / f"{name}.csv").write_text(text)

@@ -55,16 +55,28 @@ def test_a_log_without_durations_names_a_remedy(ask: Ask) -> None:
 
 def test_what_cannot_be_replayed_is_counted_by_reason(ask: Ask) -> None:
     rows = "\n".join(
-        [*(f"j{n},{n},9,1,{'x' if n % 3 else 'y|z'}," for n in range(30)), "big,40,9,9,,",
-         "large,41,9,3,b,", "open,42,,1,,", "good,43,9,1,,", ""]
-    )  # fmt: skip
+        [
+            *(f"j{n},{n},9,1,{'x' if n % 3 else 'y|z'}," for n in range(30)),
+            "big,40,9,9,,",
+            "large,41,9,3,b,",
+            "open,42,,1,,",
+            "good,43,9,1,,",
+            "",
+        ]
+    )
     whole, types, size, duration, advice = ask(rows).splitlines()
     assert_states(whole, "jobs: ", "33 of 34 jobs", "a x8, b x2")
     assert_states(types, "20 ask for type x, 10 for type y or z", "row 1, job j0; rows 2, 3")
     assert_states(size, "2 ask for more GPUs", "row 31, job big: 9 GPUs", "8 of one type", "row 32")
     assert_states(duration, "1 has no recorded duration", "row 33, job open")
-    assert_states(advice, "cluster.nodes", "--set workload.gpu_types=ignore", "more GPUs",
-                  "--map duration_s=COLUMN", "--set workload.unusable=drop")  # fmt: skip
+    assert_states(
+        advice,
+        "cluster.nodes",
+        "--set workload.gpu_types=ignore",
+        "more GPUs",
+        "--map duration_s=COLUMN",
+        "--set workload.unusable=drop",
+    )
     types, size, duration, last = ask(rows, "workload.unusable=drop", code=0).splitlines()
     assert_states(types, "Left out: 30 jobs", "GPU type")
     assert_states(size, "Left out: 2 jobs", "larger")
@@ -74,8 +86,12 @@ def test_what_cannot_be_replayed_is_counted_by_reason(ask: Ask) -> None:
 
 def test_many_types_add_up(ask: Ask) -> None:
     said = ask("".join(f"j{n},{n},9,1,t{n % 7},\n" for n in range(20)))
-    assert_states(said, "3 ask for type t0, 3 for type t1, ", "3 for type t4, 5 for 2 others",
-                  "row 1, job j0; rows 2, 3")  # fmt: skip
+    assert_states(
+        said,
+        "3 ask for type t0, 3 for type t1, ",
+        "3 for type t4, 5 for 2 others",
+        "row 1, job j0; rows 2, 3",
+    )
     assert "leave them out" not in said, "nothing would be left"
 
 
@@ -113,13 +129,25 @@ def test_a_policy_that_needs_estimates(ask: Ask) -> None:
     rows = "j,0,9,1,,5\nk,0,9,1,,\n"
     backfill = "policies.select=easy-backfill"
     said = ask(rows, backfill)
-    assert_states(said, "variant 'fifo'", "select: easy-backfill", "1 of 2 jobs", "no estimate",
-                  "row 2, job k", "estimates: perfect", "--default-estimate")  # fmt: skip
+    assert_states(
+        said,
+        "variant 'fifo'",
+        "select: easy-backfill",
+        "1 of 2 jobs",
+        "no estimate",
+        "row 2, job k",
+        "estimates: perfect",
+        "--default-estimate",
+    )
     perfect = "policies.select={kind: easy-backfill, estimates: perfect}"
     assert "good" in ask(rows, perfect, code=0)
     dropped = ask("bad,0,,1,,\n" + rows, backfill, "workload.unusable=drop", code=0)
-    assert_states(dropped, "1 job without a recorded duration",
-                  "1 job without the estimate that easy-backfill needs", "good")  # fmt: skip
+    assert_states(
+        dropped,
+        "1 job without a recorded duration",
+        "1 job without the estimate that easy-backfill needs",
+        "good",
+    )
 
 
 def test_a_policy_that_needs_durations_of_recurring_jobs(inside: Command) -> None:
@@ -135,8 +163,14 @@ def test_a_power_cap_that_is_too_low(ask: Ask, tmp_path: Path) -> None:
     rows = "j,0,9,1,a,\nk,0,9,2,a,\nl,0,9,1,b,\n"
     whole, reason, advice = ask(rows, "cluster.power_cap_w=800").splitlines()
     assert_states(whole, "jobs: ", "2 of 3 jobs", "a x8, b x2")
-    assert_states(reason, "2 need more power than cluster.power_cap_w, 800 W", "row 2, job k: ",
-                  "2 GPUs at up to 600 W", "420 W = 1020 W", "row 3")  # fmt: skip
+    assert_states(
+        reason,
+        "2 need more power than cluster.power_cap_w, 800 W",
+        "row 2, job k: ",
+        "2 GPUs at up to 600 W",
+        "420 W = 1020 W",
+        "row 3",
+    )
     assert_states(advice, "cluster.power_cap_w", "--set workload.unusable=drop")
     drop = ("cluster.power_cap_w=800", "workload.unusable=drop")
     assert_states(ask(rows, *drop, code=0), "Left out: 2 jobs above the power cap")
@@ -171,8 +205,7 @@ def test_a_power_cap_is_kept_with_measured_power(
     inside: Command, tmp_path: Path, select: str
 ) -> None:
     """Of two jobs of one demand, the one that may pass the first of the queue draws too much."""
-    rows = ["r,0,100,100,2,30000", "h,1,10,10,4,4000", "x,2,1000,1000,1,50000",
-            "y,3,50,50,1,45000"]  # fmt: skip
+    rows = ["r,0,100,100,2,30000", "h,1,10,10,4,4000", "x,2,1000,1000,1,50000", "y,3,50,50,1,45000"]
     header = "job_id,submit_time_s,duration_s,estimate_s,gpus,energy_j"
     (tmp_path / "jobs.csv").write_text("\n".join([header, *rows, ""]), encoding="utf-8")
     inside("traces", "import", "csv", "jobs.csv", "--name=jobs")
@@ -204,20 +237,33 @@ def test_two_forms_of_a_cluster(ask: Ask, setting: str) -> None:
     ("setting", "words"),
     [
         ("cluster.power.a.busy_w=40", "busy_w: |40 W|idle_w, 50 W"),
-        ("cluster={gpu: GPU, gpus: 8, idle_power_w: 50, busy_power_w: 40}",
-         "busy_power_w: |40 W|idle_power_w, 50 W"),
-        ("cluster={gpu: A40, gpus: 8, idle_power_w: 50, busy_power_w: 310}",
-         "busy_power_w: |310 W|highest power limit of A40|300 W"),
-        ("cluster={gpu: x, gpu_model: v100, gpus: 8, idle_power_w: 50, busy_power_w: 360}",
-         "busy_power_w: |360 W|highest power limit of v100|350 W"),
-        ("cluster.power.a={idle_w: 50, busy_w: 310, model: A40}",
-         "power.a.busy_w: |310 W|highest power limit of A40"),
-        ("cluster.sleep={after_s: 1, power_w: 51, wake_s: 1}",
-         "sleep.power_w: |51 W|power.a.idle_w, 50 W"),
-        ("cluster={gpu: x, gpus: 8, idle_power_w: 50, sleep: {after_s: 1, power_w: 51, wake_s: 1}}",
-         "sleep.power_w: |51 W|idle_power_w, 50 W"),
+        (
+            "cluster={gpu: GPU, gpus: 8, idle_power_w: 50, busy_power_w: 40}",
+            "busy_power_w: |40 W|idle_power_w, 50 W",
+        ),
+        (
+            "cluster={gpu: A40, gpus: 8, idle_power_w: 50, busy_power_w: 310}",
+            "busy_power_w: |310 W|highest power limit of A40|300 W",
+        ),
+        (
+            "cluster={gpu: x, gpu_model: v100, gpus: 8, idle_power_w: 50, busy_power_w: 360}",
+            "busy_power_w: |360 W|highest power limit of v100|350 W",
+        ),
+        (
+            "cluster.power.a={idle_w: 50, busy_w: 310, model: A40}",
+            "power.a.busy_w: |310 W|highest power limit of A40",
+        ),
+        (
+            "cluster.sleep={after_s: 1, power_w: 51, wake_s: 1}",
+            "sleep.power_w: |51 W|power.a.idle_w, 50 W",
+        ),
+        (
+            "cluster={gpu: x, gpus: 8, idle_power_w: 50, "
+            "sleep: {after_s: 1, power_w: 51, wake_s: 1}}",
+            "sleep.power_w: |51 W|idle_power_w, 50 W",
+        ),
     ],
-)  # fmt: skip
+)
 def test_impossible_power(ask: Ask, setting: str, words: str) -> None:
     said = ask("j,0,9,1,,\n", setting)
     assert_states(said, *f"--set {setting}: {words}".split("|"))

@@ -51,11 +51,26 @@ def test_shares_of_the_energy(inside: Command, metered: Path) -> None:
         "stated": pytest.approx(0.2),
     }
     page = Path("out/report.html").read_text(encoding="utf-8")
-    assert_states(page, "energy of fifo", "57.6 % measured", "22.4 % modelled",
-                  "20 % stated or assumed (power usage effectiveness)")  # fmt: skip
+    assert_states(
+        page,
+        "energy of fifo",
+        "57.6 % measured",
+        "22.4 % modelled",
+        "20 % stated or assumed (power usage effectiveness)",
+    )
     sleep = "cluster.sleep={after_s: 60, power_w: 5, wake_s: 60}"
-    inside("run", metered, "--out", "out", "--set", sleep, "--set", "cluster.pue=1",
-           "--set", "cluster.nodes.0.count=3")  # fmt: skip
+    inside(
+        "run",
+        metered,
+        "--out",
+        "out",
+        "--set",
+        sleep,
+        "--set",
+        "cluster.pue=1",
+        "--set",
+        "cluster.nodes.0.count=3",
+    )
     page = Path("out/report.html").read_text(encoding="utf-8")
     assert_states(page, "stated or assumed (sleeping GPUs)")
 

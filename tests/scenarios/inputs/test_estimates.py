@@ -97,14 +97,20 @@ def test_units_of_points_in_time(inside: Command, tmp_path: Path) -> None:
     text = "submit_time_s,gpus,begin,took\n1000,1,4000,3\n7000,1,9000,3\n"
     (tmp_path / "log.csv").write_text(text)
     maps = ("submit_time_s=submit_time_s:ms", "start_time_s=begin:ms", "duration_s=took:h")
-    inside("traces", "import", "csv", "log.csv",
-           *(word for one in maps for word in ("--map", one)))  # fmt: skip
+    inside("traces", "import", "csv", "log.csv", *(word for one in maps for word in ("--map", one)))
     assert column("submit_time_s") == [0, 6]
     assert column("start_time_s") == [3, 8]
     assert column("duration_s") == [10800, 10800]
     (tmp_path / "log.csv").write_text(text.replace("1000,1", "2024-01-01 00:00:00,1"))
-    said = inside("traces", "import", "csv", "log.csv", "--replace",
-                  *(word for one in maps for word in ("--map", one)), code=2).stderr  # fmt: skip
+    said = inside(
+        "traces",
+        "import",
+        "csv",
+        "log.csv",
+        "--replace",
+        *(word for one in maps for word in ("--map", one)),
+        code=2,
+    ).stderr
     assert_states(said, "line 2", "submit_time_s is '2024-01-01 00:00:00'", "number of ms")
 
 

@@ -68,10 +68,13 @@ def test_each_case_follows_the_model(inside: Command, capped: Path) -> None:
 
 def test_measured_energy_replaces_the_modelled_power(inside: Command, capped: Path) -> None:
     """Below its power need, a limit changes nothing for a job."""
-    inside("run", capped, "--out", "out", "--set",
-           "variants.capped.policies.tune.power_limit_w=330")  # fmt: skip
-    jobs = {(job["variant"], job["job_id"]): job
-            for job in pq.read_table("out/jobs.parquet").to_pylist()}  # fmt: skip
+    inside(
+        "run", capped, "--out", "out", "--set", "variants.capped.policies.tune.power_limit_w=330"
+    )
+    jobs = {
+        (job["variant"], job["job_id"]): job
+        for job in pq.read_table("out/jobs.parquet").to_pylist()
+    }
     assert jobs["today", "2"]["energy_j"] == pytest.approx(20e6)
     assert jobs["capped (low)", "2"]["energy_j"] == pytest.approx(20e6)
     manifest = json.loads(Path("out/manifest.json").read_text())
@@ -84,9 +87,14 @@ def test_measured_energy_replaces_the_modelled_power(inside: Command, capped: Pa
 )
 def test_the_share_of_measured_jobs_is_a_plain_number(gpu_s: float, share: str) -> None:
     measured: MeasuredEnergy = {
-        "jobs": 2, "gpu_s": gpu_s, "all_jobs": 3, "all_gpu_s": 4000.0, "shared_jobs": 0,
-        "refused_jobs": 0, "refused_gpu_s": 0.0,
-    }  # fmt: skip
+        "jobs": 2,
+        "gpu_s": gpu_s,
+        "all_jobs": 3,
+        "all_gpu_s": 4000.0,
+        "shared_jobs": 0,
+        "refused_jobs": 0,
+        "refused_gpu_s": 0.0,
+    }
     (line,) = describe_measured(measured)
     assert_states(line, f"2 of 3 jobs ({share} of the GPU hours)")
 
@@ -99,12 +107,20 @@ def test_energy_that_the_gpus_cannot_have_drawn_alone_is_not_used(
     (tmp_path / "node.csv").write_text("\n".join(["submit_time_s,duration_s,gpus,energy_j", *rows]))
     inside("traces", "import", "csv", "node.csv", "--name", "node")
     whole = inside(
-        "run", capped, "--out", "out", "--set", "workload.trace=node",
-        "--set", "variants.capped.policies.tune={kind: power-fraction, fraction: 1}",
-    ).stdout  # fmt: skip
+        "run",
+        capped,
+        "--out",
+        "out",
+        "--set",
+        "workload.trace=node",
+        "--set",
+        "variants.capped.policies.tune={kind: power-fraction, fraction: 1}",
+    ).stdout
     assert_states(whole, "Measured energy: 2 of 3 jobs", "Measured energy of 1 job", "not used")
-    jobs = {(job["variant"], job["job_id"]): job
-            for job in pq.read_table("out/jobs.parquet").to_pylist()}  # fmt: skip
+    jobs = {
+        (job["variant"], job["job_id"]): job
+        for job in pq.read_table("out/jobs.parquet").to_pylist()
+    }
     assert jobs["today", "1"]["energy_j"] == pytest.approx(20e6)
     assert jobs["today", "2"]["energy_j"] == pytest.approx(8 * 330 * 1000)
     assert jobs["today", "3"]["energy_j"] == pytest.approx(3.2e6)
@@ -140,12 +156,14 @@ def test_the_manifest_says_what_is_modelled(inside: Command, capped: Path) -> No
         (["cluster.gpu=foo"], ("'foo'", "cluster.gpu_model", "A100-SXM4", "'capped'")),
         (["variants.capped.policies.tune.power_limit_w=900"], ("900 W", "100 to 400 W")),
         (["variants.capped.policies.tune.power_limit_w=250.5"], ("250.5 W", "100 to 400 W")),
-        (["variants.capped.policies.tune={kind: power-fraction, fraction: 0.1}"],
-         ("40 W", "100 to 400 W")),
+        (
+            ["variants.capped.policies.tune={kind: power-fraction, fraction: 0.1}"],
+            ("40 W", "100 to 400 W"),
+        ),
         (["variants.capped.policies.tune=zeus-jit"], ("zeus-jit would touch no job",)),
         (["variants.capped.policies={configure: zeus}"], ("zeus would touch no job",)),
     ],
-)  # fmt: skip
+)
 def test_a_limit_without_effect_or_model_is_refused(
     inside: Command, capped: Path, settings: list[str], facts: tuple[str, ...]
 ) -> None:

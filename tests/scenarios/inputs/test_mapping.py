@@ -69,13 +69,15 @@ def test_mapped_jobs_keep_their_gpu_hours(path: Path, monkeypatch: pytest.Monkey
     simulated = run(loaded).jobs
     simulated = simulated[simulated["variant"] == "default"]
     by_job = simulated.groupby("job_id")[["epochs", "time_s"]].sum().loc[recorded.index]
-    known = {name: epochs_mean_and_variance(profile)
-             for (name, *_), profile in inputs.profiles.items()}  # fmt: skip
+    known = {
+        name: epochs_mean_and_variance(profile) for (name, *_), profile in inputs.profiles.items()
+    }
     mapped = recorded["workload"].notna()
     assert mapped.sum() == SINGLE
     assert (by_job["time_s"] == recorded["duration_s"])[~mapped].all()
-    mean, variance = (recorded["workload"][mapped].map(lambda name, i=i: known[name][i])
-                      for i in (0, 1))  # fmt: skip
+    mean, variance = (
+        recorded["workload"][mapped].map(lambda name, i=i: known[name][i]) for i in (0, 1)
+    )
     seconds = recorded["duration_s"][mapped]
     drawn = by_job["epochs"][mapped] / mean
     assert np.allclose(by_job["time_s"][mapped], seconds * drawn, rtol=1e-9)
@@ -112,7 +114,11 @@ def test_times_of_workloads_are_taken_where_asked_for(path: Path, inside: Comman
     manifest = json.loads((path.parent / "results/mapped/manifest.json").read_text())
     about = manifest["profiled"]
     assert abs(about["simulated_gpu_s"] / about["gpu_s"] - 1) > 0.5
-    assert_states(" ".join(done.stdout.split()), "take the profile's time, not their own",
-                  f"{about['gpu_s'] / 3600:,.0f}"[:3], "workload.mapping.duration")  # fmt: skip
+    assert_states(
+        " ".join(done.stdout.split()),
+        "take the profile's time, not their own",
+        f"{about['gpu_s'] / 3600:,.0f}"[:3],
+        "workload.mapping.duration",
+    )
     done = inside("validate", path.name, "--set=workload.mapping.duration=own", code=2)
     assert_states(done.stderr, "duration: ", "'own'", "'keep' or 'workload'")

@@ -33,8 +33,9 @@ Ask = Callable[..., str]
 def ask(inside: Command, tmp_path: Path) -> Ask:
     """What a command says of `mine.yaml` with given jobs and settings."""
 
-    def run(rows: str, *more: str, code: int = 2, verb: str = "validate",
-            text: str = SCENARIO) -> str:  # fmt: skip
+    def run(
+        rows: str, *more: str, code: int = 2, verb: str = "validate", text: str = SCENARIO
+    ) -> str:
         (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
         header = ",".join(("job_id", *COLUMNS))
         (tmp_path / "jobs.csv").write_text(f"{header}\n{rows}", encoding="utf-8")
@@ -78,8 +79,9 @@ def test_jobs_without_a_place_are_counted_by_reason(ask: Ask) -> None:
         "k,0,9,1,,night\nl,1,9,1,,night\nm,2,9,1,b,small\nn,3,9,8,,large\no,4,9,1,,\np,5,9,1,z,x\n"
         "q,6,9,1,b,\nr,7,9,8,,small\n"
     )
-    alone = SCENARIO.replace("variants: {fifo: {}, pool: {cluster: {partitions: null}}}",
-                             "variants: {fifo: {}}")  # fmt: skip
+    alone = SCENARIO.replace(
+        "variants: {fifo: {}, pool: {cluster: {partitions: null}}}", "variants: {fifo: {}}"
+    )
     whole, types, names, none, lack, large, advice = ask(rows, text=alone).splitlines()
     assert_states(whole, "6 of 8 jobs")
     assert_states(types, "1 asks for type z", "row 6, job p")
@@ -89,8 +91,11 @@ def test_jobs_without_a_place_are_counted_by_reason(ask: Ask) -> None:
     assert_states(large, "1 job larger than", "job n", "'large': 8 GPUs", "4 of one type")
     assert_states(advice, "cluster.partitions", "workload.unusable=drop")
     said = ask(rows, "--set", "workload.unusable=drop", code=0, text=alone)
-    assert_states(said, "Left out: 2 jobs of a partition that the cluster lacks",
-                  "Left out: 1 job larger than their partition")  # fmt: skip
+    assert_states(
+        said,
+        "Left out: 2 jobs of a partition that the cluster lacks",
+        "Left out: 1 job larger than their partition",
+    )
 
 
 def test_a_cap_counts_the_nodes_of_the_partition(ask: Ask) -> None:
@@ -103,11 +108,16 @@ def test_a_cap_counts_the_nodes_of_the_partition(ask: Ask) -> None:
 
 @pytest.mark.parametrize(
     ("partitions", "facts"),
-    [("{small: [a], large: [c]}", ("mine.yaml:7", "large: no node has", "'c'", "nodes have a, b")),
-     ("{small: []}", ("mine.yaml:7", "small", "at least 1")),
-     ("{small: [a, a]}", ("mine.yaml:7", "small", "twice")),
-     ("{}", ("mine.yaml:7", "partitions"))],
-)  # fmt: skip
+    [
+        (
+            "{small: [a], large: [c]}",
+            ("mine.yaml:7", "large: no node has", "'c'", "nodes have a, b"),
+        ),
+        ("{small: []}", ("mine.yaml:7", "small", "at least 1")),
+        ("{small: [a, a]}", ("mine.yaml:7", "small", "twice")),
+        ("{}", ("mine.yaml:7", "partitions")),
+    ],
+)
 def test_wrong_partitions_are_refused(ask: Ask, partitions: str, facts: tuple[str, ...]) -> None:
     text = SCENARIO.replace("{small: [a], debug: [a], large: [b]}", partitions)
     assert_states(ask(ROWS, text=text), *facts)

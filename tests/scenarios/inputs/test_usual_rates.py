@@ -58,14 +58,23 @@ def test_what_is_not_usual_is_asked_back(
 @pytest.mark.parametrize(
     ("key", "values"),
     [
-        ("price", [0.0]), ("price", [0.2]), ("price", [0.01]), ("price", [2]), ("price", [-0.05]),
+        ("price", [0.0]),
+        ("price", [0.2]),
+        ("price", [0.01]),
+        ("price", [2]),
+        ("price", [-0.05]),
         ("price", [0.05, -0.5, 0.0001]),
         ("price", [0.03] * 99 + [9.0]),  # hours of scarcity
-        ("carbon", [0.0]), ("carbon", [1.0]), ("carbon", [2000]), ("carbon", [0.2, 30]),
-        ("carbon", [0.0, 0.0]), ("carbon", [0.0] * 9 + [24.0]), ("carbon", [0.4, 1.0, 3.0]),
+        ("carbon", [0.0]),
+        ("carbon", [1.0]),
+        ("carbon", [2000]),
+        ("carbon", [0.2, 30]),
+        ("carbon", [0.0, 0.0]),
+        ("carbon", [0.0] * 9 + [24.0]),
+        ("carbon", [0.4, 1.0, 3.0]),
         ("value", [1e9]),
     ],
-)  # fmt: skip
+)
 def test_what_is_usual_is_not(key: Quantity, values: list[float]) -> None:
     assert not explain_unusual(key, np.array(values, dtype=float), "EUR/kWh")
 
@@ -109,8 +118,7 @@ def test_scenarios_and_nodes_are_asked_back(
     assert_states(said, "rated.yaml:4:", *facts)
     assert not (site / "out").exists()
     (site / "nodes.yaml").write_text(NODES % rates)
-    study = ("study", "csv", "log.csv", "--nodes", "nodes.yaml", "--out", "study",
-             "--workers", "1")  # fmt: skip
+    study = ("study", "csv", "log.csv", "--nodes", "nodes.yaml", "--out", "study", "--workers", "1")
     assert_states(inside(*study, code=2).stderr, "nodes.yaml:2:", *facts)
     assert not (site / "study").exists()
     (site / "rated.yaml").write_text(SCENARIO % rates.replace("{", "{unusual: true, ", 1))
@@ -119,11 +127,14 @@ def test_scenarios_and_nodes_are_asked_back(
 
 def test_options_of_a_study_are_asked_back(inside: Command, site: Path) -> None:
     (site / "nodes.yaml").write_text((NODES % "x").partition("electricity")[0])
-    study = ("study", "csv", "log.csv", "--nodes", "nodes.yaml", "--out", "study",
-             "--workers", "1")  # fmt: skip
+    study = ("study", "csv", "log.csv", "--nodes", "nodes.yaml", "--out", "study", "--workers", "1")
     said = inside(*study, "--price", "20", "--currency", "EUR", "--carbon", "0.35", code=2).stderr
-    assert_states(said, "--price: price is 20 EUR/kWh", "--carbon: carbon is 0.35 g/kWh",
-                  "file of nodes: `electricity: {carbon: ..., unusual: true}`")  # fmt: skip
+    assert_states(
+        said,
+        "--price: price is 20 EUR/kWh",
+        "--carbon: carbon is 0.35 g/kWh",
+        "file of nodes: `electricity: {carbon: ..., unusual: true}`",
+    )
     assert not (site / "study").exists()
     (site / "nodes.yaml").write_text(NODES % "{price: 20, currency: JPY, unusual: true}")
     inside(*study)

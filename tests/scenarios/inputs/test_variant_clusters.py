@@ -78,23 +78,36 @@ def test_each_variant_runs_on_its_own_cluster(ask: Ask, tmp_path: Path) -> None:
     assert set(types.drop("mixed", level=0)) == {"x"}
     line = results(tmp_path, "timeline").groupby("variant")
     assert line["gpus_busy"].max().to_dict() == {
-        "usual": 6, "half": 4, "capped": 3, "awake": 6, "fast": 6, "mixed": 5,
-    }  # fmt: skip
+        "usual": 6,
+        "half": 4,
+        "capped": 3,
+        "awake": 6,
+        "fast": 6,
+        "mixed": 5,
+    }
     assert line["power_w"].max()["awake"] == pytest.approx(1.5 * (6 * 300 + 2 * 50))
     assert line["power_w"].max()["capped"] <= 1200
-    overrides = ("half: 4 × x.", "trace's): 2.",
-                 "awake: nodes never sleep, power usage effectiveness: 1.5.",
-                 "capped: power cap of the cluster: 1,200 W.", "mixed: 4 × x, 4 × y, ")  # fmt: skip
+    overrides = (
+        "half: 4 × x.",
+        "trace's): 2.",
+        "awake: nodes never sleep, power usage effectiveness: 1.5.",
+        "capped: power cap of the cluster: 1,200 W.",
+        "mixed: 4 × x, 4 × y, ",
+    )
     assert_states(" ".join(shown.split()), *overrides)
 
 
 def test_jobs_that_a_variant_cannot_run_are_left_out_of_all(ask: Ask, tmp_path: Path) -> None:
     shown = ask(SIX, "validate").stdout
     assert_states(
-        shown, "Left out of all variants: 1 job larger than the cluster", "good; 6 variants",
-        "Left out of all variants: 1 job above the power cap", "because of capped: 1 job above",
-        "Left out because of half: 1 job larger", "Left out because of mixed: 1 job larger",
-    )  # fmt: skip
+        shown,
+        "Left out of all variants: 1 job larger than the cluster",
+        "good; 6 variants",
+        "Left out of all variants: 1 job above the power cap",
+        "because of capped: 1 job above",
+        "Left out because of half: 1 job larger",
+        "Left out because of mixed: 1 job larger",
+    )
     ask(SIX, "run")
     manifest = results(tmp_path, "manifest")
     assert manifest["dropped_jobs"] == {"larger than the cluster": 1, "above the power cap": 1}
@@ -106,8 +119,14 @@ def test_jobs_that_a_variant_cannot_run_are_left_out_of_all(ask: Ask, tmp_path: 
     page = (tmp_path / "results/mine/report.html").read_text(encoding="utf-8")
     assert_states(page, "Left out because of capped: 1 job above the power cap", "(half: 4 × x")
     done = ask(SIX, "validate", "workload.unusable=refuse", code=2)
-    assert_states(done.stderr, "variant 'half': 1 of 6 jobs", "row 5, job e: 8 GPUs",
-                  "variant 'capped': 1 of 6", "variant 'mixed'", "unusable=drop")  # fmt: skip
+    assert_states(
+        done.stderr,
+        "variant 'half': 1 of 6 jobs",
+        "row 5, job e: 8 GPUs",
+        "variant 'capped': 1 of 6",
+        "variant 'mixed'",
+        "unusable=drop",
+    )
     assert "usual" not in done.stderr
 
 
@@ -180,11 +199,21 @@ def test_the_same_bytes_with_several_workers(ask: Ask, tmp_path: Path, inside: C
 
 
 def test_recurring_jobs_of_a_variant() -> None:
-    done = run(load("quickstart", {
-        "variants": {"usual": {}, "few": {"workload": {"recurrences": 3}},
-                     "two": {"cluster": {"gpus": 2, "gpus_per_node": 1}}},
-        "baseline": "usual", "seeds": 1, "workload.recurrences": 5,
-    }))  # fmt: skip
+    done = run(
+        load(
+            "quickstart",
+            {
+                "variants": {
+                    "usual": {},
+                    "few": {"workload": {"recurrences": 3}},
+                    "two": {"cluster": {"gpus": 2, "gpus_per_node": 1}},
+                },
+                "baseline": "usual",
+                "seeds": 1,
+                "workload.recurrences": 5,
+            },
+        )
+    )
     jobs = done.table("jobs").to_pandas().groupby("variant")["job_id"].nunique()
     workloads = jobs["few"] // 3
     assert jobs.to_dict() == {"usual": 5 * workloads, "few": 3 * workloads, "two": 5 * workloads}

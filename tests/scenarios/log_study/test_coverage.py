@@ -21,13 +21,15 @@ DAY_S = 86400.0
 
 def jobs(submit_s: list[float], types: Sequence[str | None]) -> pa.Table:
     """Jobs of an hour on one GPU."""
-    return jobs_table({
-        "job_id": pa.array([str(number) for number in range(len(submit_s))]),
-        "submit_time_s": pa.array(submit_s),
-        "duration_s": pa.array([3600.0] * len(submit_s)),
-        "gpus": pa.array([1] * len(submit_s), pa.int32()),
-        "gpu_type": pa.array(types, pa.string()),
-    })  # fmt: skip
+    return jobs_table(
+        {
+            "job_id": pa.array([str(number) for number in range(len(submit_s))]),
+            "submit_time_s": pa.array(submit_s),
+            "duration_s": pa.array([3600.0] * len(submit_s)),
+            "gpus": pa.array([1] * len(submit_s), pa.int32()),
+            "gpu_type": pa.array(types, pa.string()),
+        }
+    )
 
 
 def write_three_jobs(inside: Command, folder: Path, duration_s: int, rest: str) -> None:

@@ -37,8 +37,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def study(log: str) -> tuple[str, ...]:
-    return ("study", "csv", f"{log}.csv", "--nodes", "nodes.yaml", "--out", log,
-            "--workers", "1")  # fmt: skip
+    return ("study", "csv", f"{log}.csv", "--nodes", "nodes.yaml", "--out", log, "--workers", "1")
 
 
 def read(folder: Path) -> tuple[float, float, dict[str, Any]]:
@@ -86,8 +85,9 @@ def test_two_zones_of_a_log_are_refused(inside: Command, site: Path) -> None:
 
 
 def test_options_complete_what_the_file_of_nodes_says(inside: Command, site: Path) -> None:
-    (site / "nodes.yaml").write_text("nodes: [{gpu: a100, count: 1, gpus: 1}]\n"
-                                     "electricity: {zone: Europe/Berlin}\n")  # fmt: skip
+    (site / "nodes.yaml").write_text(
+        "nodes: [{gpu: a100, count: 1, gpus: 1}]\nelectricity: {zone: Europe/Berlin}\n"
+    )
     said = inside(*study("local"), code=2).stderr
     assert_states(said, "nodes.yaml:2:", "electricity needs price, carbon or both")
     rows = [f"{FIRST + timedelta(hours=hour):%Y-%m-%dT%H:%M:%S%z},0.2" for hour in range(-4, 60)]
@@ -118,8 +118,17 @@ def test_a_zone_of_a_scenario_beside_offsets_is_refused(inside: Command, site: P
     inside("traces", "import", "csv", "local.csv", "--name", "some", "--replace")
     said = inside("run", "own.yaml", "--out", "out", code=2).stderr
     assert_states(said, "own.yaml:4:", "set within the trace 'some'", "traces import --zone")
-    inside("traces", "import", "csv", "local.csv", "--name", "some", "--replace",
-           "--zone", "Europe/Berlin")  # fmt: skip
+    inside(
+        "traces",
+        "import",
+        "csv",
+        "local.csv",
+        "--name",
+        "some",
+        "--replace",
+        "--zone",
+        "Europe/Berlin",
+    )
     said = inside("run", "own.yaml", "--out", "out", code=2).stderr
     assert_states(said, "`zone` out")
     inside("run", "own.yaml", "--out", "out", "--set", "electricity.zone=null")

@@ -14,11 +14,7 @@ import yaml
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.partition_logs import PartitionJob, draw_jobs, write_log
-from wattkeeper.scenarios.log_study.partitions import (
-    Partitions,
-    explain_one_queue,
-    find_partitions,
-)
+from wattkeeper.scenarios.log_study.partitions import Partitions, explain_one_queue, find_partitions
 from wattkeeper.traces.schema import jobs_table
 
 PARTITIONS = (("short", "a100", 8), ("large", "h100", 16), ("old", "v100", 8))
@@ -35,8 +31,9 @@ def study(
     write_log(folder / "log.txt", jobs)
     groups = [{"gpu": gpu, "count": NODES[gpu], "gpus": 8} for gpu in types or NODES]
     (folder / "nodes.yaml").write_text(yaml.safe_dump({"nodes": groups}), encoding="utf-8")
-    said = inside("study", "slurm", "log.txt", "--nodes", "nodes.yaml", "--out", name,
-                  "--workers", "1")  # fmt: skip
+    said = inside(
+        "study", "slurm", "log.txt", "--nodes", "nodes.yaml", "--out", name, "--workers", "1"
+    )
     return said.stdout
 
 
@@ -49,11 +46,13 @@ def waits(file: Path, variant: str) -> pd.DataFrame:
     """Wait until the first start and time from it to the end, s, by job; and its preemptions."""
     table = pd.read_parquet(file)
     rows = table[table.variant == variant].set_index("job_id").sort_index()
-    return pd.DataFrame({
-        "wait_s": rows.start_time_s - rows.submit_time_s,
-        "run_s": rows.finish_time_s - rows.start_time_s,
-        "preemptions": rows.preemptions,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "wait_s": rows.start_time_s - rows.submit_time_s,
+            "run_s": rows.finish_time_s - rows.start_time_s,
+            "preemptions": rows.preemptions,
+        }
+    )
 
 
 def test_jobs_of_a_partition_do_not_wait_behind_those_of_another(
@@ -110,8 +109,14 @@ def test_partitions_with_nodes_of_one_type_share_a_queue(inside: Command, tmp_pa
     found = waits(tmp_path / "all/results/jobs.parquet", "fifo")["wait_s"]
     assert found.tolist() == [0, 3_540, 7_080, 0]
     every = [PartitionJob(5, "every", gpu, 1, 240, 60, 10) for gpu in ("a100", "h100")]
-    said = study(inside, tmp_path, [*jobs, every[0], every[1]._replace(number=6)],
-                 "a100", "h100", name="joined")  # fmt: skip
+    said = study(
+        inside,
+        tmp_path,
+        [*jobs, every[0], every[1]._replace(number=6)],
+        "a100",
+        "h100",
+        name="joined",
+    )
     assert "queues" not in said
     assert "partitions" not in scenario_of(tmp_path, "joined")["cluster"]
 
@@ -138,10 +143,22 @@ def test_jobs_without_a_type_run_on_the_nodes_of_their_partition(
     assert "partitions" not in scenario_of(tmp_path, "unknown")["cluster"]
     (tmp_path / "sinfo.txt").write_text(
         "PARTITION|TIMELIMIT|GRES\na100*|1-00:00:00|gpu:a100:8\nh100|1-00:00:00|gpu:h100:8\n"
-        "debug|1:00:00|gpu:a100:8\n", encoding="utf-8"
-    )  # fmt: skip
-    inside("study", "slurm", "log.txt", "--nodes", "nodes.yaml", "--out", "stated", "--workers",
-           "1", "--partitions", "sinfo.txt")  # fmt: skip
+        "debug|1:00:00|gpu:a100:8\n",
+        encoding="utf-8",
+    )
+    inside(
+        "study",
+        "slurm",
+        "log.txt",
+        "--nodes",
+        "nodes.yaml",
+        "--out",
+        "stated",
+        "--workers",
+        "1",
+        "--partitions",
+        "sinfo.txt",
+    )
     stated = {"a100": ["a100"], "debug": ["a100"], "h100": ["h100"]}
     assert scenario_of(tmp_path, "stated")["cluster"]["partitions"] == stated
 
@@ -160,34 +177,46 @@ def test_a_pool_has_one_queue(inside: Command, tmp_path: Path) -> None:
     [
         # A type that nobody names is where jobs run that name none.
         ([("gpu", "a100"), ("gpu", None)], {}),
-        ([("gpu", "a100"), ("gpu", None), ("x", "v100")],
-         {"gpu": ("a100", "h100"), "x": ("v100",)}),
+        (
+            [("gpu", "a100"), ("gpu", None), ("x", "v100")],
+            {"gpu": ("a100", "h100"), "x": ("v100",)},
+        ),
         # One that no node has does not make a partition vanish.
         ([("y", "k80"), ("y", None), ("x", "a100")], {}),
-        ([("y", "v100"), ("x", "a100"), ("x", "k80"), ("z", "h100")],
-         {"x": ("a100",), "y": ("v100",), "z": ("h100",)}),
+        (
+            [("y", "v100"), ("x", "a100"), ("x", "k80"), ("z", "h100")],
+            {"x": ("a100",), "y": ("v100",), "z": ("h100",)},
+        ),
     ],
-)  # fmt: skip
+)
 def test_types_of_a_partition_are_those_on_which_its_jobs_can_run(
     jobs: Sequence[tuple[str, str | None]], found: Partitions
 ) -> None:
-    table = jobs_table({
-        "job_id": [str(number) for number in range(len(jobs))],
-        "submit_time_s": [0.0] * len(jobs), "duration_s": [1.0] * len(jobs),
-        "gpus": [1] * len(jobs), "queue": [queue for queue, _ in jobs],
-        "gpu_type": [gpu for _, gpu in jobs],
-    })  # fmt: skip
+    table = jobs_table(
+        {
+            "job_id": [str(number) for number in range(len(jobs))],
+            "submit_time_s": [0.0] * len(jobs),
+            "duration_s": [1.0] * len(jobs),
+            "gpus": [1] * len(jobs),
+            "queue": [queue for queue, _ in jobs],
+            "gpu_type": [gpu for _, gpu in jobs],
+        }
+    )
     assert find_partitions(table, ("a100", "h100", "v100")) == found
 
 
 def table_of(*rows: tuple[str, str | None, float]) -> pa.Table:
     """Jobs by partition, GPU type and duration, s."""
-    return jobs_table({
-        "job_id": [str(number) for number in range(len(rows))],
-        "submit_time_s": [0.0] * len(rows), "duration_s": [row[2] for row in rows],
-        "gpus": [1] * len(rows), "queue": [row[0] for row in rows],
-        "gpu_type": [row[1] for row in rows],
-    })  # fmt: skip
+    return jobs_table(
+        {
+            "job_id": [str(number) for number in range(len(rows))],
+            "submit_time_s": [0.0] * len(rows),
+            "duration_s": [row[2] for row in rows],
+            "gpus": [1] * len(rows),
+            "queue": [row[0] for row in rows],
+            "gpu_type": [row[1] for row in rows],
+        }
+    )
 
 
 def test_a_stray_job_does_not_join_the_queues_of_two_partitions() -> None:

@@ -19,8 +19,7 @@ from tests.support.slurm_logs import GPUS, draw_jobs, first_that_fits, write_sac
 from wattkeeper.scenarios.analysis.consumption import format_amount
 
 NODES = "nodes: [{gpu: a100, count: 4, gpus: 8}]\npue: 1.2\n"
-STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study",
-         "--workers", "1")  # fmt: skip
+STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study", "--workers", "1")
 
 
 @pytest.fixture
@@ -40,8 +39,14 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     rates = ("--price", "0.2", "--currency", "EUR", "--carbon", "350")
     said = inside(*STUDY, *rates, "--workers", "2").stdout
     results = folder / "study/results"
-    assert_states(said, "400 jobs", "fjf is closest to the record", "without a recorded duration",
-                  "study/scenario.yaml", "study/results/report.html")  # fmt: skip
+    assert_states(
+        said,
+        "400 jobs",
+        "fjf is closest to the record",
+        "without a recorded duration",
+        "study/scenario.yaml",
+        "study/results/report.html",
+    )
     manifest, summary = read(results, "manifest"), read(results, "summary")
     variants = list(summary["variants"])
     assert manifest["scenario"]["baseline"] == "fjf"
@@ -49,8 +54,10 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     assert [name for name in variants if "(" not in name] == [*asked, "recorded"]
     assert {"limit-70 (low)", "limit-70 (high)"} <= {*variants}
     assert sum(manifest["dropped_jobs"].values()) == 1
-    values = {name: {metric: each["mean"] for metric, each in about["metrics"].items()}
-              for name, about in summary["variants"].items()}  # fmt: skip
+    values = {
+        name: {metric: each["mean"] for metric, each in about["metrics"].items()}
+        for name, about in summary["variants"].items()
+    }
     base = values["fjf"]
     for name in ("limit-70 (high)", "sleep"):
         assert values[name]["cluster_energy_j"] < base["cluster_energy_j"]
@@ -60,17 +67,23 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     assert base["carbon_g"] == pytest.approx(350 * kwh)
     cells = [line.split("│") for line in said.splitlines() if line.startswith("│ fjf ")]
     row = [cell.strip() for cell in cells[-1][2:-1]]
-    assert row == [format_amount(kwh * 3.6e6, "cluster_energy_j"),
-                   format_amount(0.2 * kwh, "electricity_cost", "EUR"),
-                   format_amount(350 * kwh, "carbon_g")]  # fmt: skip
+    assert row == [
+        format_amount(kwh * 3.6e6, "cluster_energy_j"),
+        format_amount(0.2 * kwh, "electricity_cost", "EUR"),
+        format_amount(350 * kwh, "carbon_g"),
+    ]
     assert cells[-2][2].strip() == row[0]
     assert " kWh" in row[0]
     assert "J" not in row[0]
     assert not (folder / "library").exists(), "the library of the user is left alone"
     page = (results / "report.html").read_text(encoding="utf-8")
     assert f"<b>{row[0]}</b>" in page.split('id="energy"')[0], "the table of variants"
-    assert_states(page, "Recorded waits, and simulated ones", "recorded start",
-                  "deviate by up to 7.1 % besides")  # fmt: skip
+    assert_states(
+        page,
+        "Recorded waits, and simulated ones",
+        "recorded start",
+        "deviate by up to 7.1 % besides",
+    )
     times = manifest["job_times"]
     large = next(part for part in times["parts"] if part["part"] == "9 to 64 GPUs")
     assert large["runs"]["limit-70"]["extra_mean_s"] > 60
@@ -84,9 +97,15 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     answer = page.split('class="answer"')[1].split("</ul>")[0]
     order = [answer.index(f">{name}</span>") for name in asked[:5]]
     assert order == sorted(order)
-    assert_states(answer, "power limit 360 W on a100", "take ", "longer on average",
-                  "the same energy in the middle case", "; up to ",
-                  "less over the cases")  # fmt: skip
+    assert_states(
+        answer,
+        "power limit 360 W on a100",
+        "take ",
+        "longer on average",
+        "the same energy in the middle case",
+        "; up to ",
+        "less over the cases",
+    )
     assert_states(page, "Who pays with time", "By queue and user", "users who lose most")
     assert_states(said, "limit-70: power limit 280 W on a100")
 
@@ -118,8 +137,10 @@ def test_the_baseline_is_a_scheduler_that_a_site_can_run(inside: Command, folder
     said = inside(*STUDY).stdout
     manifest = read(folder / "study/results", "manifest")
     runs = manifest["waits"][0]["runs"]
-    by_closeness = sorted(("fifo", "fjf", "easy-backfill", "sjf"), key=lambda name: (
-        runs[name]["median_difference_s"], runs[name]["mean_difference_s"]))  # fmt: skip
+    by_closeness = sorted(
+        ("fifo", "fjf", "easy-backfill", "sjf"),
+        key=lambda name: (runs[name]["median_difference_s"], runs[name]["mean_difference_s"]),
+    )
     assert by_closeness[0] == "sjf"
     baseline = manifest["scenario"]["baseline"]
     assert baseline == by_closeness[1]
@@ -127,8 +148,9 @@ def test_the_baseline_is_a_scheduler_that_a_site_can_run(inside: Command, folder
     verdict = "The simulation does not reproduce the record: mean waits are much longer"
     mean = f"mean {runs[baseline]['mean_s'] / 3600:.1f} h"
     for text in (said, page):
-        assert_states(text, verdict, mean, "sjf (knows run times in", "advance)",
-                      f"{baseline}, the baseline")  # fmt: skip
+        assert_states(
+            text, verdict, mean, "sjf (knows run times in", "advance)", f"{baseline}, the baseline"
+        )
     assert page.index(verdict) < page.index('class="basis"'), "on the first screen"
     scenario = (folder / "study/scenario.yaml").read_text(encoding="utf-8")
     assert_states(scenario, "is closest to the record")
@@ -229,8 +251,9 @@ def test_a_log_without_limits(inside: Command, folder: Path) -> None:
 @pytest.mark.parametrize(("started", "number"), [(0, "no"), (40, "too few")])
 def test_a_log_without_starts(inside: Command, folder: Path, started: int, number: str) -> None:
     lines = ["id,at,takes,gpus,start_time_s"]
-    lines += [f"{n},{60 * n},{600 + n},{1 + n % 4},{60 * n if n < started else ''}"
-              for n in range(50)]  # fmt: skip
+    lines += [
+        f"{n},{60 * n},{600 + n},{1 + n % 4},{60 * n if n < started else ''}" for n in range(50)
+    ]
     (folder / "jobs.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
     maps = ("job_id=id", "submit_time_s=at", "duration_s=takes")
     options = [word for text in maps for word in ("--map", text)]
@@ -245,23 +268,33 @@ def test_a_log_without_starts(inside: Command, folder: Path, started: int, numbe
     ("nodes", "facts"),
     [
         ("nodes: [{gpu: a100, count: 4}]", ["nodes.yaml:1:9", "gpus", "missing"]),
-        ("nodes: [{gpu: a100, count: 4, gpus: 8, idle: 3}]",
-         ["nodes.yaml:1:40", "'idle'", "idle_w"]),
+        (
+            "nodes: [{gpu: a100, count: 4, gpus: 8, idle: 3}]",
+            ["nodes.yaml:1:40", "'idle'", "idle_w"],
+        ),
         ("nodes: [{gpu: x9, count: 4, gpus: 8}]", ["nodes.yaml:1:9", "idle_w, busy_w", "'x9'"]),
         ("nodes: [{gpu: x9, count: 4, gpus: 8, idle_w: 9, busy_w: 3}]", ["3 W", "9 W"]),
-        ("nodes: [{gpu: A40, count: 4, gpus: 8, busy_w: 2400}]",
-         ["nodes.yaml:1:47", "busy_w", "2400 W", "A40", "300 W"]),
-        ("nodes: [{gpu: x, count: 4, gpus: 8, model: A40, idle_w: 9, busy_w: 301}]",
-         ["busy_w", "301 W", "A40", "300 W"]),
-        ("nodes: [{gpu: A40, count: 4, gpus: 8}]\nsleep: {after_s: 1, power_w: 60, wake_s: 1}",
-         ["nodes.yaml:2:30", "sleep.power_w", "60 W", "20 W"]),
+        (
+            "nodes: [{gpu: A40, count: 4, gpus: 8, busy_w: 2400}]",
+            ["nodes.yaml:1:47", "busy_w", "2400 W", "A40", "300 W"],
+        ),
+        (
+            "nodes: [{gpu: x, count: 4, gpus: 8, model: A40, idle_w: 9, busy_w: 301}]",
+            ["busy_w", "301 W", "A40", "300 W"],
+        ),
+        (
+            "nodes: [{gpu: A40, count: 4, gpus: 8}]\nsleep: {after_s: 1, power_w: 60, wake_s: 1}",
+            ["nodes.yaml:2:30", "sleep.power_w", "60 W", "20 W"],
+        ),
         ("nodes: [{gpu: V1000, count: 4, gpus: 8}]", ["did you mean 'v100'?"]),
         ("nodes: [{gpu: x, count: 4, gpus: 8, model: y}]", ["nodes.yaml:1:44", "'y'"]),
         ("[]", ["nodes.yaml:1:1", "a list", "a mapping"]),
-        ("nodes:\n- {gpu: a100, count: 1, gpus: 8}\n- {gpu: a100, count: 1, gpus: 8, idle_w: 9}",
-         ["nodes.yaml:3:3", "a100", "differ"]),
+        (
+            "nodes:\n- {gpu: a100, count: 1, gpus: 8}\n- {gpu: a100, count: 1, gpus: 8, idle_w: 9}",
+            ["nodes.yaml:3:3", "a100", "differ"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_nodes(inside: Command, folder: Path, nodes: str, facts: list[str]) -> None:
     (folder / "nodes.yaml").write_text(nodes, encoding="utf-8")
     assert_states(inside(*STUDY, code=2).stderr, *facts)
@@ -318,18 +351,30 @@ def test_all_that_files_of_rates_do_not_state_is_told_at_once(
         (folder / f"{name}.csv").write_text("\n".join(rows), encoding="utf-8")
     rates = "electricity:\n  price: {file: price.csv}\n  carbon: {file: carbon.csv}\n"
     (folder / "nodes.yaml").write_text(NODES + rates, encoding="utf-8")
-    facts = (("price", "`unit`"), ("price", "`zone`"), ("carbon", "`unit`"), ("carbon", "`kind`"),
-             ("carbon", "`zone`"))  # fmt: skip
-    at = {"price": "nodes.yaml:4:10, electricity.price",
-          "carbon": "nodes.yaml:5:11, electricity.carbon"}  # fmt: skip
+    facts = (
+        ("price", "`unit`"),
+        ("price", "`zone`"),
+        ("carbon", "`unit`"),
+        ("carbon", "`kind`"),
+        ("carbon", "`zone`"),
+    )
+    at = {
+        "price": "nodes.yaml:4:10, electricity.price",
+        "carbon": "nodes.yaml:5:11, electricity.carbon",
+    }
     lines = inside(*STUDY, code=2).stderr.splitlines()
     for line, (key, fact) in zip(lines, facts, strict=True):
         assert_states(line, f"{at[key]}: {key}.csv", fact)
     options = ("--price", "price.csv", "--carbon", "carbon.csv")
     lines = inside(*STUDY, *options, code=2).stderr.splitlines()
     for line, (key, fact) in zip(lines, facts, strict=True):
-        assert_states(line, f"--{key}: {key}.csv", fact, "file of nodes",
-                      f"electricity: {{{key}: {{file: {key}.csv")  # fmt: skip
+        assert_states(
+            line,
+            f"--{key}: {key}.csv",
+            fact,
+            "file of nodes",
+            f"electricity: {{{key}: {{file: {key}.csv",
+        )
     said = inside(*STUDY, "--price", "absent.csv", "--carbon", "-1", code=2).stderr
     assert_states(said, "--price", "'absent.csv'", "--carbon", "'-1'")
     assert not (folder / "study").exists()
@@ -346,8 +391,12 @@ def test_files_of_rates_and_a_log_have_the_same_time(inside: Command, folder: Pa
         said, "nodes.yaml:4:11, electricity:", "second 0 is 2024", "`zone: Europe/Berlin`"
     )
     said = inside(*STUDY, "--zone", "UTC", code=2).stderr
-    assert_states(said, "nodes.yaml:4:11, electricity.carbon: carbon.csv", "covers 2024-01-01",
-                  "`repeat: year`")  # fmt: skip
+    assert_states(
+        said,
+        "nodes.yaml:4:11, electricity.carbon: carbon.csv",
+        "covers 2024-01-01",
+        "`repeat: year`",
+    )
     assert not (folder / "study/scenario.yaml").exists()
 
 

@@ -99,12 +99,14 @@ def test_the_front_leaves_out_what_knows_the_future(done: ScenarioResult) -> Non
     assert front.get_linestyle() == "--"
     means = {
         name: (about["metrics"]["time_s"]["mean"], about["metrics"]["energy_j"]["mean"])
-        for name, about in done.summary["variants"].items() if name != "oracle"
-    }  # fmt: skip
+        for name, about in done.summary["variants"].items()
+        if name != "oracle"
+    }
     best = sorted(
-        own for own in means.values()
+        own
+        for own in means.values()
         if not any(t <= own[0] and e <= own[1] and (t, e) != own for t, e in means.values())
-    )  # fmt: skip
+    )
     drawn = np.array(front.get_xydata())
     ratio = drawn / np.array(best)
     np.testing.assert_allclose(ratio, ratio[:1].repeat(len(best), axis=0), rtol=1e-4)
@@ -116,10 +118,7 @@ def test_bars_cover_the_time_that_jobs_held_gpus(done: ScenarioResult) -> None:
     for seed in (1, 2):
         axes = done.plot.gantt("zeus", seed)
         assert_states(axes.get_title(), "zeus", f"seed {seed}")
-        boxes = [
-            np.array(path.vertices)
-            for bars in axes.collections for path in bars.get_paths()
-        ]  # fmt: skip
+        boxes = [np.array(path.vertices) for bars in axes.collections for path in bars.get_paths()]
         hours = sum(np.ptp(box[:, 0]) for box in boxes)
         jobs = done.jobs.query("variant == 'zeus' and seed == @seed")
         held_s = ((jobs["finish_time_s"] - jobs["start_time_s"]) * jobs["gpus"]).sum()

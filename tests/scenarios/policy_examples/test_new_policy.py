@@ -49,9 +49,12 @@ def test_the_written_tests_pass(inside: Command, tmp_path: Path) -> None:
         inside("policy", "new", point, f"my-{point}")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
-        cwd=tmp_path, env={**os.environ, "WATTKEEPER_STATE": str(tmp_path / "state")},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "WATTKEEPER_STATE": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout
     assert "12 passed" in done.stdout
 
@@ -64,11 +67,19 @@ def test_the_examples_are_not_registered() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("My-Policy", "small letters"), ("a b", "small letters"), ("../a", "small letters"),
-     ("a--b", "small letters"), ("a-", "small letters"), ("é", "small letters"),
-     ("class", "Python"), ("json", "Python"), ("any", "'Any'|the file has"),
-     ("max-power", "already")],
-)  # fmt: skip
+    [
+        ("My-Policy", "small letters"),
+        ("a b", "small letters"),
+        ("../a", "small letters"),
+        ("a--b", "small letters"),
+        ("a-", "small letters"),
+        ("é", "small letters"),
+        ("class", "Python"),
+        ("json", "Python"),
+        ("any", "'Any'|the file has"),
+        ("max-power", "already"),
+    ],
+)
 def test_names_that_cannot_be_used_are_refused(name: str, words: str, inside: Command) -> None:
     refused = inside("policy", "new", "tune", name, code=2)
     assert_states(refused.stderr, name, *words.split("|"))

@@ -47,15 +47,29 @@ def swept(inside: Command, tmp_path: Path) -> tuple[Path, str]:
     (tmp_path / "log.csv").write_text(LOG)
     inside("traces", "import", "csv", "log.csv", "--name", "log")
     (tmp_path / "swept.yaml").write_text(SCENARIO)
-    shown = inside("run", "swept.yaml", "--sweep", "cluster.gpus=8,16,32", "--sweep",
-                   "cluster.busy_power_w=200,300", "--out", "swept").stdout  # fmt: skip
+    shown = inside(
+        "run",
+        "swept.yaml",
+        "--sweep",
+        "cluster.gpus=8,16,32",
+        "--sweep",
+        "cluster.busy_power_w=200,300",
+        "--out",
+        "swept",
+    ).stdout
     return tmp_path / "swept", shown
 
 
 def test_points_that_left_out_other_jobs_are_named(swept: tuple[Path, str], browser: Any) -> None:
     folder, shown = swept
-    assert_states(" ".join(shown.split()), "Points left out different jobs", "4 to 5 jobs",
-                  "At gpus = 8", "1 job larger than", "jobs")  # fmt: skip
+    assert_states(
+        " ".join(shown.split()),
+        "Points left out different jobs",
+        "4 to 5 jobs",
+        "At gpus = 8",
+        "1 job larger than",
+        "jobs",
+    )
     window = Window(browser, folder / "report.html")
     text = window.page.inner_text("body")
     assert_states(text, "Points left out different jobs", "At gpus = 8", "1 job larger")

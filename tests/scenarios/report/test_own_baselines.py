@@ -79,9 +79,15 @@ def test_who_pays_with_time(inside: Command) -> None:
 def test_one_baseline_for_all_is_named_once(inside: Command, baseline: str) -> None:
     same = [f"variants.{name}.baseline={baseline}" for name in ("history", "day-ahead")]
     shown = inside(
-        "run", "carbon-deadlines", *FEW, "--set", f"baseline={baseline}", "--out", "out",
+        "run",
+        "carbon-deadlines",
+        *FEW,
+        "--set",
+        f"baseline={baseline}",
+        "--out",
+        "out",
         *(x for setting in same for x in ("--set", setting)),
-    ).stdout  # fmt: skip
+    ).stdout
     assert f"All jobs, against {baseline}" in shown
     assert "(vs " not in shown
     assert "against " not in section(Path("out/report.html").read_text(encoding="utf-8"), "energy")

@@ -104,8 +104,14 @@ def test_page_loads_nothing_and_logs_nothing(
         assert window.drawn(chart) > len(variants)
     assert window.page.inner_text("h1") == done.manifest["scenario"]["question"]
     first = window.page.inner_text(".basis")
-    assert_states(first, "synthetic: ", "not measured", "idle power of GPUs",
-                  "4 variants × 2 seeds", "24 jobs each")  # fmt: skip
+    assert_states(
+        first,
+        "synthetic: ",
+        "not measured",
+        "idle power of GPUs",
+        "4 variants × 2 seeds",
+        "24 jobs each",
+    )
     assert first.count("measured") == 2, "of the profiles, and of idle power"
     baseline, said = window.page.inner_text(".answer").split("\n", 1)
     assert_states(baseline, "default, the baseline: ", "energy", "MJ", "job completion time")
@@ -123,8 +129,9 @@ def test_chips_toggle_a_variant_in_all_charts(browser: Any, path: Path) -> None:
     chip.click()
     assert chip.get_attribute("aria-pressed") == "false"
     assert not any(window.selected(chart)["zeus"] for chart in CHARTS)
-    window.page.evaluate(f"{instance('time')}.dispatchAction({{type: 'legendToggleSelect',"
-                         "name: 'oracle'})")  # fmt: skip
+    window.page.evaluate(
+        f"{instance('time')}.dispatchAction({{type: 'legendToggleSelect',name: 'oracle'}})"
+    )
     assert not any(window.selected(chart)["oracle"] for chart in CHARTS)
     assert all(window.selected(chart)["default"] for chart in CHARTS)
     chip.click()
@@ -183,9 +190,10 @@ def read_positions(window: Window, kind: str) -> dict[str, list[list[float]]]:
 
 def pareto_front(points: list[list[float]]) -> list[list[float]]:
     return sorted(
-        one for one in points
+        one
+        for one in points
         if not any(x <= one[0] and y <= one[1] and [x, y] != one for x, y in points)
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("swept", [False, True])
@@ -272,8 +280,9 @@ def test_texts_of_a_scenario_are_escaped(
         }
 
     document = scenarios.load("quickstart", TINY, seeds=[1])
-    variants = {EVIL if name == "zeus" else name: one
-                for name, one in document.scenario.variants.items()}  # fmt: skip
+    variants = {
+        EVIL if name == "zeus" else name: one for name, one in document.scenario.variants.items()
+    }
     loaded = document._replace(scenario=document.scenario.model_copy(update={"variants": variants}))
     window = Window(
         browser, write_page(render_page(change_results(loaded.run(), change)), tmp_path)
@@ -465,11 +474,17 @@ def test_sweep_answer_names_noise_ties_and_bounds(browser: Any, tmp_path: Path) 
         path.write_text(json.dumps(summary), encoding="utf-8")
     window = Window(browser, write_page(render_sweep_page(seal(tmp_path)), tmp_path))
     said = " ".join(window.page.locator(".answer").inner_text().split())
-    assert_states(said, "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; ",
-                  "1.0 J by oracle", "by default (and as little by zeus) at every point",
-                  "oracle (", "bound)", "zeus: no difference beyond noise in energy at every point",
-                  "training time from 50.0 % less at eta = 0.5 and 1 to 10.0 % less at eta = 0, ",
-                  "against default")  # fmt: skip
+    assert_states(
+        said,
+        "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; ",
+        "1.0 J by oracle",
+        "by default (and as little by zeus) at every point",
+        "oracle (",
+        "bound)",
+        "zeus: no difference beyond noise in energy at every point",
+        "training time from 50.0 % less at eta = 0.5 and 1 to 10.0 % less at eta = 0, ",
+        "against default",
+    )
     assert "Means of 2 seeds" in window.page.inner_text("body")
     assert "2 at each point: 1, 2" in window.page.inner_text(".basis")
     assert "points/*/manifest.json" in window.page.inner_text("#details")
@@ -550,8 +565,9 @@ def write_empty_sweep(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_page_of_the_philly_log_loads_fast(browser: Any, shared: Path, inside: Command,
-                                          tmp_path: Path) -> None:  # fmt: skip
+def test_page_of_the_philly_log_loads_fast(
+    browser: Any, shared: Path, inside: Command, tmp_path: Path
+) -> None:
     """82,247 jobs under three schedulers."""
     inside("traces", "import", "philly-csv", shared / "data/philly/philly.csv", "--name", "philly")
     inside("run", "philly-schedulers", "--out", "philly")
@@ -579,5 +595,11 @@ def test_page_of_a_search_has_savings(done: ScenarioResult) -> None:
         summary["saved"] = {"zeus": shares | {"accuracy_points": lost}}
 
     text = re.sub(r"<[^>]*>", "", render_page(change_results(done, change)))
-    assert_states(text, "zeus: 23.1 % less work [20.0, 26.0], ", "23.1 % less epochs",
-                  "accuracy −0.12 points", "none: all trainings were real", "No meter")  # fmt: skip
+    assert_states(
+        text,
+        "zeus: 23.1 % less work [20.0, 26.0], ",
+        "23.1 % less epochs",
+        "accuracy −0.12 points",
+        "none: all trainings were real",
+        "No meter",
+    )

@@ -77,13 +77,15 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     assert year >= 1000
     assert_states(
         answer,
-        "fifo , the baseline:", f"{rounded(kwh['fifo']):,.0f} kWh", "a year",
+        "fifo , the baseline:",
+        f"{rounded(kwh['fifo']):,.0f} kWh",
+        "a year",
         "(nodes sleep after 600 s idle, at 5 W a GPU, and wake in 60 s)",
         f"{year:,.0f} kWh ({100 * saved / kwh['fifo']:.1f} %)",
         f"{rounded(saved * 0.3):,.0f} EUR",
         f"{rounded(saved * 0.4):,.0f} kg CO2",
         "0.2 % longer job completion time.",
-    )  # fmt: skip
+    )
     assert_states(answer, "a year; in the run, job completion time")
     lines = page.read_text()
     assert "small: below" not in lines, "rates are constant"
@@ -91,11 +93,17 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     table = lines[lines.index('id="energy"') :].partition("</section>")[0]
     text = re.sub(r"<[^>]+>", " ", table)
     less = rows["fifo"]["electricity_cost"] - rows["sleeping"]["electricity_cost"]
-    assert_states(text, "electricity", "emissions", f"{rows['fifo']['electricity_cost']:,.0f} EUR",
-                  f"−{less:,.1f}"[:4])  # fmt: skip
+    assert_states(
+        text,
+        "electricity",
+        "emissions",
+        f"{rows['fifo']['electricity_cost']:,.0f} EUR",
+        f"−{less:,.1f}"[:4],
+    )
     assert "capped (low):" not in answer, "cases are a range of their variant"
-    low, high = sorted(rounded(kwh["fifo"] - kwh[name])
-                       for name in ("capped (low)", "capped (high)"))  # fmt: skip
+    low, high = sorted(
+        rounded(kwh["fifo"] - kwh[name]) for name in ("capped (low)", "capped (high)")
+    )
     middle = rounded(kwh["fifo"] - kwh["capped"])
     low, high = min(low, middle), max(high, middle)
     assert low < high
@@ -130,8 +138,10 @@ def test_a_slow_variant_changes_no_year_of_others(
         for metric in ("year_energy_j", "year_electricity_cost", "year_carbon_g"):
             assert together[name][metric] == row[metric]
         assert together[name]["cluster_energy_j"] > row["cluster_energy_j"]
-    first, second = (read_text(tmp_path / each / "report.html", 'ul class="answer"')
-                     for each in ("without", "with"))  # fmt: skip
+    first, second = (
+        read_text(tmp_path / each / "report.html", 'ul class="answer"')
+        for each in ("without", "with")
+    )
     assert second.startswith(first)
 
 
@@ -148,8 +158,9 @@ def test_work_after_the_last_submission_is_part_of_the_year(
     assert row["year_span_s"] == 25 * DAY
     assert row["year_energy_j"] == pytest.approx(330 * busy_s * 1.5 * 365 / 25)
     assert row["year_carbon_g"] == pytest.approx(row["year_energy_j"] / 3.6e6 * 400)
-    assert_states(said, "cluster a year", f"{busy_s / (16 * 25 * DAY):.2f} (fifo)",
-                  "grow without bound")  # fmt: skip
+    assert_states(
+        said, "cluster a year", f"{busy_s / (16 * 25 * DAY):.2f} (fifo)", "grow without bound"
+    )
     assert_states((tmp_path / "out/report.html").read_text(), "grow without bound")
     inside("run", owner, "--set", "accounting.from_s=0", "--out", "stated")
     stated = figures(tmp_path / "stated")["fifo"]
@@ -189,12 +200,37 @@ baseline: a
 
 def test_small_changes_of_emissions_are_shown(inside: Command, tmp_path: Path) -> None:
     """They are what the scenario asks for, whatever their size."""
-    inside("traces", "generate", "jobs", "--name", "made-up", "--jobs", "300", "--gpus", "64",
-           "--load", "0.5")  # fmt: skip
-    inside("run", "carbon-queue", "--set", "workload.trace=made-up", "--set", "cluster.gpus=64",
-           "--set", "cluster.idle_power_w=60", "--set", "workload.slack=0.1",
-           "--set", "electricity.price=0.2", "--set", "electricity.currency=EUR",
-           "--out", "out")  # fmt: skip
+    inside(
+        "traces",
+        "generate",
+        "jobs",
+        "--name",
+        "made-up",
+        "--jobs",
+        "300",
+        "--gpus",
+        "64",
+        "--load",
+        "0.5",
+    )
+    inside(
+        "run",
+        "carbon-queue",
+        "--set",
+        "workload.trace=made-up",
+        "--set",
+        "cluster.gpus=64",
+        "--set",
+        "cluster.idle_power_w=60",
+        "--set",
+        "workload.slack=0.1",
+        "--set",
+        "electricity.price=0.2",
+        "--set",
+        "electricity.currency=EUR",
+        "--out",
+        "out",
+    )
     rows = figures(tmp_path / "out")
     base = rows["fjf"]["year_carbon_g"]
     answer = read_text(tmp_path / "out/report.html", 'ul class="answer"')
@@ -203,8 +239,13 @@ def test_small_changes_of_emissions_are_shown(inside: Command, tmp_path: Path) -
         sentence = answer.partition(f" {name}")[2].partition(" . ")[0]
         change = rows[name]["year_carbon_g"] / base - 1
         shares.append(abs(change))
-        assert_states(sentence, "kg CO2", "%, small)", "less" if change < 0 else "more",
-                      "the same energy and cost of electricity")  # fmt: skip
+        assert_states(
+            sentence,
+            "kg CO2",
+            "%, small)",
+            "less" if change < 0 else "more",
+            "the same energy and cost of electricity",
+        )
         if abs(change) > 5e-4:
             assert f"({100 * abs(change):.1f} %, small)" in sentence
     assert 5e-4 < max(shares) < 0.02
@@ -262,8 +303,16 @@ def test_advice_on_seeds_only_where_something_is_drawn(
 def test_after_learning_needs_more_recurrences_than_the_window(
     inside: Command, tmp_path: Path, recurrences: int, after: bool
 ) -> None:
-    shown = inside("run", "quickstart", "--set", f"workload.recurrences={recurrences}", "--seeds",
-                   "2", "--out", "out").stdout  # fmt: skip
+    shown = inside(
+        "run",
+        "quickstart",
+        "--set",
+        f"workload.recurrences={recurrences}",
+        "--seeds",
+        "2",
+        "--out",
+        "out",
+    ).stdout
     text = (tmp_path / "out/report.html").read_text()
     assert ("after learning" in text) == after
     assert ("after learning" in shown) == after
@@ -271,13 +320,25 @@ def test_after_learning_needs_more_recurrences_than_the_window(
 
 def test_lines_of_regret_end_with_the_jobs(inside: Command, tmp_path: Path) -> None:
     """A variant with fewer recurrences has a shorter line, and groups that end are named."""
-    inside("run", "quickstart", "--seeds", "1", "--set", "workload.recurrences=12", "--set",
-           "variants.zeus.workload={recurrences: 6}", "--out", "out")  # fmt: skip
+    inside(
+        "run",
+        "quickstart",
+        "--seeds",
+        "1",
+        "--set",
+        "workload.recurrences=12",
+        "--set",
+        "variants.zeus.workload={recurrences: 6}",
+        "--out",
+        "out",
+    )
     text = (tmp_path / "out/report.html").read_text()
     (data,) = re.findall(r'id="data">(.*?)</script>', text)
     (chart,) = [chart for chart in json.loads(data)["charts"] if chart["id"] == "regret"]
-    known = {line["v"]: sum(value is not None for value in line["y"])
-             for line in chart["panels"][0]["lines"]}  # fmt: skip
+    known = {
+        line["v"]: sum(value is not None for value in line["y"])
+        for line in chart["panels"][0]["lines"]
+    }
     assert known == {0: 12, 1: 12, 2: 6, 3: 12}
     assert_states(text, "or have ended: groups have 6 to 12 recurrences")
 
@@ -296,11 +357,15 @@ def test_of_many_variants_those_with_the_least_emissions_are_named(
 ) -> None:
     """Their order is another one than that by energy: some follow the intensity."""
     tunes = {
-        **{f"chase-{rate}": {"kind": "chase", "eta": 0.5, "time_rate": rate}
-           for rate in (100, 200, 300, 400, 500, 600)},
-        **{f"fixed-{watts}": {"kind": "fixed-power", "power_limit_w": watts}
-           for watts in (125, 150, 175, 200, 225)},
-    }  # fmt: skip
+        **{
+            f"chase-{rate}": {"kind": "chase", "eta": 0.5, "time_rate": rate}
+            for rate in (100, 200, 300, 400, 500, 600)
+        },
+        **{
+            f"fixed-{watts}": {"kind": "fixed-power", "power_limit_w": watts}
+            for watts in (125, 150, 175, 200, 225)
+        },
+    }
     settings = [
         f"variants.{name}={json.dumps({'policies': {'tune': tune}})}"
         for name, tune in tunes.items()

@@ -37,8 +37,19 @@ PARTS = ("training", "held", "idle", "asleep")
 
 @pytest.fixture
 def sleeping(inside: Command, tmp_path: Path) -> Path:
-    inside("traces", "generate", "jobs", "--jobs", "60", "--load", "0.9", "--gpus", "24",
-           "--name", "some")  # fmt: skip
+    inside(
+        "traces",
+        "generate",
+        "jobs",
+        "--jobs",
+        "60",
+        "--load",
+        "0.9",
+        "--gpus",
+        "24",
+        "--name",
+        "some",
+    )
     path = tmp_path / "sleeping.yaml"
     path.write_text(SLEEPING)
     return path
@@ -87,8 +98,16 @@ def test_a_stated_window_cuts_jobs(inside: Command, sleeping: Path, tmp_path: Pa
     line = pd.read_parquet(tmp_path / "whole/timeline.parquet")
     shortest_s = line.groupby("variant", observed=True)["time_s"].max().min()
     from_s, until_s = round(0.2 * shortest_s), round(0.7 * shortest_s)
-    inside("run", sleeping, "--out", tmp_path / "part", "--set", f"accounting.from_s={from_s}",
-           "--set", f"accounting.until_s={until_s}")  # fmt: skip
+    inside(
+        "run",
+        sleeping,
+        "--out",
+        tmp_path / "part",
+        "--set",
+        f"accounting.from_s={from_s}",
+        "--set",
+        f"accounting.until_s={until_s}",
+    )
     for variant, row in figures(tmp_path / "part").items():
         part_j = integrated_j(tmp_path / "whole", variant, from_s, until_s)
         assert row["cluster_energy_j"] == pytest.approx(part_j, rel=1e-9)

@@ -73,10 +73,19 @@ def test_deadlines_are_set_by_slack_and_late_jobs_counted(inside: Command, scena
     """At the highest limit a job without slack ends at its deadline, and at a lower one later."""
     for slack, late in ((0.5, False), (0.0, True)):
         inside(
-            "run", scenario, "--out", f"out{slack}", "--set", f"workload.slack={slack}",
-            "--set", "variants.chase.policies.tune={kind: fixed-power, power_limit_w: 200}",
-            "--set", "signals={}", "--set", "policies={}",
-        )  # fmt: skip
+            "run",
+            scenario,
+            "--out",
+            f"out{slack}",
+            "--set",
+            f"workload.slack={slack}",
+            "--set",
+            "variants.chase.policies.tune={kind: fixed-power, power_limit_w: 200}",
+            "--set",
+            "signals={}",
+            "--set",
+            "policies={}",
+        )
         jobs = pd.read_parquet(f"out{slack}/jobs.parquet").set_index("variant")
         allowed_s = jobs["time_s"].to_dict()["max"] * (1 + slack)
         assert jobs["deadline_s"].tolist() == pytest.approx([allowed_s] * 2)
@@ -126,8 +135,11 @@ def test_what_is_assumed_of_signals_is_told(inside: Command, tmp_path: Path) -> 
     wave = "signals={carbon: {series: {mean: 400, amplitude: 100}, unit: g/kWh, forecast: noisy}}"
     inside("run", "carbon-limits", "--out", "out", "--set", wave)
     manifest = json.loads((tmp_path / "out/manifest.json").read_text(encoding="utf-8"))
-    assert_states("; ".join(manifest["modelled"]), "signal carbon (made up: a sine)",
-                  "signal carbon (noisy: assumed errors)")  # fmt: skip
+    assert_states(
+        "; ".join(manifest["modelled"]),
+        "signal carbon (made up: a sine)",
+        "signal carbon (noisy: assumed errors)",
+    )
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert_states(page, "(noisy: assumed errors)")
     inside("run", "carbon-limits", "--out", "recorded")

@@ -22,12 +22,16 @@ def scenario(folder: Path, configure: Any, **changes: Any) -> Path:
     content = {
         "name": "chains",
         "cluster": {"gpu": "SYN-250W", "gpus": 3, "gpus_per_node": 1, "idle_power_w": 40},
-        "workload": {"kind": "recurring", "profiles": {"synthetic": {}}, "recurrences": 8,
-                     "models": "mutations"},
+        "workload": {
+            "kind": "recurring",
+            "profiles": {"synthetic": {}},
+            "recurrences": 8,
+            "models": "mutations",
+        },
         "zoo": {"accuracy": 0.9},
         "variants": {"default": {}, "chosen": {"policies": {"configure": configure}}},
         "baseline": "default",
-    }  # fmt: skip
+    }
     path = folder / "chains.yaml"
     path.write_text(yaml.safe_dump(content | changes), encoding="utf-8")
     return path
@@ -56,11 +60,17 @@ def test_jobs_have_a_parent_and_a_batch_size_of_their_own(inside: Command, tmp_p
     }
     parents = {name: rows["parent_model"].notna().sum() for name, rows in by_variant.items()}
     assert {name for name, found in sizes.items() if found > 1} == {
-        "zeus", "frugal", "modelkeeper-zeus", "modelkeeper-frugal"
-    }  # fmt: skip
+        "zeus",
+        "frugal",
+        "modelkeeper-zeus",
+        "modelkeeper-frugal",
+    }
     assert {name for name, found in parents.items() if found} == {
-        "modelkeeper", "modelkeeper-zeus", "modelkeeper-frugal", "modelkeeper-oracle"
-    }  # fmt: skip
+        "modelkeeper",
+        "modelkeeper-zeus",
+        "modelkeeper-frugal",
+        "modelkeeper-oracle",
+    }
     both = by_variant["modelkeeper-frugal"]
     assert both["parent_model"].notna().sum() == len(both) - both["workload"].nunique()
     decisions = read(tmp_path / "out", "decisions")
@@ -134,14 +144,30 @@ def test_lists_that_are_refused(inside: Command, tmp_path: Path, configure: Any,
     ("changes", "said"),
     [
         ({"zoo": None}, "models: there is no zoo"),
-        ({"variants": {"chosen": {"policies": {"configure": ["modelkeeper", "frugal"],
-                                               "tune": "zeus-jit"}}}, "baseline": "chosen"},
-         "modelkeeper+frugal is the tune policy, too"),
-        ({"variants": {"chosen": {"policies": {"configure": ["modelkeeper", "oracle"],
-                                               "tune": "zeus-jit"}}}, "baseline": "chosen"},
-         "modelkeeper+oracle sets the power limit itself"),
+        (
+            {
+                "variants": {
+                    "chosen": {
+                        "policies": {"configure": ["modelkeeper", "frugal"], "tune": "zeus-jit"}
+                    }
+                },
+                "baseline": "chosen",
+            },
+            "modelkeeper+frugal is the tune policy, too",
+        ),
+        (
+            {
+                "variants": {
+                    "chosen": {
+                        "policies": {"configure": ["modelkeeper", "oracle"], "tune": "zeus-jit"}
+                    }
+                },
+                "baseline": "chosen",
+            },
+            "modelkeeper+oracle sets the power limit itself",
+        ),
     ],
-)  # fmt: skip
+)
 def test_scenarios_that_are_refused(
     inside: Command, tmp_path: Path, changes: Any, said: str
 ) -> None:

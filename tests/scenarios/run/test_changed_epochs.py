@@ -28,13 +28,21 @@ def scenario(folder: Path, **workload: Any) -> Path:
     content = {
         "name": "changed",
         "cluster": {"gpu": GPU, "gpus": 2, "gpus_per_node": 1, "idle_power_w": 40},
-        "workload": {"kind": "recurring", "profiles": {"synthetic": {}},
-                     "workloads": ["image", "language"], "recurrences": 200} | workload,
+        "workload": {
+            "kind": "recurring",
+            "profiles": {"synthetic": {}},
+            "workloads": ["image", "language"],
+            "recurrences": 200,
+        }
+        | workload,
         "objective": {"eta": ETA},
-        "variants": {"default": {}, "oracle": {"policies": {"configure": "oracle"}},
-                     "zeus": {"policies": {"configure": "zeus", "tune": "zeus-jit"}}},
+        "variants": {
+            "default": {},
+            "oracle": {"policies": {"configure": "oracle"}},
+            "zeus": {"policies": {"configure": "zeus", "tune": "zeus-jit"}},
+        },
         "baseline": "default",
-    }  # fmt: skip
+    }
     path = folder / "changed.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     return path
@@ -87,12 +95,22 @@ def test_epochs_drift_and_the_optimum_follows(
         profile = profiles[name]
         for step in range(5):
             curves = {
-                size: curve._replace(epochs=tuple(
-                    max(1.0, math.floor(
-                        epochs * (size / profile.default_batch_size) ** (-0.7 * step / 4) + 0.5
-                    )) if epochs < math.inf else epochs for epochs in curve.epochs
-                )) for size, curve in profile.curves.items()
-            }  # fmt: skip
+                size: curve._replace(
+                    epochs=tuple(
+                        max(
+                            1.0,
+                            math.floor(
+                                epochs * (size / profile.default_batch_size) ** (-0.7 * step / 4)
+                                + 0.5
+                            ),
+                        )
+                        if epochs < math.inf
+                        else epochs
+                        for epochs in curve.epochs
+                    )
+                )
+                for size, curve in profile.curves.items()
+            }
             then = profile._replace(curves=curves)
             best = optimum(then, Objective(ETA))
             assert best is not None
@@ -103,8 +121,10 @@ def test_epochs_drift_and_the_optimum_follows(
             assert (rows.groupby(["variant", "recurrence"])["reached_target"].any()).all()
             chosen = rows[rows["variant"] == "oracle"]
             assert set(chosen["batch_size"]) == {best.batch_size}
-            for variant, size in (("default", profile.default_batch_size),
-                                  ("oracle", best.batch_size)):  # fmt: skip
+            for variant, size in (
+                ("default", profile.default_batch_size),
+                ("oracle", best.batch_size),
+            ):
                 ran = rows[(rows["variant"] == variant) & rows["reached_target"]]
                 assert set(ran["epochs"]) <= set(curves[size].epochs)
             for name_of, each in rows.groupby("variant"):
@@ -156,6 +176,14 @@ def test_bad_changes_are_refused(
 
 
 def test_live_trainings_have_their_own_epochs(inside: Command) -> None:
-    done = inside("run", "live-nightly", "--live", "--set", "workload.epochs_sd=0.1",
-                  "--set", "cluster.gpu=cpu", code=2)  # fmt: skip
+    done = inside(
+        "run",
+        "live-nightly",
+        "--live",
+        "--set",
+        "workload.epochs_sd=0.1",
+        "--set",
+        "cluster.gpu=cpu",
+        code=2,
+    )
     assert_states(done.stderr, "a workload of this live run has a command instead")

@@ -101,15 +101,42 @@ def test_foresight_reaches_the_least_possible(inside: Command) -> None:
 def test_losses_have_no_sign_and_jobs_their_number() -> None:
     variants: dict[str, Any] = {
         "full": {"late": 0, "saved": -1e-12, "together": 0.0},
-        "static": {"late": 0, "allowed": 1.254, "saved": 0.1, "together": -0.2, "than": "full",
-                   "more": -1e-9, "losing": 1.0, "worst": 1e-6},
-        "plan": {"late": 1, "saved": -0.2, "than": "static", "more": -0.3, "losing": 1.0,
-                 "worst": 0.248},
-        "other": {"late": 0, "saved": 0.1, "than": "full", "more": 0.0, "losing": 0.0,
-                  "worst": 0.0},
-    }  # fmt: skip
-    compared: Summary = {"deadlines": {"of": "carbon", "baseline": "full", "jobs": 1,
-                                       "left_out": 1, "variants": variants}}  # fmt: skip
+        "static": {
+            "late": 0,
+            "allowed": 1.254,
+            "saved": 0.1,
+            "together": -0.2,
+            "than": "full",
+            "more": -1e-9,
+            "losing": 1.0,
+            "worst": 1e-6,
+        },
+        "plan": {
+            "late": 1,
+            "saved": -0.2,
+            "than": "static",
+            "more": -0.3,
+            "losing": 1.0,
+            "worst": 0.248,
+        },
+        "other": {
+            "late": 0,
+            "saved": 0.1,
+            "than": "full",
+            "more": 0.0,
+            "losing": 0.0,
+            "worst": 0.0,
+        },
+    }
+    compared: Summary = {
+        "deadlines": {
+            "of": "carbon",
+            "baseline": "full",
+            "jobs": 1,
+            "left_out": 1,
+            "variants": variants,
+        }
+    }
     assert list(deadline_rows(compared)) == [
         ("full", "0", "-", "0.0 %", "0.0 %", "-", "-", "-", "-"),
         ("static", "0", "1.25", "-20.0 %", "10.0 %", "full", "+0.00", "1 of 1", "0.0"),
@@ -171,8 +198,13 @@ def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
     (row,) = re.findall(r"│ waits +│ +\d+ │ +\d+\.\d+ │ +(\S+) % │ +(\S+) % │ fifo", said)
     assert row == (f"{100 * together:.1f}", f"{100 * by_job:.1f}")
     page = (tmp_path / "out/report.html").read_text()
-    assert_states(page, "saved together", "saved, mean of jobs", "g CO2</strong>",
-                  "a short job counts as much as a long one")  # fmt: skip
+    assert_states(
+        page,
+        "saved together",
+        "saved, mean of jobs",
+        "g CO2</strong>",
+        "a short job counts as much as a long one",
+    )
 
 
 def test_padded_limits_leave_slack_by_deadlines_alone(inside: Command, tmp_path: Path) -> None:
@@ -188,9 +220,11 @@ def test_padded_limits_leave_slack_by_deadlines_alone(inside: Command, tmp_path:
     for name in ("due", "limits"):
         inside("traces", "import", "csv", f"{name}.csv", "--name", name)
     write_queue(
-        tmp_path, "due", limits="{kind: carbon-aware, estimates: user}",
+        tmp_path,
+        "due",
+        limits="{kind: carbon-aware, estimates: user}",
         known="{kind: carbon-aware, estimates: perfect}",
-    )  # fmt: skip
+    )
 
     def saved(*sets: str) -> dict[str, float]:
         inside("run", "queue.yaml", "--out", "out", *(x for s in sets for x in ("--set", s)))

@@ -124,12 +124,15 @@ SIGNAL = "{node_hour: {signal: spot}, currency: USD}"
             ["one currency", "USD and EUR", "'oobleck'"],
         ),
         (
-            with_rent(SIGNAL, "{spot: {series: {file: spot.csv, unit: USD/h, origin: "
-                      "'2024-01-01T00:00:00+00:00'}}}"),
+            with_rent(
+                SIGNAL,
+                "{spot: {series: {file: spot.csv, unit: USD/h, origin: "
+                "'2024-01-01T00:00:00+00:00'}}}",
+            ),
             ["'spot'", "43200", "repeat"],
         ),
     ],
-)  # fmt: skip
+)
 def test_prices_that_cannot_be_are_refused(
     inside: Command, tmp_path: Path, text: str, facts: list[str]
 ) -> None:

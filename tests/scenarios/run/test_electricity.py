@@ -84,8 +84,9 @@ def test_a_price_over_time(inside: Command, billed: Path) -> None:
     )
     for variant, row in metrics(Path("out")).items():
         own = line[line["variant"] == variant]
-        cost = cost_of_steps(own["time_s"].to_numpy(), own["power_w"].to_numpy(), series, from_s,
-                            until_s, origin_s)  # fmt: skip
+        cost = cost_of_steps(
+            own["time_s"].to_numpy(), own["power_w"].to_numpy(), series, from_s, until_s, origin_s
+        )
         assert row["electricity_cost"] == pytest.approx(cost, rel=1e-9)
         for job in jobs:
             if job["variant"] != variant:
@@ -110,8 +111,10 @@ def test_a_variant_has_its_own_price(inside: Command, billed: Path) -> None:
     billed.write_text(text.replace("fifo: {}", "fifo: {electricity: {price: 0.6, currency: EUR}}"))
     inside("run", billed, "--out", "out")
     rows = metrics(Path("out"))
-    per_kwh = {name: 3.6e6 * row["electricity_cost"] / row["cluster_energy_j"]
-               for name, row in rows.items()}  # fmt: skip
+    per_kwh = {
+        name: 3.6e6 * row["electricity_cost"] / row["cluster_energy_j"]
+        for name, row in rows.items()
+    }
     assert per_kwh == {"fifo": pytest.approx(0.6), "sjf": pytest.approx(0.3)}
 
 
@@ -133,8 +136,9 @@ def test_paths_are_relative_to_the_file_that_states_them(
     price = "electricity.price.file=costs.csv"
     inside("run", "apart/billed.yaml", "--set", price, "--out", "outside")
     assert metrics(Path("inside")) == metrics(Path("outside"))
-    said = inside("validate", "apart/billed.yaml", "--set", price,
-                  "--set", "workload.trace=./jobs", code=2).stderr  # fmt: skip
+    said = inside(
+        "validate", "apart/billed.yaml", "--set", price, "--set", "workload.trace=./jobs", code=2
+    ).stderr
     assert_states(said, "--set workload.trace=./jobs", "'./jobs'")
 
 
@@ -149,16 +153,22 @@ def test_paths_are_relative_to_the_file_that_states_them(
         ("{price: {file: absent.csv}}", ("absent.csv",)),
         ("{price: {file: prices.csv}}", ("prices.csv", "unit")),
         ("{price: {file: prices.csv, unit: EUR/MWh}}", ("prices.csv", "zone")),
-        ("{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, currency: USD}",
-         ("USD", "EUR")),
-        ("{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, origin: 2024-01-31}",
-         ("origin", "2024-01-31", "datetime")),
-        ("{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, "
-         "origin: '2025-01-31T00:00:00+00:00'}", ("covers", "prices.csv")),
-        ("{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, zone: Mars/Utopia}",
-         ("Mars/Utopia", "time zone")),
+        ("{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, currency: USD}", ("USD", "EUR")),
+        (
+            "{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, origin: 2024-01-31}",
+            ("origin", "2024-01-31", "datetime"),
+        ),
+        (
+            "{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, "
+            "origin: '2025-01-31T00:00:00+00:00'}",
+            ("covers", "prices.csv"),
+        ),
+        (
+            "{price: {file: prices.csv, unit: EUR/MWh, zone: UTC}, zone: Mars/Utopia}",
+            ("Mars/Utopia", "time zone"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_known_is_asked_for(
     inside: Command, billed: Path, electricity: str, facts: tuple[str, ...]
 ) -> None:
@@ -173,8 +183,13 @@ def test_faults_of_all_files_are_told_at_once(inside: Command, billed: Path) -> 
     Path("carbon.csv").write_text("time,value\n2024-01-01,300\n2024-01-02,300\n")
     billed.write_text(SCENARIO % "{price: {file: prices.csv}, carbon: {file: carbon.csv}}")
     lines = inside("run", billed, "--out", "out", code=2).stderr.splitlines()
-    facts = (("price", "`unit`"), ("price", "`zone`"), ("carbon", "`unit`"), ("carbon", "`kind`"),
-             ("carbon", "`zone`"))  # fmt: skip
+    facts = (
+        ("price", "`unit`"),
+        ("price", "`zone`"),
+        ("carbon", "`unit`"),
+        ("carbon", "`kind`"),
+        ("carbon", "`zone`"),
+    )
     for line, (key, fact) in zip(lines, facts, strict=True):
         assert_states(line, billed.name, f"electricity.{key}: ", f"{key}", ".csv", fact)
 

@@ -44,8 +44,19 @@ def short_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def generate(inside: Command, jobs: int) -> None:
     """Generate the trace `some`, for more than 64 GPUs."""
-    inside("traces", "generate", "jobs", "--name", "some", "--jobs", str(jobs),
-           "--load", "1.2", "--gpus", "64")  # fmt: skip
+    inside(
+        "traces",
+        "generate",
+        "jobs",
+        "--name",
+        "some",
+        "--jobs",
+        str(jobs),
+        "--load",
+        "1.2",
+        "--gpus",
+        "64",
+    )
 
 
 def make_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +69,15 @@ def test_one_run_gives_the_same_files(
     inside: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate(inside, 700)
-    arguments = ("run", "million-jobs", "--set", "workload.trace=some",
-                 "--set", "cluster.gpus=64", "--out")  # fmt: skip
+    arguments = (
+        "run",
+        "million-jobs",
+        "--set",
+        "workload.trace=some",
+        "--set",
+        "cluster.gpus=64",
+        "--out",
+    )
     inside(*arguments, "in-memory")
     make_large(monkeypatch)
     inside(*arguments, "in-files")
@@ -162,10 +180,22 @@ def test_a_killed_run_leaves_nothing_whole_and_the_next_one_cleans(
     inside: Command, tmp_path: Path
 ) -> None:
     generate(inside, 450)
-    arguments = ("run", "million-jobs", "--set", "workload.trace=some",
-                 "--set", "cluster.gpus=64", "--out", "out")  # fmt: skip
-    killed = subprocess.run([sys.executable, "-c", KILLED, "15", *arguments], cwd=tmp_path,
-                            capture_output=True, env=dict(os.environ))  # fmt: skip
+    arguments = (
+        "run",
+        "million-jobs",
+        "--set",
+        "workload.trace=some",
+        "--set",
+        "cluster.gpus=64",
+        "--out",
+        "out",
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, "15", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        env=dict(os.environ),
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     left = [name for name in names(tmp_path) if name != "library"]
     assert len(left) == 2

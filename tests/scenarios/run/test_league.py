@@ -22,9 +22,11 @@ from wattkeeper.traces.profiles import load_profiles
 GPU = "SYN-250W"
 RECURRENCES = 24
 SHORT: dict[str, Any] = {
-    "sweep": None, "cluster.gpu": GPU, "workload.profiles": {"synthetic": {}},
+    "sweep": None,
+    "cluster.gpu": GPU,
+    "workload.profiles": {"synthetic": {}},
     "workload.recurrences": RECURRENCES,
-}  # fmt: skip
+}
 
 
 def settings(**changes: Any) -> list[str]:
@@ -44,8 +46,9 @@ def test_regrets_are_those_of_the_jobs(inside: Command, tmp_path: Path) -> None:
     costs = jobs.groupby(columns)["cost"].sum().unstack("recurrence")
     for pair in league["pairs"]:
         profile = profiles[pair["workload"]]
-        expected = {(c.batch_size, c.power_limit_w): c.cost
-                    for c in expectations(profile, Objective(0.5))}  # fmt: skip
+        expected = {
+            (c.batch_size, c.power_limit_w): c.cost for c in expectations(profile, Objective(0.5))
+        }
         least = min(expected.values())
         of_pair = costs.xs(pair["workload"], level="workload")
         oracle = of_pair.loc["oracle"].to_numpy()
@@ -62,8 +65,10 @@ def test_regrets_are_those_of_the_jobs(inside: Command, tmp_path: Path) -> None:
             assert about["worse"] == (bound > 0)
             own = jobs[(jobs["variant"] == name) & (jobs["workload"] == pair["workload"])]
             last = own[(own["attempt"] == 1) & (own["recurrence"] > RECURRENCES - 5)]
-            near = [expected.get((row.batch_size, row.power_limit_w), math.inf) <= 1.02 * least
-                    for row in last.itertuples()]  # fmt: skip
+            near = [
+                expected.get((row.batch_size, row.power_limit_w), math.inf) <= 1.02 * least
+                for row in last.itertuples()
+            ]
             assert about["near"] == pytest.approx(np.mean(near))
         assert pair["variants"]["oracle"]["regret"] == 0
         assert pair["variants"]["oracle"]["near"] == 1
@@ -81,8 +86,11 @@ def test_a_sweep_has_a_table_of_all_points(inside: Command, tmp_path: Path) -> N
     """GPU types make pairs, the other axes conditions."""
     content = yaml.safe_load(inside("scenarios", "bandit-league").stdout)
     variants = {name: content["variants"][name] for name in ("default", "zeus", "frugal", "oracle")}
-    axes = {"cluster.gpu": [GPU, "SYN-400W"], "objective.eta": [0, 0.5],
-            "workload.drift": [None, {"after": 5, "per_octave": 0.3}]}  # fmt: skip
+    axes = {
+        "cluster.gpu": [GPU, "SYN-400W"],
+        "objective.eta": [0, 0.5],
+        "workload.drift": [None, {"after": 5, "per_octave": 0.3}],
+    }
     content["workload"] |= {"profiles": {"synthetic": {}}, "recurrences": 12}
     path = tmp_path / "small.yaml"
     path.write_text(yaml.safe_dump(content | {"variants": variants, "sweep": axes, "seeds": 1}))

@@ -43,9 +43,15 @@ seeds: 1
 
 def row(limit_w: float | None, time_s: float, power_w: float, **other: Any) -> dict[str, Any]:
     return {
-        "workload": "w", "gpu_type": "G", "gpus": 1, "batch_size": 32, "power_limit_w": limit_w,
-        "time_per_epoch_s": time_s, "average_power_w": power_w, "clock_mhz": None,
-    } | other  # fmt: skip
+        "workload": "w",
+        "gpu_type": "G",
+        "gpus": 1,
+        "batch_size": 32,
+        "power_limit_w": limit_w,
+        "time_per_epoch_s": time_s,
+        "average_power_w": power_w,
+        "clock_mhz": None,
+    } | other
 
 
 ROWS = [
@@ -176,8 +182,9 @@ def test_the_report_on_the_trace_lists_clocks() -> None:
 def test_published_tables_may_have_clocks(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "summary_train.csv").write_text(
         "dataset,network,batch_size,optimizer,run,target_metric,target_epoch\n"
-        "squad,bert,8,adamw,1,84.0,2\n", encoding="utf-8",
-    )  # fmt: skip
+        "squad,bert,8,adamw,1,84.0,2\n",
+        encoding="utf-8",
+    )
     head = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power,clock_mhz"
     power = tmp_path / "summary_power_v100.csv"
     rows = ["squad,bert,8,adamw,250,10,200,", "squad,bert,8,adamw,,11,150,1200"]

@@ -75,9 +75,12 @@ def test_nodes_of_a_trace_come_and_go(with_jobs: Command, tmp_path: Path) -> Non
     nodes = pd.read_parquet(tmp_path / "out/nodes.parquet")
     found = nodes[nodes.variant == "saved"][["time_s", "node", "event"]].to_numpy().tolist()
     assert found == [
-        [0.0, 6, "absent"], [0.0, 7, "absent"], [3600.0, 2, "down"], [7200.0, 2, "up"],
+        [0.0, 6, "absent"],
+        [0.0, 7, "absent"],
+        [3600.0, 2, "down"],
+        [7200.0, 2, "up"],
         [9000.0, 6, "up"],
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,13 @@ def test_each_variant_of_a_live_run_has_a_folder_inside(tmp_path: Path) -> None:
     assert (home / "live.live/a/1/log.sqlite").exists()
     assert files(tmp_path) - {f"deep/home/{name}" for name in files(home)} == {"deep", "deep/home"}
     assert {path.name for path in home.iterdir()} <= {
-        "rehearsed.yaml", "live", "live.live", "sim", "library", "state"
-    }  # fmt: skip
+        "rehearsed.yaml",
+        "live",
+        "live.live",
+        "sim",
+        "library",
+        "state",
+    }
 
 
 def test_each_variant_of_a_search_has_files_inside(tmp_path: Path) -> None:

@@ -110,12 +110,15 @@ def test_drawn_stragglers_are_the_same_for_all_variants(inside: Command) -> None
     assert (Path("out") / "jobs.parquet").read_bytes() == digest
 
 
-@pytest.mark.parametrize(("more", "gpus"), [
-    ("schedule: gpipe", 4),
-    ("schedule: {kind: gpipe, backwards: first-first}", 4),
-    ("schedule: {kind: interleaved, chunks: 2}", 2),
-    ("gpus_per_stage: 3", 12),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "gpus"),
+    [
+        ("schedule: gpipe", 4),
+        ("schedule: {kind: gpipe, backwards: first-first}", 4),
+        ("schedule: {kind: interleaved, chunks: 2}", 2),
+        ("gpus_per_stage: 3", 12),
+    ],
+)
 def test_schedules(inside: Command, more: str, gpus: int) -> None:
     ran = run(inside, more=more)
     highest, perseus = (ran[variant, "pipeline"] for variant in ("highest", "perseus"))
@@ -130,14 +133,17 @@ GOOD_ROWS = (
 )
 
 
-@pytest.mark.parametrize(("rows", "facts"), [
-    (GOOD_ROWS + "1,sideways,1410,0.1,20\n", ("row 3", "'sideways'", "forward", "backward")),
-    (GOOD_ROWS + "1,forward,1410,-0.1,20\n", ("row 3", "time", "> 0")),
-    (GOOD_ROWS + "1,forward,fast,0.1,20\n", ("row 3", "frequency", "fast")),
-    (GOOD_ROWS + "0,forward,1410,0.1,20\n", ("row 3", "row 1")),
-    (GOOD_ROWS + "1,forward,1410,0.1,20\n", ("stage 1", "backward")),
-    (GOOD_ROWS.replace("energy", "joules"), ("energy",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "facts"),
+    [
+        (GOOD_ROWS + "1,sideways,1410,0.1,20\n", ("row 3", "'sideways'", "forward", "backward")),
+        (GOOD_ROWS + "1,forward,1410,-0.1,20\n", ("row 3", "time", "> 0")),
+        (GOOD_ROWS + "1,forward,fast,0.1,20\n", ("row 3", "frequency", "fast")),
+        (GOOD_ROWS + "0,forward,1410,0.1,20\n", ("row 3", "row 1")),
+        (GOOD_ROWS + "1,forward,1410,0.1,20\n", ("stage 1", "backward")),
+        (GOOD_ROWS.replace("energy", "joules"), ("energy",)),
+    ],
+)
 def test_broken_points(inside: Command, rows: str, facts: tuple[str, ...]) -> None:
     Path("points.csv").write_text(rows)
     text = SCENARIO.format(profile="points.csv", more="", unit_s=0.005)
@@ -146,15 +152,18 @@ def test_broken_points(inside: Command, rows: str, facts: tuple[str, ...]) -> No
     assert_states(done.stderr, "points.csv", *facts)
 
 
-@pytest.mark.parametrize(("more", "facts"), [
-    ("schedule: zigzag", ("9:", "schedule", "zigzag", "1f1b")),
-    ("schedule: {kind: interleaved, chunks: 3}", ("9:", "chunks", "3", "4 stages")),
-    ("schedule: {kind: 1f1b, chunks: 2}", ("9:", "chunks", "interleaved")),
-    ("stragglers: [{at_s: 1, job: a, factor: 2}]", ("'a'", "pipeline")),
-    ("stragglers: [{at_s: 1, job: pipeline, factor: 0.5}]", ("9:", "factor", "1")),
-    ("jobs: [{name: a}, {name: a}]", ("'a'", "twice")),
-    ("gpus_per_stage: 5", ("20 GPUs", "16")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "facts"),
+    [
+        ("schedule: zigzag", ("9:", "schedule", "zigzag", "1f1b")),
+        ("schedule: {kind: interleaved, chunks: 3}", ("9:", "chunks", "3", "4 stages")),
+        ("schedule: {kind: 1f1b, chunks: 2}", ("9:", "chunks", "interleaved")),
+        ("stragglers: [{at_s: 1, job: a, factor: 2}]", ("'a'", "pipeline")),
+        ("stragglers: [{at_s: 1, job: pipeline, factor: 0.5}]", ("9:", "factor", "1")),
+        ("jobs: [{name: a}, {name: a}]", ("'a'", "twice")),
+        ("gpus_per_stage: 5", ("20 GPUs", "16")),
+    ],
+)
 def test_refused_keys(inside: Command, more: str, facts: tuple[str, ...]) -> None:
     Path("pipes.yaml").write_text(SCENARIO.format(profile=MADE_UP, more=more, unit_s=0.005))
     done = inside("run", "pipes.yaml", "--out", "out", code=2)

@@ -104,8 +104,16 @@ def test_a_cap_may_be_in_other_units_of_power(
 ) -> None:
     steps = [[time_s, cap_w * factor] for time_s, cap_w in CAPS_W]
     inside("run", scenario, "--out", tmp_path / "w")
-    inside("run", scenario, "--out", tmp_path / "other", "--set", f"signals.cap.unit={unit}",
-           "--set", f"signals.cap.series.steps={steps}")  # fmt: skip
+    inside(
+        "run",
+        scenario,
+        "--out",
+        tmp_path / "other",
+        "--set",
+        f"signals.cap.unit={unit}",
+        "--set",
+        f"signals.cap.series.steps={steps}",
+    )
     ours, others = (pd.read_parquet(tmp_path / name / "jobs.parquet") for name in ("w", "other"))
     pd.testing.assert_frame_equal(ours, others)
 

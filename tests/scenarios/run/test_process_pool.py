@@ -62,9 +62,13 @@ def run_script(folder: Path, script: str, **variables: str) -> subprocess.Comple
     (folder / "script.py").write_text(script)
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
-        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=False,
+        [sys.executable, "script.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": path, **variables},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

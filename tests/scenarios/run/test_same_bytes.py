@@ -47,9 +47,16 @@ def test_workers_and_hash_seeds_change_no_byte(
     quick: Ran, tmp_path: Path, workers: str, hashes: str
 ) -> None:
     done = run_command(
-        "run", "quickstart", "--workers", workers, "--out", "out",
-        traces=tmp_path / "library", cwd=tmp_path, PYTHONHASHSEED=hashes,
-    )  # fmt: skip
+        "run",
+        "quickstart",
+        "--workers",
+        workers,
+        "--out",
+        "out",
+        traces=tmp_path / "library",
+        cwd=tmp_path,
+        PYTHONHASHSEED=hashes,
+    )
     assert done.stdout == quick.stdout
     again, first = content(tmp_path / "out"), content(quick.folder)
     for name in RESULTS:
@@ -77,15 +84,22 @@ def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
         shutil.copytree(ROOT / floor, plain / "wattkeeper" / floor, ignore=built)
     where = "import wattkeeper.sim.engine.world as world; print(world.__file__)"
     loaded = subprocess.run(
-        [sys.executable, "-c", where], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", where],
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "PYTHONPATH": str(plain)},
-    ).stdout  # fmt: skip
+    ).stdout
     assert loaded.strip() == str(plain / "wattkeeper/sim/engine/world.py")
     for name, arguments in runs:
         run_command(
-            *arguments, "--out", f"there/{name}",
-            traces=tmp_path / "library", cwd=tmp_path, PYTHONPATH=str(plain),
-        )  # fmt: skip
+            *arguments,
+            "--out",
+            f"there/{name}",
+            traces=tmp_path / "library",
+            cwd=tmp_path,
+            PYTHONPATH=str(plain),
+        )
         here, there = (content(tmp_path / side / name) for side in ("here", "there"))
         for file in RESULTS:
             assert here[file] == there[file], (name, file)

@@ -79,17 +79,21 @@ def test_slack_is_relative_to_the_default_where_the_baseline_fixes_no_batch_size
     default, _ = run_sets(inside)
     assert allowed_s(default, "full") == pytest.approx((1 + SLACK) * time_s(default, "full"))
     chosen, _ = run_sets(
-        inside, "variants.full={policies: {configure: grid-search}}",
+        inside,
+        "variants.full={policies: {configure: grid-search}}",
         "variants.static.policies.configure={kind: fixed, batch_size: 128}",
-    )  # fmt: skip
+    )
     assert allowed_s(chosen, "full") == pytest.approx(allowed_s(default, "full"))
 
 
 def test_intervals_by_run_times_follow_the_fixed_batch_size(inside: Command) -> None:
     jobs, _ = run_sets(
-        inside, "policies.configure={kind: fixed, batch_size: 128}", "workload.every_s=null",
-        "workload.every_runs=2", "bound=null",
-    )  # fmt: skip
+        inside,
+        "policies.configure={kind: fixed, batch_size: 128}",
+        "workload.every_s=null",
+        "workload.every_runs=2",
+        "bound=null",
+    )
     own = jobs[jobs["variant"] == "full"].sort_values("recurrence")
     assert own["submit_time_s"].diff().iloc[-1] == pytest.approx(2 * time_s(jobs, "full"))
 
@@ -97,9 +101,13 @@ def test_intervals_by_run_times_follow_the_fixed_batch_size(inside: Command) -> 
 def test_a_fixed_batch_size_without_a_profile_is_refused(inside: Command) -> None:
     for more in ((), ("--set", "workload.every_s=null", "--set", "workload.every_runs=2")):
         said = inside(
-            "run", "carbon-deadlines", *more, "--set",
-            "policies.configure={kind: fixed, batch_size: 100}", code=2,
-        )  # fmt: skip
+            "run",
+            "carbon-deadlines",
+            *more,
+            "--set",
+            "policies.configure={kind: fixed, batch_size: 100}",
+            code=2,
+        )
         assert_states(said.stderr, "100", "128, 256, 512")
 
 

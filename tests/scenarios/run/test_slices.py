@@ -32,12 +32,16 @@ def scenario(folder: Path, **changes: Any) -> Path:
         "workload": {"kind": "recurring", "profiles": {"synthetic": {}}, "recurrences": 12},
         "variants": {
             "epoch": {"policies": {"configure": "fixed", "tune": "zeus-jit"}},
-            "slices": {"policies": {"configure": "fixed",
-                                    "tune": {"kind": "zeus-jit", "profile": "slices"}}},
+            "slices": {
+                "policies": {
+                    "configure": "fixed",
+                    "tune": {"kind": "zeus-jit", "profile": "slices"},
+                }
+            },
             "frugal": {"policies": {"configure": "frugal"}},
         },
         "baseline": "epoch",
-    }  # fmt: skip
+    }
     path = folder / "slices.yaml"
     path.write_text(yaml.safe_dump(content | changes), encoding="utf-8")
     return path
@@ -150,11 +154,16 @@ def test_preemptions_conserve_slices(inside: Command, tmp_path: Path) -> None:
 
 ONE_GPU: dict[str, Any] = {
     "cluster": {"gpu": GPU, "gpus": 1, "gpus_per_node": 1, "idle_power_w": 40},
-    "workload": {"kind": "recurring", "profiles": {"synthetic": {}}, "workloads": ["image"],
-                 "recurrences": 2, "every_s": 100_000},
+    "workload": {
+        "kind": "recurring",
+        "profiles": {"synthetic": {}},
+        "workloads": ["image"],
+        "recurrences": 2,
+        "every_s": 100_000,
+    },
     "variants": {"frugal": {"policies": {"configure": "frugal"}}},
     "baseline": "frugal",
-}  # fmt: skip
+}
 
 
 def second_probe_s(inside: Command, folder: Path, **changes: Any) -> tuple[Path, float]:

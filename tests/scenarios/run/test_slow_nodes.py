@@ -59,8 +59,10 @@ def test_slow_nodes_cost_time_and_a_placement_avoids_some_of_it(with_jobs: Comma
     assert slow.factor.between(1, 3).all()
     assert (slow.factor > 1).sum() > 10
     assert nodes[nodes.event != "degraded"].factor.isna().all()
-    both = [nodes[nodes.variant == name][["time_s", "node", "event"]].to_numpy().tolist()
-            for name in ("first-fit", "steady")]  # fmt: skip
+    both = [
+        nodes[nodes.variant == name][["time_s", "node", "event"]].to_numpy().tolist()
+        for name in ("first-fit", "steady")
+    ]
     shorter = min(map(len, both))
     assert both[0][:shorter] == both[1][:shorter]
     page = Path("out/report.html").read_text()
@@ -103,9 +105,12 @@ def test_a_trace_says_which_nodes_are_slow_and_where_they_stand(with_jobs: Comma
     nodes = pd.read_parquet("out/nodes.parquet")
     found = nodes[nodes.variant == "steady"].fillna(0)
     assert found[["time_s", "node", "event", "factor"]].to_numpy().tolist() == [
-        [0.0, 0, "degraded", 2.5], [3600.0, 1, "degraded", 1.5], [7200.0, 1, "down", 0.0],
-        [7800.0, 1, "up", 0.0], [9000.0, 0, "degraded", 1.0],
-    ]  # fmt: skip
+        [0.0, 0, "degraded", 2.5],
+        [3600.0, 1, "degraded", 1.5],
+        [7200.0, 1, "down", 0.0],
+        [7800.0, 1, "up", 0.0],
+        [9000.0, 0, "degraded", 1.0],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,11 @@ def test_statistics_over_seeds(quick: Ran) -> None:
             ratio = (values[name] / values["default"]).mean()
             assert versus["ratio"] == pytest.approx(ratio, rel=1e-9), metric
     assert variants["default"]["versus"]["energy_j"] == {
-        "ratio": 1.0, "ci95": [1.0, 1.0], "effect": None, "verdict": "identical"
-    }  # fmt: skip
+        "ratio": 1.0,
+        "ci95": [1.0, 1.0],
+        "effect": None,
+        "verdict": "identical",
+    }
 
 
 def test_intervals_are_those_of_the_bootstrap(quick: Ran) -> None:

@@ -22,21 +22,27 @@ def run(inside: Command, folder: Path, workloads: list[str]) -> dict[str, pd.Dat
     content = {
         "name": "waiting",
         "cluster": {"gpu": "SYN-250W", "gpus": 1, "gpus_per_node": 1, "idle_power_w": 40},
-        "workload": {"kind": "recurring", "profiles": {"synthetic": {}}, "recurrences": 25,
-                     "workloads": workloads},
+        "workload": {
+            "kind": "recurring",
+            "profiles": {"synthetic": {}},
+            "recurrences": 25,
+            "workloads": workloads,
+        },
         "objective": {"eta": 0.8},
         "variants": {
             PLAIN: {"policies": {"configure": "frugal"}},
             WEIGHED: {"policies": {"configure": {"kind": "frugal", "waiting": 3}}},
         },
         "baseline": PLAIN,
-    }  # fmt: skip
+    }
     path = folder / "waiting.yaml"
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
     inside("run", path, "--out", "out")
     jobs = pd.read_parquet(folder / "out" / "jobs.parquet")
-    return {str(name): rows.drop(columns="variant").reset_index(drop=True)
-            for name, rows in jobs.groupby("variant")}  # fmt: skip
+    return {
+        str(name): rows.drop(columns="variant").reset_index(drop=True)
+        for name, rows in jobs.groupby("variant")
+    }
 
 
 def test_time_counts_more_where_jobs_wait(inside: Command, tmp_path: Path) -> None:
@@ -49,8 +55,14 @@ def test_time_counts_more_where_jobs_wait(inside: Command, tmp_path: Path) -> No
 
 
 def test_waiting_has_no_weight_where_time_has_none(inside: Command) -> None:
-    settings = ("--set", "objective.eta=1", "--set", "variants.zeus.policies.tune=null", "--set",
-                "variants.zeus.policies.configure={kind: frugal, waiting: 1}")  # fmt: skip
+    settings = (
+        "--set",
+        "objective.eta=1",
+        "--set",
+        "variants.zeus.policies.tune=null",
+        "--set",
+        "variants.zeus.policies.configure={kind: frugal, waiting: 1}",
+    )
     done = inside("validate", "quickstart", *settings, code=2)
     assert_states(done.stderr, "time has no weight (objective.eta 1)")
 

@@ -23,13 +23,54 @@ from wattkeeper.scenarios.spec.loading import find_scenario, shipped
 MOST = 200
 """Largest number in a scenario that is run: larger ones may take long."""
 
-TEXTS = ["{", "[", ":", "- ", "\t", "&a ", "*a", "!!python/object:os.system ", "'", '"', "|", "%",
-         "#", "\0", "\x85", "\ufeff", "~", "1e999", "0x10", "2026-01-01", "yes", "<<: ", "? ",
-         "\U0001f600", "[" * 2000, "a: " * 50]  # fmt: skip
+TEXTS = [
+    "{",
+    "[",
+    ":",
+    "- ",
+    "\t",
+    "&a ",
+    "*a",
+    "!!python/object:os.system ",
+    "'",
+    '"',
+    "|",
+    "%",
+    "#",
+    "\0",
+    "\x85",
+    "\ufeff",
+    "~",
+    "1e999",
+    "0x10",
+    "2026-01-01",
+    "yes",
+    "<<: ",
+    "? ",
+    "\U0001f600",
+    "[" * 2000,
+    "a: " * 50,
+]
 """Pieces with a meaning in YAML."""
 
-WORDS = [*ODD_VALUES, "fifo", "zeus", "1..5", "5..1", "10GB", "inf", "V100", 3, 0.5, 2**63, ["x"],
-         {"kind": "fifo"}, {"kind": "nothing"}, {"": ""}, [1, [2]]]  # fmt: skip
+WORDS = [
+    *ODD_VALUES,
+    "fifo",
+    "zeus",
+    "1..5",
+    "5..1",
+    "10GB",
+    "inf",
+    "V100",
+    3,
+    0.5,
+    2**63,
+    ["x"],
+    {"kind": "fifo"},
+    {"kind": "nothing"},
+    {"": ""},
+    [1, [2]],
+]
 
 Place = tuple[Any, Any]
 """A container, and a key or an index in it."""
@@ -158,10 +199,14 @@ def storm(folder: Path, seed: int, count: int) -> list[str]:
             if wrong := fault(code, message):
                 lines = message.strip().splitlines() or [""]
                 (folder / f"fault-{number}.yaml").write_bytes(path.read_bytes())
-                faults.append(f"{seed} {number}: {name}, {kind} {settings}: {command[0]}: {wrong}: "
-                              f"{lines[-1][:300]}")  # fmt: skip
-    print(f"scenarios, seed {seed}: {count} altered, {dict(sorted(codes.items()))}, "
-          f"{len(faults)} faults")  # fmt: skip
+                faults.append(
+                    f"{seed} {number}: {name}, {kind} {settings}: {command[0]}: {wrong}: "
+                    f"{lines[-1][:300]}"
+                )
+    print(
+        f"scenarios, seed {seed}: {count} altered, {dict(sorted(codes.items()))}, "
+        f"{len(faults)} faults"
+    )
     return faults
 
 

@@ -74,8 +74,9 @@ def test_worker_processes_execute_the_file(inside: Command, folder: Path, tmp_pa
     for name in ("jobs.parquet", "decisions.parquet", "summary.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     summary = json.loads((tmp_path / "one/summary.json").read_text())
-    energy = {name: about["metrics"]["energy_j"]["mean"]
-              for name, about in summary["variants"].items()}  # fmt: skip
+    energy = {
+        name: about["metrics"]["energy_j"]["mean"] for name, about in summary["variants"].items()
+    }
     assert energy["share"] < energy["full"]
 
 
@@ -110,10 +111,14 @@ def test_a_file_that_is_named_twice_is_loaded_once(inside: Command, folder: Path
         ("x = 1\n", 2, "share.py:1", "registers no policy|PolicyConfig|kind"),
         (POLICY.partition("class ShareC")[0], 2, "share.py:9", "Share|Tune|PolicyConfig"),
         (POLICY.replace('"tune"', '"steer"'), 2, "share.py:18", "decision point"),
-        (POLICY.replace('"share"', '"max-power"'), 2, "share.py:18",
-         "max-power|wattkeeper.policies.tune.max_power"),
+        (
+            POLICY.replace('"share"', '"max-power"'),
+            2,
+            "share.py:18",
+            "max-power|wattkeeper.policies.tune.max_power",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_used_is_one_message(
     inside: Command, folder: Path, content: str, code: int, place: str, words: str
 ) -> None:

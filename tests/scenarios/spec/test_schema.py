@@ -285,8 +285,12 @@ def test_validate_through_the_command(inside: Command, path: Path) -> None:
 def test_validate_refuses_policies_that_no_live_run_can_ask(
     inside: Command, tmp_path: Path
 ) -> None:
-    training = {"command": ["python", "train.py"], "batch_sizes": [32], "default_batch_size": 32,
-                "max_epochs": 3}  # fmt: skip
+    training = {
+        "command": ["python", "train.py"],
+        "batch_sizes": [32],
+        "default_batch_size": 32,
+        "max_epochs": 3,
+    }
     scenario = {
         "name": "live-only",
         "cluster": {"gpu": "V100", "gpus": 1, "idle_power_w": 40},

@@ -16,8 +16,18 @@ import pytest
 from tests.support.sweeps import SMALL, content, ended, start, units, until, workers
 
 RUNS = 200
-LONG = ("quickstart", *SMALL, "--set", "workload.recurrences=60", "--seeds", "20",
-        "--sweep", "objective.eta=0,0.25,0.5,0.75,1", "--out", "out")  # fmt: skip
+LONG = (
+    "quickstart",
+    *SMALL,
+    "--set",
+    "workload.recurrences=60",
+    "--seeds",
+    "20",
+    "--sweep",
+    "objective.eta=0,0.25,0.5,0.75,1",
+    "--out",
+    "out",
+)
 
 
 @pytest.fixture(scope="module")

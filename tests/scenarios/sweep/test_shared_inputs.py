@@ -26,8 +26,21 @@ seeds: 2
 def pool(inside: Command, tmp_path: Path) -> Command:
     """`inside` with a scenario and two traces."""
     for seed, name in enumerate("ab", start=1):
-        inside("traces", "generate", "jobs", "--jobs", "20", "--load", "0.9", "--gpus", "64",
-               "--seed", str(seed), "--name", name)  # fmt: skip
+        inside(
+            "traces",
+            "generate",
+            "jobs",
+            "--jobs",
+            "20",
+            "--load",
+            "0.9",
+            "--gpus",
+            "64",
+            "--seed",
+            str(seed),
+            "--name",
+            name,
+        )
     (tmp_path / "pool.yaml").write_text(SCENARIO)
     return inside
 

@@ -174,5 +174,8 @@ def test_a_unit_comes_back_from_its_file(name: str) -> None:
     assert json.dumps(again.result.account.metrics()) == json.dumps(unit.result.account.metrics())
     assert again.result.account.window == unit.result.account.window
     assert (again.result.variant, again.result.seed, again.result.events, again.wall_s) == (
-        unit.result.variant, unit.result.seed, unit.result.events, unit.wall_s,
-    )  # fmt: skip
+        unit.result.variant,
+        unit.result.seed,
+        unit.result.events,
+        unit.wall_s,
+    )

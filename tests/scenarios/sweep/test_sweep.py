@@ -87,12 +87,16 @@ def test_a_list_holds_one_product_after_the_other(axes: dict[str, list[Any]], gp
         (["objective=0", "objective.eta=1"], ["objective.eta is a part of objective"]),
         (["variants.zuus.policies.configure.beta=1,2"], ["'zuus'", "default"]),
         (["variants={}"], ["name a key of one of them"]),
-        (["cluster.gpu=V100,SYN-400W,A40"],
-         ["1 x V100", "1 x SYN-250W, 1 x SYN-400W", "(at cluster.gpu=V100)", "1 x A40"]),
-        (["variants.zeus.policies.tune=zeus-jit,{kind: fixed-power, power_limit_w: 111}"],
-         ["variant 'zeus'", "111 W", "100, 125, 150, 175, 200, 225, 250 W"]),
+        (
+            ["cluster.gpu=V100,SYN-400W,A40"],
+            ["1 x V100", "1 x SYN-250W, 1 x SYN-400W", "(at cluster.gpu=V100)", "1 x A40"],
+        ),
+        (
+            ["variants.zeus.policies.tune=zeus-jit,{kind: fixed-power, power_limit_w: 111}"],
+            ["variant 'zeus'", "111 W", "100, 125, 150, 175, 200, 225, 250 W"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_sweep_is_refused_before_anything_runs(
     axes: list[str], facts: list[str], inside: Command, tmp_path: Path
 ) -> None:
@@ -134,8 +138,12 @@ def test_a_setting_that_an_axis_hides_is_refused(inside: Command) -> None:
     assert_states(told, "--set objective.eta=0.5: ", "change nothing", "--sweep objective.eta=...")
     told = inside("validate", "bandit-league", "--set", "cluster.gpu=T4", code=2).stderr
     assert_states(told, "--set cluster.gpu=T4: ", "--set sweep=null")
-    profiles = ("--sweep", "workload.profiles={synthetic: {}}", "--set",
-                "workload.profiles.synthetic.runs=3")  # fmt: skip
+    profiles = (
+        "--sweep",
+        "workload.profiles={synthetic: {}}",
+        "--set",
+        "workload.profiles.synthetic.runs=3",
+    )
     told = inside("validate", "quickstart", *profiles, code=2).stderr
     assert_states(told, "workload.profiles.synthetic.runs: it would change nothing")
     whole = ("--set", "cluster={gpu: SYN-250W, gpus: 6, gpus_per_node: 1, idle_power_w: 40}")
@@ -168,8 +176,10 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
     assert_states(refused, "sweep", "one/points/0001\n")
 
     about = json.loads((tmp_path / "one/sweep.json").read_text())
-    assert about["axes"] == {"objective.eta": [0, 0.5],
-                             "workload.workloads": [["image"], ["language"]]}  # fmt: skip
+    assert about["axes"] == {
+        "objective.eta": [0, 0.5],
+        "workload.workloads": [["image"], ["language"]],
+    }
     assert [point["id"] for point in about["points"]] == ["0001", "0002", "0003", "0004"]
     assert {point["state"] for point in about["points"]} == {"done"}
     assert told | {"points": about["points"]} == about
@@ -177,8 +187,16 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
 
     third = about["points"][2]
     settings = [f"{path}={json.dumps(value)}" for path, value in third["values"].items()]
-    alone = inside("run", "quickstart", *SMALL, "--seeds", "2", "--out", "alone",
-                   *(word for setting in settings for word in ("--set", setting)))  # fmt: skip
+    alone = inside(
+        "run",
+        "quickstart",
+        *SMALL,
+        "--seeds",
+        "2",
+        "--out",
+        "alone",
+        *(word for setting in settings for word in ("--set", setting)),
+    )
     assert alone.stdout
     whole = content(tmp_path / "alone")
     del whole["report.html"]  # `wattkeeper report` makes it
@@ -198,7 +216,7 @@ def test_what_a_sweep_leaves_behind(command: Command, inside: Command, tmp_path:
 
 def test_a_sweep_of_a_file_takes_the_place_of_older_results(
     inside: Command, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     scenario = yaml.safe_load(find_scenario("quickstart").read_text())
     scenario["sweep"] = {"workload.recurrences": [2, 3]}
     scenario["seeds"] = 1
@@ -303,8 +321,12 @@ def test_runs_that_fail_lose_nothing_else(tmp_path: Path) -> None:
     assert [folder.name for folder in (tmp_path / "results/moody/points").iterdir()] == ["0001"]
     table = pq.read_table(tmp_path / "results/moody/metrics.parquet", columns=["point", "variant"])
     there = {tuple(row.values()) for row in table.to_pylist()}
-    assert there == {("0001", "default"), ("0001", "moody"), ("0002", "default"),
-                     ("0003", "default")}  # fmt: skip
+    assert there == {
+        ("0001", "default"),
+        ("0001", "moody"),
+        ("0002", "default"),
+        ("0003", "default"),
+    }
     assert begun(tmp_path).count("deadly") == 3
     assert units(kept) == 2
     assert "Results: results/moody" in out
@@ -352,8 +374,18 @@ def test_a_plain_run_says_which_run_cannot_be_done(tmp_path: Path) -> None:
     assert err.startswith("variant 'moody', seed 1: its process was killed, 3 times")
 
 
-LONG = ("quickstart", *SMALL, "--set", "workload.recurrences=200", "--seeds", "5",
-        "--sweep", "objective.eta=0.25,0.75", "--out", "out")  # fmt: skip
+LONG = (
+    "quickstart",
+    *SMALL,
+    "--set",
+    "workload.recurrences=200",
+    "--seeds",
+    "5",
+    "--sweep",
+    "objective.eta=0.25,0.75",
+    "--out",
+    "out",
+)
 
 
 def test_a_sweep_killed_while_it_is_removed_is_still_one(
@@ -431,16 +463,27 @@ def test_a_point_of_quick_runs_costs_few_files_and_checks(
     """A sweep of a thousand quick runs costs little more than the runs themselves."""
     points, calls = 3, Counter[str]()
     for module, name in (
-        (loading, "validate"), (atomic, "sync"), (run, "store"), (run, "load"), (run, "run_unit"),
-        (run, "assemble_point"), (study, "read_json"), (run_scenario, "summarise"),
-    ):  # fmt: skip
+        (loading, "validate"),
+        (atomic, "sync"),
+        (run, "store"),
+        (run, "load"),
+        (run, "run_unit"),
+        (run, "assemble_point"),
+        (study, "read_json"),
+        (run_scenario, "summarise"),
+    ):
         count_calls(monkeypatch, calls, module, name)
     inside("run", "quickstart", *SMALL, "--sweep", "objective.eta=0.2,0.5,0.8", "--out", "out")
     files = sum(1 for _ in (tmp_path / "out").rglob("*"))
     assert calls.pop("sync") < files + 10, "each file once, and the folders above"
     # The files of the first point are read for the page, too; manifests for `sweep.json`.
-    assert calls == {"validate": points + 1, "run_unit": points * 10, "assemble_point": points,
-                     "summarise": points, "read_json": points * 3 + 2}  # fmt: skip
+    assert calls == {
+        "validate": points + 1,
+        "run_unit": points * 10,
+        "assemble_point": points,
+        "summarise": points,
+        "read_json": points * 3 + 2,
+    }
 
 
 def test_slow_runs_are_kept_one_by_one(
@@ -548,12 +591,36 @@ def test_a_chart_along_an_axis_opens_on_a_metric_whose_lines_part(
     inside: Command, tmp_path: Path
 ) -> None:
     """Under any scheduler a cluster draws about as much, but jobs do not wait as long."""
-    inside("traces", "generate", "jobs", "--jobs", "2000", "--load", "1", "--gpus", "64",
-           "--seed", "1", "--name", "pool")  # fmt: skip
+    inside(
+        "traces",
+        "generate",
+        "jobs",
+        "--jobs",
+        "2000",
+        "--load",
+        "1",
+        "--gpus",
+        "64",
+        "--seed",
+        "1",
+        "--name",
+        "pool",
+    )
     variants = {"fifo": {}, "sjf": {"policies": {"select": "sjf"}}}
-    inside("run", "scheduler-pool", "--set", "workload.trace=pool", "--set", "baseline=fifo",
-           "--set", f"variants={json.dumps(variants)}", "--sweep", "cluster.gpus=64,80",
-           "--out", "out")  # fmt: skip
+    inside(
+        "run",
+        "scheduler-pool",
+        "--set",
+        "workload.trace=pool",
+        "--set",
+        "baseline=fifo",
+        "--set",
+        f"variants={json.dumps(variants)}",
+        "--sweep",
+        "cluster.gpus=64,80",
+        "--out",
+        "out",
+    )
     page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert '"views":{"job completion":' in page
     assert '"cluster energy":[' in page

@@ -107,8 +107,9 @@ class Drawn(NamedTuple):
 
     def gpus(self) -> Counter[int]:
         """How many lanes that stand for a GPU each node has."""
-        of_node = {e["pid"]: e["args"]["name"] for e in self.events["M"]
-                   if e["name"] == "process_name"}  # fmt: skip
+        of_node = {
+            e["pid"]: e["args"]["name"] for e in self.events["M"] if e["name"] == "process_name"
+        }
         return Counter(
             int(of_node[e["pid"]].split()[1])
             for e in self.events["M"]
@@ -150,8 +151,12 @@ def check(study: Study, variant: str, seed: int, path: Path) -> Drawn:
     assert drawn.gpu_seconds() == pytest.approx(held, rel=1e-9, abs=1e-9 * len(slices))
     attempts = {(e["args"]["job"], e["args"]["attempt"]) for e in slices}
     assert attempts == set(zip(jobs["job_id"], jobs["attempt"], strict=True))
-    assert written == (len(set(jobs["job_id"])), len(slices), len(decisions),
-                       len(drawn.events["C"]))  # fmt: skip
+    assert written == (
+        len(set(jobs["job_id"])),
+        len(slices),
+        len(decisions),
+        len(drawn.events["C"]),
+    )
     instants = [
         (e["args"]["job"], e["args"]["attempt"], e["args"]["policy"], e["args"]["chose"])
         for e in drawn.events["i"]
@@ -163,8 +168,9 @@ def check(study: Study, variant: str, seed: int, path: Path) -> Drawn:
     np.testing.assert_allclose(times, decisions["time_s"], rtol=1e-12, atol=1e-9)
     preempted = sum(e["args"]["outcome"] == "preempted" for e in slices)
     assert (preempted > 0) == (decisions["chose"] == "preempt").any()
-    ends = dict(zip(zip(jobs["job_id"], jobs["attempt"], strict=True), jobs["finish_time_s"],
-                    strict=True))  # fmt: skip
+    ends = dict(
+        zip(zip(jobs["job_id"], jobs["attempt"], strict=True), jobs["finish_time_s"], strict=True)
+    )
     for event in slices:
         if event["args"]["outcome"] not in ("preempted", "paused"):
             end_s = ends[event["args"]["job"], event["args"]["attempt"]] - float(zero_s)
@@ -213,19 +219,25 @@ def test_timelines_of_random_worlds(
     holds=st.booleans(),
 )
 def test_timelines_of_jobs_that_a_cap_preempts_or_tune_pauses(
-    tmp_path_factory: pytest.TempPathFactory, caps: list[float], values: list[float], obey: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    caps: list[float],
+    values: list[float],
+    obey: Any,
     holds: bool,
-) -> None:  # fmt: skip
+) -> None:
     def tune(ctx: Context, running: Running) -> Knobs:
         value = ctx.signal("s").value
         return Knobs(value or 100.0, run="go" if value else "pause")
 
     config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
     world = run_world(
-        [job(str(n), n * 0.7) for n in range(4)], by_job(steady(5.0, 2.0)),
-        capped(spec(1, 3), obey=obey), chosen(tune=config), holds_pauses=holds,
+        [job(str(n), n * 0.7) for n in range(4)],
+        by_job(steady(5.0, 2.0)),
+        capped(spec(1, 3), obey=obey),
+        chosen(tune=config),
+        holds_pauses=holds,
         signals={"cap": signal("cap", 3.0, [*caps, 700.0]), "s": signal("s", 2.0, [*values, 250])},
-    )  # fmt: skip
+    )
     study = study_of(world, "hold" if holds else "free")
     drawn = check(study, "v", 1, tmp_path_factory.mktemp("trace") / "t.json")
     outcomes = {event["args"]["outcome"] for event in drawn.events["X"]}
@@ -287,15 +299,22 @@ def test_runs_without_a_timeline_are_refused(
     assert_states(message, "a", "no folder")
     study = scenarios.read(preempting)
     path = preempting.parent / "t.json"
-    for limit, text in (("MOST_JOBS", "60 jobs.* 10"),
-                        ("MOST_SLICES", "more than 10 slices")):  # fmt: skip
+    for limit, text in (("MOST_JOBS", "60 jobs.* 10"), ("MOST_SLICES", "more than 10 slices")):
         with monkeypatch.context() as patch:
             patch.setattr(perfetto, limit, 10)
             with pytest.raises(InputError, match=text):
                 perfetto.write_trace(study, "fifo", 1, path)
     inside("traces", "generate", "jobs", "--name", "few", "--jobs", "20")
-    inside("run", "preempting.yaml", "--out", "few", "--set", "workload.trace=few",
-           "--set", "workload.unusable=drop")  # fmt: skip
+    inside(
+        "run",
+        "preempting.yaml",
+        "--out",
+        "few",
+        "--set",
+        "workload.trace=few",
+        "--set",
+        "workload.unusable=drop",
+    )
     (preempting.parent / "few/jobs.parquet").write_bytes((preempting / "jobs.parquet").read_bytes())
     seal(preempting.parent / "few")
     message = inside("timeline", "few", code=2).stderr

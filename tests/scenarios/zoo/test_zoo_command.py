@@ -150,10 +150,14 @@ def test_wrong_input(inside: Command, tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04" + bytes(50))
     add = ("zoo", "add", "--zoo", "z")
     for arguments, facts in (
-        ((*add, "--graph", "good.json", "--weights", "other.safetensors", *ABOUT),
-         "other.safetensors: |'0.weight'|[2, 4]|[3, 4]"),
-        ((*add, "--graph", "good.json", "--weights", "model.pt", *ABOUT),
-         "model.pt: |no safetensors file|torch.save"),
+        (
+            (*add, "--graph", "good.json", "--weights", "other.safetensors", *ABOUT),
+            "other.safetensors: |'0.weight'|[2, 4]|[3, 4]",
+        ),
+        (
+            (*add, "--graph", "good.json", "--weights", "model.pt", *ABOUT),
+            "model.pt: |no safetensors file|torch.save",
+        ),
         ((*add, "--graph", "good.json", "--weights", "none", *ABOUT), "none: cannot be read"),
         ((*add, "--graph", "none.json", "--weights", "good.safetensors", *ABOUT), "none.json"),
         ((*add, "--weights", "good.safetensors", *ABOUT), "--graph FILE|--module"),
@@ -162,7 +166,7 @@ def test_wrong_input(inside: Command, tmp_path: Path) -> None:
         ((*add, *good, *ABOUT, "--parent", "7"), "model 7 | z"),
         (("zoo", "list", "--zoo", "nowhere"), "no zoo |nowhere"),
         (("zoo", "scores", "--graphs", ".", "--child", "x", "--out", "s.csv"), " x|good"),
-    ):  # fmt: skip
+    ):
         said = inside(*arguments, code=2)
         assert_states(said.stderr, *facts.split("|"))
         assert said.stdout == ""
@@ -173,8 +177,7 @@ def test_wrong_input(inside: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
-    [("10GB", 10**10), ("1.5 kB", 1500), ("2MiB", 2**21), ("700", 700), ("1b", 1)],
+    ("text", "size"), [("10GB", 10**10), ("1.5 kB", 1500), ("2MiB", 2**21), ("700", 700), ("1b", 1)]
 )
 def test_capacities(text: str, size: int) -> None:
     assert capacity_bytes(text) == size
@@ -378,10 +381,7 @@ def test_warm_starts_that_are_refused(code: Callable[..., str], tmp_path: Path) 
     digits = (*asked, "--dataset", "digits")
     for arguments, facts in (
         ((*digits, "--child", "mine:small"), "model 1 (small)|--trust my_models"),
-        (
-            (*asked, "--child", "my_models:wide"),
-            "no model|images|there is images on digits",
-        ),
+        ((*asked, "--child", "my_models:wide"), "no model|images|there is images on digits"),
         (
             (*digits, "--child", "my_models:wide", "--minimum", "2"),
             "none of 2 models|images on digits",

@@ -33,8 +33,12 @@ def step_by_step(cycle: Cycle, elapsed_s: float) -> CycleState:
 def is_border(state: CycleState, cycle: Cycle) -> bool:
     """Whether a step or a write ends about then, so that rounding decides."""
     margin = 1e-6
-    near = (state.part_s, state.part_s - cycle.step_s, state.writing_s,
-            state.writing_s - cycle.write_s)  # fmt: skip
+    near = (
+        state.part_s,
+        state.part_s - cycle.step_s,
+        state.writing_s,
+        state.writing_s - cycle.write_s,
+    )
     return any(0 < abs(each) < margin for each in near) or state.part_s == state.writing_s == 0
 
 

@@ -8,14 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
-from tests.support.worlds import (
-    attempts,
-    chosen,
-    decided,
-    decisions,
-    spec,
-    timeline_of,
-)
+from tests.support.worlds import attempts, chosen, decided, decisions, spec, timeline_of
 from wattkeeper.policies.protocols import Job
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
@@ -94,8 +87,10 @@ def test_losses_of_one_moment_cost_one_pause() -> None:
     world = run_elastic([task()], [down(10.0, 1), down(10.0, 3)], until_s=30.0)
     assert spans(world) == [(0.0, 10.0, 4), (10.0, 30.0, 2)]
     assert [each[2] for each in decided(world, "replan")] == [
-        "nodes=2 rate=2 pause_s=2", "nodes=4 rate=4 pause_s=2", "nodes=2 rate=2 pause_s=2"
-    ]  # fmt: skip
+        "nodes=2 rate=2 pause_s=2",
+        "nodes=4 rate=4 pause_s=2",
+        "nodes=2 rate=2 pause_s=2",
+    ]
 
 
 def test_a_loss_in_a_pause_begins_it_anew() -> None:
@@ -277,9 +272,13 @@ def test_spare_nodes_go_where_they_add_most() -> None:
 def test_whole_nodes_are_taken() -> None:
     """Nodes of two GPUs, of one of which another job has one."""
     world = run_elastic(
-        [task()], gpus=2, others=[plain("o", 0.0, 20.0)], submit_s=1.0, until_s=60.0,
+        [task()],
+        gpus=2,
+        others=[plain("o", 0.0, 20.0)],
+        submit_s=1.0,
+        until_s=60.0,
         settings={"join": "now"},
-    )  # fmt: skip
+    )
     first = next(row for row in attempts(world) if row.job_id == "e")
     assert 0 not in first.node_ids
     assert shapes(world)[-1].nodes == 4

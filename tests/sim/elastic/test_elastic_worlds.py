@@ -35,11 +35,17 @@ from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
 from wattkeeper.sim.results.tables import RunResult, collect
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
-    ("oobleck", {"join": "loss"}), ("oobleck", {"join": "now"}), ("oobleck", {"join": "pays"}),
-    ("varuna", {"every_steps": 2, "join": "now"}), ("varuna", {"every_steps": "daly"}),
-    ("in-memory", {}), ("on-notice", {"join": "now"}), ("adaptive", {}),
-    ("bamboo", {"depth": 2, "every_steps": 2, "redundant_share": 0.25}), ("bamboo", {"depth": 3}),
-]  # fmt: skip
+    ("oobleck", {"join": "loss"}),
+    ("oobleck", {"join": "now"}),
+    ("oobleck", {"join": "pays"}),
+    ("varuna", {"every_steps": 2, "join": "now"}),
+    ("varuna", {"every_steps": "daly"}),
+    ("in-memory", {}),
+    ("on-notice", {"join": "now"}),
+    ("adaptive", {}),
+    ("bamboo", {"depth": 2, "every_steps": 2, "redundant_share": 0.25}),
+    ("bamboo", {"depth": 3}),
+]
 SELECTS = ["fifo", "fjf", "las", "fair-share"]
 
 
@@ -64,10 +70,19 @@ class Drawn(NamedTuple):
         cluster = replace(cluster, power_cap_w=self.cap_w, checkpoint_s=self.preemption_s)
         kind, chosen_settings = self.replan
         return run_elastic(
-            self.tasks, self.changes, replan=kind, settings=chosen_settings, nodes=self.nodes,
-            gpus=self.gpus, samples=self.samples, until_s=self.until_s, others=self.others,
-            rules=self.rules, cluster=cluster, policy_set=chosen(select=self.select),
-        )  # fmt: skip
+            self.tasks,
+            self.changes,
+            replan=kind,
+            settings=chosen_settings,
+            nodes=self.nodes,
+            gpus=self.gpus,
+            samples=self.samples,
+            until_s=self.until_s,
+            others=self.others,
+            rules=self.rules,
+            cluster=cluster,
+            policy_set=chosen(select=self.select),
+        )
 
 
 @st.composite
@@ -89,9 +104,15 @@ def tasks_of(draw: st.DrawFn, name: str, nodes: int, gpus: int) -> ElasticTask:
         else:
             plan = None
     return ElasticTask(
-        name, least, tuple(rates), batch, checkpoint_s, restart_s,
-        draw(st.sampled_from([0.0, 1.0])), plan=plan,
-    )  # fmt: skip
+        name,
+        least,
+        tuple(rates),
+        batch,
+        checkpoint_s,
+        restart_s,
+        draw(st.sampled_from([0.0, 1.0])),
+        plan=plan,
+    )
 
 
 @st.composite
@@ -110,14 +131,18 @@ def worlds(draw: st.DrawFn) -> Drawn:
     if any(not any(each.rates[depth : nodes + 1]) for each in tasks):
         replan, depth = ("oobleck", {}), 1
     if depth > 1:
-        tasks = [each._replace(rates=(0.0,) * depth + each.rates[depth:], plan=None)
-                 for each in tasks]  # fmt: skip
+        tasks = [
+            each._replace(rates=(0.0,) * depth + each.rates[depth:], plan=None) for each in tasks
+        ]
     others = [
-        job(f"o{n}", draw(st.sampled_from([0.0, 5.0, 20.0]) | st.floats(0, 60)),
-            duration_s=draw(st.floats(0.5, 20)), gpus=draw(st.integers(1, nodes * gpus)))
-        .replace(workload=None)
+        job(
+            f"o{n}",
+            draw(st.sampled_from([0.0, 5.0, 20.0]) | st.floats(0, 60)),
+            duration_s=draw(st.floats(0.5, 20)),
+            gpus=draw(st.integers(1, nodes * gpus)),
+        ).replace(workload=None)
         for n in range(draw(st.integers(0, 4)))
-    ]  # fmt: skip
+    ]
     until_s = draw(st.sampled_from([math.inf, 50.0, 80.0]))
     samples = draw(st.sampled_from([20.0, 55.0]))
     cap_w = None
@@ -128,14 +153,24 @@ def worlds(draw: st.DrawFn) -> Drawn:
         if most < nodes * gpus and draw(st.booleans()):
             cap_w = nodes * gpus * IDLE_W + most * (BUSY_W - IDLE_W)
     changes = (
-        tuple(draw(slow_changes_of(nodes))) if draw(st.booleans())
+        tuple(draw(slow_changes_of(nodes)))
+        if draw(st.booleans())
         else tuple(valid(draw(changes_of(nodes))))
-    )  # fmt: skip
+    )
     return Drawn(
-        tasks, samples, until_s, others, changes,
-        draw(loss_rules()), nodes, gpus, cap_w, draw(st.sampled_from([0.0, 1.0])),
-        replan, draw(st.sampled_from(SELECTS)),
-    )  # fmt: skip
+        tasks,
+        samples,
+        until_s,
+        others,
+        changes,
+        draw(loss_rules()),
+        nodes,
+        gpus,
+        cap_w,
+        draw(st.sampled_from([0.0, 1.0])),
+        replan,
+        draw(st.sampled_from(SELECTS)),
+    )
 
 
 def collected(
@@ -146,9 +181,16 @@ def collected(
     price = SignalSeries("spot", np.array([0.0, 30.0]), np.array([3600.0, 1800.0]))
     prices = NodePrices(price, SignalSeries("fixed", np.array([-math.inf]), np.array([7200.0])))
     return collect(
-        "x", 1, world.recorder, world.source, world.cluster.spec, {}, 0, window=window,
+        "x",
+        1,
+        world.recorder,
+        world.source,
+        world.cluster.spec,
+        {},
+        0,
+        window=window,
         elastic=ElasticScope(jobs, drawn.until_s, not drawn.others, prices),
-    )  # fmt: skip
+    )
 
 
 @settings(deadline=None, max_examples=examples(300))

@@ -49,8 +49,12 @@ def test_a_job_that_loses_its_slow_node_is_at_full_pace_again() -> None:
 
 def test_a_slow_node_that_joins_slows_the_job_down() -> None:
     """The fourth node comes at 12 s, in a pause, and is slow before training goes on at 13 s."""
-    changes = [NodeChange(0.0, "absent", 3), NodeChange(11.0, "down", 0),
-               NodeChange(12.0, "up", 3), slow(12.5, 4.0, 3)]  # fmt: skip
+    changes = [
+        NodeChange(0.0, "absent", 3),
+        NodeChange(11.0, "down", 0),
+        NodeChange(12.0, "up", 3),
+        slow(12.5, 4.0, 3),
+    ]
     world = run_elastic([task()], changes, until_s=63.0)
     last = shapes(world)[-1]
     assert (last.nodes, last.until_s) == (3, 63.0)
@@ -63,9 +67,12 @@ def test_a_checkpoint_before_a_planned_change_takes_longer_too() -> None:
     end_s = 7 + math.ceil((9 - 7) / (4 / 3)) * 4 / 3
     fast = task(rate=2.5)
     world = run_elastic(
-        [fast], [*changes, slow(end_s + 1.5, 3.0, 0)], replan="varuna", settings={"join": "now"},
+        [fast],
+        [*changes, slow(end_s + 1.5, 3.0, 0)],
+        replan="varuna",
+        settings={"join": "now"},
         until_s=40.0,
-    )  # fmt: skip
+    )
     first = shapes(world)[0]
     assert first.until_s == pytest.approx(end_s + 1.5 + 3 * 1.5)
     assert first.write_s == pytest.approx(1.5 + 3 * 1.5)
@@ -123,10 +130,12 @@ def replay(
 
 @settings(deadline=None)
 @given(
-    step=st.integers(1, 4), steps=st.integers(1, 4), write=st.integers(1, 5),
+    step=st.integers(1, 4),
+    steps=st.integers(1, 4),
+    write=st.integers(1, 5),
     lost_s=st.integers(8, 80),
     paces=st.lists(st.tuples(st.integers(0, 15), factors), max_size=6),
-)  # fmt: skip
+)
 def test_a_slow_job_is_that_of_a_slow_elastic_replay(
     step: int, steps: int, write: int, lost_s: int, paces: list[tuple[int, float]]
 ) -> None:
@@ -138,9 +147,12 @@ def test_a_slow_job_is_that_of_a_slow_elastic_replay(
     pause_s = 2 * write
     job = task(batch=4.0 * step, rate=1.0, checkpoint_s=write, restart_s=3.0 * write)
     world = run_elastic(
-        [job], [*changes, NodeChange(float(lost_s), "down", 1)], replan="varuna",
-        settings={"every_steps": steps}, until_s=lost_s + 0.5,
-    )  # fmt: skip
+        [job],
+        [*changes, NodeChange(float(lost_s), "down", 1)],
+        replan="varuna",
+        settings={"every_steps": steps},
+        until_s=lost_s + 0.5,
+    )
     row = shapes(world)[0]
     expected = replay(pause_s, lost_s, step, steps, write, changes)
     assert row.until_s == lost_s
@@ -152,8 +164,9 @@ def test_a_slow_job_is_that_of_a_slow_elastic_replay(
 
 @given(
     paces=st.lists(st.tuples(st.floats(0.1, 20), st.floats(1, 5)), max_size=6),
-    share=st.floats(0, 1), length=st.floats(0, 1),
-)  # fmt: skip
+    share=st.floats(0, 1),
+    length=st.floats(0, 1),
+)
 def test_the_clock_of_a_pace_goes_both_ways(
     paces: list[tuple[float, float]], share: float, length: float
 ) -> None:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.world_views import (
-    any_world,
-    slots_of,
-    spans,
-)
+from tests.support.world_views import any_world, slots_of, spans
 from tests.support.worlds import (
     Setting,
     attempts,
@@ -23,12 +19,7 @@ from tests.support.worlds import (
     steady,
     stub,
 )
-from wattkeeper.policies.protocols import (
-    NEW,
-    ClusterView,
-    Job,
-    Placement,
-)
+from wattkeeper.policies.protocols import NEW, ClusterView, Job, Placement
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.world import World
 

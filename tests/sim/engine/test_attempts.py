@@ -6,11 +6,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
-from tests.support.world_views import (
-    any_world,
-    epochs_of,
-    profile_of,
-)
+from tests.support.world_views import any_world, epochs_of, profile_of
 from tests.support.worlds import (
     Setting,
     attempts,

@@ -16,7 +16,8 @@ def test_classes_of_the_core_have_bases_of_the_core(path: str) -> None:
     name = f"wattkeeper.{path.replace('/', '.')}"
     module = import_module(name)
     allowed = PYTHONS_OWN | {f"wattkeeper.{other.replace('/', '.')}" for other in CORE}
-    classes = [kind for kind in vars(module).values()
-               if isinstance(kind, type) and kind.__module__ == name]  # fmt: skip
+    classes = [
+        kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == name
+    ]
     bases = {base.__module__ for kind in classes for base in kind.__mro__}
     assert bases <= allowed

@@ -77,8 +77,10 @@ def ended_within(profile: Profile, row: AttemptRow, pieces: list[Slice]) -> bool
     """Whether the training ended within the last of the slices, which then measured nothing."""
     assert row.batch_size is not None
     size, curve = row.batch_size, profile.curves[row.batch_size]
-    parts = [piece.epochs(curve.epoch(piece.power_limit_w)[0], profile.samples_per_epoch, size)
-             for piece in pieces]  # fmt: skip
+    parts = [
+        piece.epochs(curve.epoch(piece.power_limit_w)[0], profile.samples_per_epoch, size)
+        for piece in pieces
+    ]
     is_own = all(piece.batch_size is None for piece in pieces)
     return is_own and math.fsum(parts) >= epochs_of(row) * (1 - 1e-12)
 
@@ -216,8 +218,9 @@ def test_overheads_are_those_of_waking_saving_and_restoring(setting: Setting) ->
     world, cluster = setting.run(), setting.cluster
     for row in attempts(world):
         waits = (row.attempt == 1) + row.preemptions
-        start_s = max(cluster.checkpoint_s, cluster.wake_s if cluster.sleep_after_s is not None
-                      else 0.0)  # fmt: skip
+        start_s = max(
+            cluster.checkpoint_s, cluster.wake_s if cluster.sleep_after_s is not None else 0.0
+        )
         most_s = waits * start_s + row.preemptions * cluster.restore_s
         if row.attempt > 1 and cluster.power_cap_w is not None:
             most_s = math.inf  # it may wait for power where it draws more than the attempt before
@@ -291,9 +294,12 @@ def test_energy_is_split_by_what_gpus_do(setting: Setting) -> None:
     jobs_j = math.fsum(row.energy_j for row in rows)
     idle_held_j = math.fsum(
         cluster.power[cluster.gpu_types[cluster.node_type[span.slots[0][0]]]].idle_w
-        * span.job.gpus * span.job.gpu_milli / 1000 * (span.to_s - span.from_s)
+        * span.job.gpus
+        * span.job.gpu_milli
+        / 1000
+        * (span.to_s - span.from_s)
         for span in spans(setting, world)
-    )  # fmt: skip
+    )
     first_s, last_s = float(line.time_s[0]), float(line.time_s[-1])
     windows = [Window(first_s, last_s), Window(0.0, last_s), Window(first_s, last_s + 1e4)]
     slept = {window: asleep(setting, world, *window) for window in windows}
@@ -326,8 +332,9 @@ def idle_of_nodes(cluster: ClusterSpec) -> float:
     """Idle power of all GPUs, W, in whole units of each node."""
     units = [
         round(cluster.power[group.gpu_type].idle_w * group.gpus_per_node * UNITS_PER_WATT)
-        for group in cluster.groups for _ in range(group.nodes)
-    ]  # fmt: skip
+        for group in cluster.groups
+        for _ in range(group.nodes)
+    ]
     return sum(units) / UNITS_PER_WATT
 
 

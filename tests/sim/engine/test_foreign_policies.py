@@ -63,19 +63,28 @@ def pickled(value: Job, protocol: int) -> Any:
 @pytest.mark.parametrize("fails", [divide, leave])
 @pytest.mark.parametrize(
     ("point", "method", "where"),
-    [("configure", "configure", ("job a", "0 s")), ("configure", "observe", ("job a", "10 s")),
-     ("configure", "on_submit", ("job a", "0 s")), ("tune", "tune", ("job a", "0 s")),
-     ("place", "place", ("job a", "0 s")), ("select", "select", ("job a", "0 s")),
-     ("select", "on_submit", ("job a", "0 s")), ("select", "on_end", ("job a", "10 s")),
-     ("select", "wake_s", ("0 s",)), ("place", "wake_s", ("0 s",))],
-)  # fmt: skip
+    [
+        ("configure", "configure", ("job a", "0 s")),
+        ("configure", "observe", ("job a", "10 s")),
+        ("configure", "on_submit", ("job a", "0 s")),
+        ("tune", "tune", ("job a", "0 s")),
+        ("place", "place", ("job a", "0 s")),
+        ("select", "select", ("job a", "0 s")),
+        ("select", "on_submit", ("job a", "0 s")),
+        ("select", "on_end", ("job a", "10 s")),
+        ("select", "wake_s", ("0 s",)),
+        ("place", "wake_s", ("0 s",)),
+    ],
+)
 def test_what_a_policy_raises_names_it(
     fails: Callable[..., Any], point: Point, method: str, where: tuple[str, ...]
 ) -> None:
     usual: dict[str, Callable[..., Any]] = {
-        "configure": {"configure": start}, "tune": {},
-        "place": {"place": FIRST_FIT.place}, "select": queue(),
-    }[point]  # fmt: skip
+        "configure": {"configure": start},
+        "tune": {},
+        "place": {"place": FIRST_FIT.place},
+        "select": queue(),
+    }[point]
     with pytest.raises(PolicyFailed) as failed:
         ran(point, **usual | {method: fails})
     error = failed.value
@@ -91,28 +100,30 @@ def test_what_a_policy_raises_names_it(
 
 @pytest.mark.parametrize(
     ("point", "method", "value", "facts"),
-    [("configure", "configure", 32, ("expected; got int" if COMPILED else "int 32",)),
-     ("configure", "configure", Configuration("32"), ("batch_size", "int", "str '32'")),  # type: ignore[arg-type]
-     ("configure", "configure", Configuration(32, cost_bound=None), ("cost_bound", "None")),  # type: ignore[arg-type]
-     ("configure", "configure", Configuration(32, parent=7), ("parent", "str", "int 7")),  # type: ignore[arg-type]
-     ("configure", "configure", Configuration(True), ("batch_size", "int", "bool True")),
-     ("configure", "configure", Configuration(10**5000), ("batch_size", "int", "16610 bits")),
-     ("tune", "tune", Knobs(10**400), ("power_limit_w", "float", "1329 bits")),
-     ("tune", "tune", 250.0, ("expected; got float" if COMPILED else "float 250.0",)),
-     ("tune", "tune", Knobs("250"), ("power_limit_w", "float", "str '250'")),  # type: ignore[arg-type]
-     ("tune", "tune", Knobs(profile_w=[100.0]), ("profile_w", "tuple", "list")),  # type: ignore[arg-type]
-     ("place", "place", None, ("tuple", "None")),
-     ("place", "place", [(0, 1, NEW)], ("tuple", "list")),
-     ("place", "place", ((0, 1),), ("slot", "(0, 1)")),
-     ("place", "place", (("0", 1, NEW),), ("int", "str '0'")),
-     ("place", "place", ((False, 1, NEW),), ("int", "bool False")),
-     ("place", "place", ((10**5000, 1, NEW),), ("int", "16610 bits")),
-     ("select", "select", None, ("Selection", "None")),
-     ("select", "select", ((), ()), ("Selection", "tuple")),
-     ("select", "select", Selection(("a",)), ("start", "Job", "str 'a'")),  # type: ignore[arg-type]
-     ("select", "wake_s", "soon", ("float", "str")),
-     ("select", "wake_s", None, ("float", "None"))],
-)  # fmt: skip
+    [
+        ("configure", "configure", 32, ("expected; got int" if COMPILED else "int 32",)),
+        ("configure", "configure", Configuration("32"), ("batch_size", "int", "str '32'")),  # type: ignore[arg-type]
+        ("configure", "configure", Configuration(32, cost_bound=None), ("cost_bound", "None")),  # type: ignore[arg-type]
+        ("configure", "configure", Configuration(32, parent=7), ("parent", "str", "int 7")),  # type: ignore[arg-type]
+        ("configure", "configure", Configuration(True), ("batch_size", "int", "bool True")),
+        ("configure", "configure", Configuration(10**5000), ("batch_size", "int", "16610 bits")),
+        ("tune", "tune", Knobs(10**400), ("power_limit_w", "float", "1329 bits")),
+        ("tune", "tune", 250.0, ("expected; got float" if COMPILED else "float 250.0",)),
+        ("tune", "tune", Knobs("250"), ("power_limit_w", "float", "str '250'")),  # type: ignore[arg-type]
+        ("tune", "tune", Knobs(profile_w=[100.0]), ("profile_w", "tuple", "list")),  # type: ignore[arg-type]
+        ("place", "place", None, ("tuple", "None")),
+        ("place", "place", [(0, 1, NEW)], ("tuple", "list")),
+        ("place", "place", ((0, 1),), ("slot", "(0, 1)")),
+        ("place", "place", (("0", 1, NEW),), ("int", "str '0'")),
+        ("place", "place", ((False, 1, NEW),), ("int", "bool False")),
+        ("place", "place", ((10**5000, 1, NEW),), ("int", "16610 bits")),
+        ("select", "select", None, ("Selection", "None")),
+        ("select", "select", ((), ()), ("Selection", "tuple")),
+        ("select", "select", Selection(("a",)), ("start", "Job", "str 'a'")),  # type: ignore[arg-type]
+        ("select", "wake_s", "soon", ("float", "str")),
+        ("select", "wake_s", None, ("float", "None")),
+    ],
+)
 def test_an_answer_of_a_wrong_type_names_the_policy(
     point: Point, method: str, value: object, facts: tuple[str, ...]
 ) -> None:
@@ -175,9 +186,8 @@ def test_no_attribute_of_a_job_can_be_set(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "duplicate",
-    [copy.copy, copy.deepcopy, *(partial(pickled, protocol=n) for n in range(6))],
-)  # fmt: skip
+    "duplicate", [copy.copy, copy.deepcopy, *(partial(pickled, protocol=n) for n in range(6))]
+)
 def test_a_job_is_copied_and_pickled(duplicate: Callable[[Job], Job]) -> None:
     """Compiled and in plain Python; the copy cannot be changed either."""
     asked = job("a", 5.0, gpus=3)
@@ -197,9 +207,11 @@ def test_a_job_has_no_dictionary_of_attributes() -> None:
 def test_a_whole_gpu_has_no_index(slots: Any, gpu_type: str | None) -> None:
     with pytest.raises(PolicyError) as refused:
         run_world(
-            [job("a").replace(gpu_type=gpu_type)], by_job(steady()), spec(),
+            [job("a").replace(gpu_type=gpu_type)],
+            by_job(steady()),
+            spec(),
             chosen(place=stub("place", place=answer(slots))),
-        )  # fmt: skip
+        )
     assert refused.value.point == "place"
     assert_states(str(refused.value), "job a", str(slots))
 

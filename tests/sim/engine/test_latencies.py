@@ -39,8 +39,17 @@ policies: {select: srtf}
 variants: {default: {}}
 baseline: default
 """
-ROW = {"workload": "image", "gpu_type": "SYN-250W", "gpus": 1, "start_s": 7.0, "stop_s": 2.0,
-       "report_s": 0.5, "settle_s": None, "checkpoint_s": 1.5, "restore_s": 4.0}  # fmt: skip
+ROW = {
+    "workload": "image",
+    "gpu_type": "SYN-250W",
+    "gpus": 1,
+    "start_s": 7.0,
+    "stop_s": 2.0,
+    "report_s": 0.5,
+    "settle_s": None,
+    "checkpoint_s": 1.5,
+    "restore_s": 4.0,
+}
 
 
 def runs(folder: Path, text: str, **settings: Any) -> list[RunResult]:
@@ -95,9 +104,15 @@ def test_a_start_that_is_preempted_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATTKEEPER_TRACES", str(tmp_path / "library"))
-    table = jobs_table({"job_id": ["long", "short"], "submit_time_s": [0.0, 4.0],
-                        "duration_s": [900.0, 10.0], "gpus": [1, 1],
-                        "workload": ["image", "recommendation"]})  # fmt: skip
+    table = jobs_table(
+        {
+            "job_id": ["long", "short"],
+            "submit_time_s": [0.0, 4.0],
+            "duration_s": [900.0, 10.0],
+            "gpus": [1, 1],
+            "workload": ["image", "recommendation"],
+        }
+    )
     store.save(Trace("two", "jobs", {"jobs": table}, "csv", "synthetic", "a test", "none"))
     (result,) = runs(tmp_path, PREEMPTED, latencies=stated(start_s=10, stop_s=1))
     rows = attempts(result).set_index("job_id")

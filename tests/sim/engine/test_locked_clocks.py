@@ -140,8 +140,10 @@ class TestProfiling:
     def test_the_first_epoch_shares_its_work_among_limits_and_clocks(self) -> None:
         world = run_world([job()], KNOWN, policy_set=chosen(tune="zeus-jit"), eta=0.5)
         (row,) = attempts(world)
-        points = [*zip(CURVE.time_per_epoch_s, CURVE.average_power_w, strict=True),
-                  *(setting[1:] for setting in CLOCKS)]  # fmt: skip
+        points = [
+            *zip(CURVE.time_per_epoch_s, CURVE.average_power_w, strict=True),
+            *(setting[1:] for setting in CLOCKS),
+        ]
         first_s = sum(time_s for time_s, _ in points) / 5
         first_j = sum(time_s * power_w for time_s, power_w in points) / 5
         assert row.time_s == pytest.approx(first_s + 4 * 2.1)
@@ -167,9 +169,11 @@ class TestRetune:
             return Knobs(clock_mhz=1200) if value == 1200 else Knobs(value)
 
         world = run_world(
-            [job()], KNOWN, policy_set=tuned(follow, "signal"),
+            [job()],
+            KNOWN,
+            policy_set=tuned(follow, "signal"),
             signals=slots(250.0, 250.0, 1200.0, 1200.0, 150.0),
-        )  # fmt: skip
+        )
         (row,) = attempts(world)
         slow_s, slow_j = CURVE.epoch(150.0)
         left = 5 - 2 / 2.0 - 2 / 2.1
@@ -184,11 +188,15 @@ class TestRetune:
 
         def lock(ctx: Context, running: Running) -> Knobs | None:
             seen.append(running.knobs[:3])
-            return Knobs((150.0, None, 150.0)[len(seen) - 1]) if len(seen) != 2 else Knobs(
-                clock_mhz=900)  # fmt: skip
+            return (
+                Knobs((150.0, None, 150.0)[len(seen) - 1])
+                if len(seen) != 2
+                else Knobs(clock_mhz=900)
+            )
 
-        run_world([job()], KNOWN, policy_set=tuned(lock, "signal"),
-                  signals=slots(1.0, 2.0, 3.0, 4.0))  # fmt: skip
+        run_world(
+            [job()], KNOWN, policy_set=tuned(lock, "signal"), signals=slots(1.0, 2.0, 3.0, 4.0)
+        )
         assert seen == [(250.0, (), None), (150.0, (), None), (250.0, (), 900)]
 
 
@@ -198,11 +206,18 @@ points = st.tuples(st.floats(0.5, 5.0), st.floats(60.0, 300.0))
 class TestCap:
     def test_points_below_a_clock(self) -> None:
         assert [(p.power_limit_w, p.clock_mhz) for p in points_up_to(CURVE, 250.0, 1200)] == [
-            (100.0, 0), (250.0, 900), (150.0, 0), (250.0, 1200)
-        ]  # fmt: skip
+            (100.0, 0),
+            (250.0, 900),
+            (150.0, 0),
+            (250.0, 1200),
+        ]
         assert [(p.power_limit_w, p.clock_mhz) for p in points_up_to(CURVE, None)] == [
-            (100.0, 0), (250.0, 900), (150.0, 0), (250.0, 1200), (250.0, 0)
-        ]  # fmt: skip
+            (100.0, 0),
+            (250.0, 900),
+            (150.0, 0),
+            (250.0, 1200),
+            (250.0, 0),
+        ]
 
     def test_the_journal_has_the_pace_that_stays_where_none_up_to_the_choice_is_allowed(
         self,
@@ -213,14 +228,19 @@ class TestCap:
             return Knobs(ctx.signal("s").value)
 
         world = run_world(
-            [job()], known, capped(spec(1, 1), obey="limits"), tuned(follow, "signal"),
+            [job()],
+            known,
+            capped(spec(1, 1), obey="limits"),
+            tuned(follow, "signal"),
             signals=slots(250.0, 100.0, length_s=4.0) | {"cap": signal("cap", 3.0, [500, 75, 500])},
-        )  # fmt: skip
+        )
         low_w = CURVE.epoch(100.0)[1] / CURVE.epoch(100.0)[0]
         in_force = "power_limit_w=250.0 clock_mhz=600 share_w=70.0"
         assert [(r.time_s, r.chose) for r in decisions(world) if r.point == "cap"] == [
-            (3.0, in_force), (4.0, in_force), (6.0, f"power_limit_w=100.0 share_w={low_w}")
-        ]  # fmt: skip
+            (3.0, in_force),
+            (4.0, in_force),
+            (6.0, f"power_limit_w=100.0 share_w={low_w}"),
+        ]
 
     @settings(max_examples=examples(60))
     @given(
@@ -230,11 +250,7 @@ class TestCap:
         order=st.lists(st.integers(0, 20), min_size=1, max_size=12),
     )
     def test_no_instant_is_above_the_cap(
-        self,
-        clocks: list[tuple[float, float]],
-        values: list[float],
-        share: Any,
-        order: list[int],
+        self, clocks: list[tuple[float, float]], values: list[float], share: Any, order: list[int]
     ) -> None:
         locked = tuple(ClockSetting(600 + 100 * n, *point) for n, point in enumerate(clocks))
         known = by_job(add_clocks(steady(5.0, 2.0), locked))
@@ -248,10 +264,12 @@ class TestCap:
 
         caps = [1000.0, *values, 1000.0]
         world = run_world(
-            [job(str(n), n * 0.7) for n in range(3)], known,
-            capped(spec(1, 2), obey="limits", share=share), tuned(answer, "signal", "epoch"),
+            [job(str(n), n * 0.7) for n in range(3)],
+            known,
+            capped(spec(1, 2), obey="limits", share=share),
+            tuned(answer, "signal", "epoch"),
             signals=slots(*range(20), length_s=1.3) | {"cap": signal("cap", 1.0, caps)},
-        )  # fmt: skip
+        )
         check_cap(world, 1.0, caps)
         line, rows = timeline_of(world), attempts(world)
         jobs_j = sum(row.energy_j for row in rows)

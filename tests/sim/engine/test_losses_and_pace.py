@@ -135,18 +135,25 @@ def test_signals_end_with_the_last_job_that_can_run() -> None:
     cluster = spec(2)
     jobs = [plain("a", 10.0, gpus=2), plain("b", 5.0)]
     world = run_world(
-        jobs, KNOWN, cluster, chosen(select="fjf", tune=wakes_for_ever()),
-        signals=repeating(), losses=RunLosses(LossRules(), iter((NodeChange(2.0, "down", 0),))),
-    )  # fmt: skip
+        jobs,
+        KNOWN,
+        cluster,
+        chosen(select="fjf", tune=wakes_for_ever()),
+        signals=repeating(),
+        losses=RunLosses(LossRules(), iter((NodeChange(2.0, "down", 0),))),
+    )
     assert world.recorder.unable == [0]
     assert world.env.events < 100
 
 
 def wakes_for_ever() -> PolicyConfig:
     config: PolicyConfig = stub(
-        "tune", tune=lambda *_: Knobs(250.0), moments=(*FIRST, "signal"), signals=("s",),
+        "tune",
+        tune=lambda *_: Knobs(250.0),
+        moments=(*FIRST, "signal"),
+        signals=("s",),
         limits_unprofiled=True,
-    )  # fmt: skip
+    )
     return config
 
 

@@ -75,9 +75,11 @@ class TestNothing:
     def test_an_attempt_that_is_asked_and_not_changed_ends_as_if_it_was_not_asked(self) -> None:
         plain = run_world([job()], KNOWN)
         asked = run_world(
-            [job()], KNOWN, policy_set=tuned(lambda *_: None, "signal", "epoch"),
+            [job()],
+            KNOWN,
+            policy_set=tuned(lambda *_: None, "signal", "epoch"),
             signals=slots(*range(20)),
-        )  # fmt: skip
+        )
         (one,), (other,) = attempts(plain), attempts(asked)
         assert other._replace(energy_j=0.0, cost=0.0) == one._replace(energy_j=0.0, cost=0.0)
         assert other.energy_j == pytest.approx(one.energy_j)
@@ -115,9 +117,12 @@ class TestRetune:
         if not has_workload:
             jobs = [each.replace(workload=None) for each in jobs]
         world = run_world(
-            jobs, KNOWN, spec(1, 2), tuned(follow, "signal", limits_unprofiled=True),
+            jobs,
+            KNOWN,
+            spec(1, 2),
+            tuned(follow, "signal", limits_unprofiled=True),
             signals=slots(*values, length_s=length_s),
-        )  # fmt: skip
+        )
         line = timeline_of(world)
         rows = attempts(world)
         idle_w = 20.0
@@ -128,8 +133,9 @@ class TestRetune:
         assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
         for row in rows:
             work = 0.0
-            for begin_s, end_s, limit_w in pieces(row.start_time_s, row.finish_time_s, values,
-                                                  length_s):  # fmt: skip
+            for begin_s, end_s, limit_w in pieces(
+                row.start_time_s, row.finish_time_s, values, length_s
+            ):
                 if has_workload:
                     work += (end_s - begin_s) / CURVE.epoch(limit_w)[0]
                 else:
@@ -236,9 +242,12 @@ class TestPause:
             return pause_between(3, 8)(ctx, running)
 
         world = run_world(
-            [job("a"), job("b", 1.0)], KNOWN, policy_set=tuned(answer, "signal"),
-            signals=slots(*self.SIGNAL), holds_pauses=holds,
-        )  # fmt: skip
+            [job("a"), job("b", 1.0)],
+            KNOWN,
+            policy_set=tuned(answer, "signal"),
+            signals=slots(*self.SIGNAL),
+            holds_pauses=holds,
+        )
         rows = {row.job_id: row for row in attempts(world)}
         assert rows["b"].start_time_s == pytest.approx(start_s)
         assert rows["a"].finish_time_s == pytest.approx(15.0 if holds else 20.0)
@@ -247,9 +256,13 @@ class TestPause:
     def test_going_on_costs_what_a_preemption_costs(self, holds: bool) -> None:
         cluster = replace(spec(), restore_s=1.5)
         world = run_world(
-            [job()], KNOWN, cluster, tuned(pause_between(3, 8), "signal"),
-            signals=slots(*self.SIGNAL), holds_pauses=holds,
-        )  # fmt: skip
+            [job()],
+            KNOWN,
+            cluster,
+            tuned(pause_between(3, 8), "signal"),
+            signals=slots(*self.SIGNAL),
+            holds_pauses=holds,
+        )
         (row,) = attempts(world)
         assert row.finish_time_s == pytest.approx(16.5)
 
@@ -269,9 +282,12 @@ class TestPause:
             "tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",), limits_unprofiled=True
         )
         world = run_world(
-            [job(workload=workload or "cnn").replace(workload=workload)], KNOWN,
-            policy_set=chosen(tune=config), signals=slots(*self.SIGNAL), holds_pauses=holds,
-        )  # fmt: skip
+            [job(workload=workload or "cnn").replace(workload=workload)],
+            KNOWN,
+            policy_set=chosen(tune=config),
+            signals=slots(*self.SIGNAL),
+            holds_pauses=holds,
+        )
         (row,) = attempts(world)
         assert row.finish_time_s == pytest.approx(14.0)
         assert row.time_s == pytest.approx(10.0)
@@ -291,10 +307,13 @@ class TestPause:
             return Knobs(run="pause" if ctx.signal("s").value else "go")
 
         world = build_world(
-            [job(str(n), n * 0.7, duration_s=10.0 - n) for n in range(4)], KNOWN, spec(1, 2),
+            [job(str(n), n * 0.7, duration_s=10.0 - n) for n in range(4)],
+            KNOWN,
+            spec(1, 2),
             replaced(tuned(answer, "signal"), select),
-            signals=slots(*map(float, pauses), 0.0, length_s=length_s), holds_pauses=holds,
-        )  # fmt: skip
+            signals=slots(*map(float, pauses), 0.0, length_s=length_s),
+            holds_pauses=holds,
+        )
         world.run()
         rows = attempts(world)
         assert sorted(row.job_id for row in rows) == ["0", "1", "2", "3"]
@@ -336,9 +355,13 @@ class TestPowerCap:
             jobs = [each.replace(workload=None) for each in jobs]
         cluster = replace(spec(1, 3), restore_s=restore_s, power_cap_w=cap_w + 60.0)
         world = run_world(
-            jobs, KNOWN, cluster, tuned(answer, "signal", limits_unprofiled=True),
-            signals=slots(*values, 250.0, length_s=length_s), holds_pauses=holds,
-        )  # fmt: skip
+            jobs,
+            KNOWN,
+            cluster,
+            tuned(answer, "signal", limits_unprofiled=True),
+            signals=slots(*values, 250.0, length_s=length_s),
+            holds_pauses=holds,
+        )
         line = timeline_of(world)
         assert line.power_w.max() <= cap_w + 60.0 + 1e-6
         assert len(attempts(world)) == 4

@@ -42,13 +42,7 @@ from wattkeeper.policies.protocols import (
 from wattkeeper.policies.registry import find_config
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
-from wattkeeper.sim.cluster.losses import (
-    EXPECTED,
-    LossRate,
-    LossRules,
-    NodeChange,
-    RunLosses,
-)
+from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules, NodeChange, RunLosses
 from wattkeeper.sim.engine.world import MOST_LOSSES, World
 from wattkeeper.sim.replay.latencies import Latencies
 from wattkeeper.sim.results.columns import recorded_columns
@@ -146,20 +140,26 @@ def test_a_training_goes_on_with_the_epochs_that_it_saved() -> None:
 def test_another_node_takes_the_job_at_once_and_a_node_down_takes_none() -> None:
     world = run(
         [plain("a", 0.0, 10.0), plain("b", 6.0, 10.0), plain("c", 7.0, 1.0)],
-        [down(5.0)], LossRules(), cluster=spec(nodes=2),
-    )  # fmt: skip
+        [down(5.0)],
+        LossRules(),
+        cluster=spec(nodes=2),
+    )
     assert [(row.job_id, row.node_ids) for row in attempts(world)] == [
-        ("a", [0]), ("a", [1]), ("b", [1]), ("c", [1])
-    ]  # fmt: skip
+        ("a", [0]),
+        ("a", [1]),
+        ("b", [1]),
+        ("c", [1]),
+    ]
     assert spans(world) == [(0.0, 5.0), (5.0, 15.0), (15.0, 25.0), (25.0, 26.0)]
 
 
 @pytest.mark.parametrize(("last", "order"), [(False, ["a", "b"]), (True, ["b", "a"])])
 def test_a_job_waits_anew_before_or_behind_those_that_wait(last: bool, order: list[str]) -> None:
     world = run(
-        [plain("a", 0.0, 10.0), plain("b", 1.0, 10.0)], [down(5.0), up(6.0)],
+        [plain("a", 0.0, 10.0), plain("b", 1.0, 10.0)],
+        [down(5.0), up(6.0)],
         LossRules(requeues_last=last),
-    )  # fmt: skip
+    )
     assert [row.job_id for row in attempts(world)[1:]] == order
 
 
@@ -180,9 +180,11 @@ def test_at_one_time_a_job_ends_before_its_node_is_lost_and_the_node_returns_bef
 def test_a_job_whose_nodes_never_come_back_is_counted_and_the_others_end() -> None:
     world = run(
         [plain("a", 0.0, 10.0, gpus=2), plain("b", 1.0, 1.0)],
-        [down(5.0, 1)], LossRules(), cluster=spec(nodes=2),
+        [down(5.0, 1)],
+        LossRules(),
+        cluster=spec(nodes=2),
         policy_set=chosen(select="fjf"),
-    )  # fmt: skip
+    )
     assert [row.job_id for row in attempts(world)] == ["a", "b"]
     assert world.recorder.unable == [0]
 
@@ -218,13 +220,13 @@ def test_a_node_that_is_down_draws_nothing() -> None:
 
 def test_a_preempted_job_loses_nothing_with_the_node_that_it_left() -> None:
     world = build_world(
-        [plain("a", 0.0, 10.0), plain("b", 4.0, 1.0)], cluster=spec(nodes=1),
-        policy_set=chosen(select="srtf"), losses=RunLosses(LossRules(), iter([down(4.5), up(5.0)])),
-    )  # fmt: skip
+        [plain("a", 0.0, 10.0), plain("b", 4.0, 1.0)],
+        cluster=spec(nodes=1),
+        policy_set=chosen(select="srtf"),
+        losses=RunLosses(LossRules(), iter([down(4.5), up(5.0)])),
+    )
     world.run()
-    assert [(row.job_id, row.attempt) for row in attempts(world)] == [
-        ("b", 1), ("b", 2), ("a", 1)
-    ]  # fmt: skip
+    assert [(row.job_id, row.attempt) for row in attempts(world)] == [("b", 1), ("b", 2), ("a", 1)]
     assert attempts(world)[-1].time_s == 10.0
 
 
@@ -252,9 +254,11 @@ def test_a_job_whose_limit_may_change_counts_its_last_phase() -> None:
         "tune", limits_unprofiled=True, moments=("start", "wake"), tune=lambda *_: Knobs(250.0)
     )
     world = run(
-        [plain("a", 0.0, 100.0)], [down(35.0), up(50.0)], LossRules(CheckpointRule(10.0, 2.0)),
+        [plain("a", 0.0, 100.0)],
+        [down(35.0), up(50.0)],
+        LossRules(CheckpointRule(10.0, 2.0)),
         policy_set=chosen(tune=tune),
-    )  # fmt: skip
+    )
     first, second = attempts(world)
     assert [first.time_s, second.time_s] == [30.0, 80.0]
     assert [first.energy_j, second.energy_j] == [250 * 35.0, 250 * 94.0]
@@ -269,9 +273,12 @@ def test_epochs_that_were_trained_at_a_lower_limit_are_lost_with_their_time() ->
 
     tune = stub("tune", moments=("start", "epoch"), tune=choose)
     world = run(
-        [job("a")], [down(40.0), up(50.0)], LossRules(CheckpointRule(math.inf, 0.0)),
-        profiles=by_job(steady(5.0, 10.0)), policy_set=chosen(tune=tune),
-    )  # fmt: skip
+        [job("a")],
+        [down(40.0), up(50.0)],
+        LossRules(CheckpointRule(math.inf, 0.0)),
+        profiles=by_job(steady(5.0, 10.0)),
+        policy_set=chosen(tune=tune),
+    )
     first, second = attempts(world)
     assert (first.time_s, lost_s(world)[0]) == (40.0, 40.0)
     assert (second.start_time_s, second.finish_time_s) == (50.0, 100.0)
@@ -328,10 +335,13 @@ class SlowClock:
 
 
 @given(
-    every=st.integers(1, 9), write=st.integers(1, 9), blocking=st.booleans(),
+    every=st.integers(1, 9),
+    write=st.integers(1, 9),
+    blocking=st.booleans(),
     spans=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 3)), min_size=1, max_size=6),
-    repeats=st.sampled_from([1, 40]), writes=st.booleans(),
-)  # fmt: skip
+    repeats=st.sampled_from([1, 40]),
+    writes=st.booleans(),
+)
 def test_checkpoints_in_closed_form_are_those_of_a_step_by_step_clock(
     every: int, write: int, blocking: bool, spans: list[tuple[int, int]], repeats: int, writes: bool
 ) -> None:
@@ -357,9 +367,11 @@ def test_checkpoints_in_closed_form_are_those_of_a_step_by_step_clock(
 
 
 @given(
-    every=st.integers(1, 9), write=st.integers(0, 9), passed=st.integers(0, 30),
+    every=st.integers(1, 9),
+    write=st.integers(0, 9),
+    passed=st.integers(0, 30),
     training=st.integers(1, 60),
-)  # fmt: skip
+)
 def test_a_training_takes_as_long_as_its_checkpoints_say(
     every: int, write: int, passed: int, training: int
 ) -> None:
@@ -428,8 +440,11 @@ def test_whatever_is_lost_each_job_ends_and_energy_is_the_integral_of_power(
     assert {row.job_id for row in rows} == {job.job_id for job in setting.jobs}
     assert not world.recorder.unable
     columns = recorded_columns(world.recorder, world.cluster.spec)
-    is_lost = [node is not None for node in columns["lost_node"].to_pylist()] if (
-        "lost_node" in columns) else [False] * len(rows)  # fmt: skip
+    is_lost = (
+        [node is not None for node in columns["lost_node"].to_pylist()]
+        if ("lost_node" in columns)
+        else [False] * len(rows)
+    )
     by_job: dict[str, list[AttemptRow]] = {}
     for row in rows:
         by_job.setdefault(row.job_id, []).append(row)

@@ -261,8 +261,13 @@ def test_easy_backfill_counts_parts_of_gpus_as_parts() -> None:
 @pytest.mark.parametrize("select", ["srtf", "las", "gittins"])
 def test_preempting_for_parts_of_gpus_preempts_as_few_as_possible(select: str) -> None:
     """A job of two halves fits once `a` is gone."""
-    found = started(select, 2, plain("a", 0.0, 1e5, 1, 600), plain("b", 0.0, 1e5, 1, 500),
-                    plain("n", 5e4, 1.0, 2, 500))  # fmt: skip
+    found = started(
+        select,
+        2,
+        plain("a", 0.0, 1e5, 1, 600),
+        plain("b", 0.0, 1e5, 1, 500),
+        plain("n", 5e4, 1.0, 2, 500),
+    )
     assert found["n"][0] == 5e4
     assert found["a"][1] + found["b"][1] == 1
 

@@ -70,9 +70,9 @@ class TestPlans:
         assert row.energy_j == pytest.approx(ITERATIONS * FASTEST.energy_j)
         assert (row.epochs, row.batch_size, row.reached_target) == (ITERATIONS, 4, True)
 
-    @pytest.mark.parametrize("knobs", [
-        Knobs(1.0, clock_mhz=LOWEST), Knobs(1.0, plan=TASK.plan_at(LOWEST))
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        "knobs", [Knobs(1.0, clock_mhz=LOWEST), Knobs(1.0, plan=TASK.plan_at(LOWEST))]
+    )
     def test_clocks_at_the_start(self, knobs: Knobs) -> None:
         policy_set = answering(lambda *_: None, first=knobs)
         world = run_world([pipeline()], KNOWN, ROOM, policy_set)
@@ -82,11 +82,14 @@ class TestPlans:
         ((_, _, chose),) = decided(world, "tune")
         assert chose.partition("=")[0] in ("clock_mhz", "plan")
 
-    @pytest.mark.parametrize(("policy_set", "chose"), [
-        (chosen(tune="max-power"), ["go"]),
-        (chosen(tune="zeus-jit"), ["profile_w=[]", "go"]),
-        (chosen(configure="oracle"), []),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("policy_set", "chose"),
+        [
+            (chosen(tune="max-power"), ["go"]),
+            (chosen(tune="zeus-jit"), ["profile_w=[]", "go"]),
+            (chosen(configure="oracle"), []),
+        ],
+    )
     def test_the_journal_names_no_power_limit(self, policy_set: Any, chose: list[str]) -> None:
         """A pipeline has none: `UNLIMITED_W` stands for that in knobs alone."""
         world = run_world([pipeline()], KNOWN, ROOM, policy_set)
@@ -110,11 +113,14 @@ class TestPlans:
         assert f"epoch: plan={'|'.join(','.join(map(str, clocks)) for clocks in plan)}" in chose
         assert f"epoch: clock_mhz={HIGHEST}" in chose
 
-    @pytest.mark.parametrize(("knobs", "facts"), [
-        (Knobs(clock_mhz=1), ("1 MHz", str(LOWEST), str(HIGHEST))),
-        (Knobs(plan=((LOWEST,),)), ("[1]", "[8, 8, 8]")),
-        (Knobs(clock_mhz=LOWEST, plan=TASK.plan_at(LOWEST)), ("plan", str(LOWEST), "one")),
-    ])  # fmt: skip
+    @pytest.mark.parametrize(
+        ("knobs", "facts"),
+        [
+            (Knobs(clock_mhz=1), ("1 MHz", str(LOWEST), str(HIGHEST))),
+            (Knobs(plan=((LOWEST,),)), ("[1]", "[8, 8, 8]")),
+            (Knobs(clock_mhz=LOWEST, plan=TASK.plan_at(LOWEST)), ("plan", str(LOWEST), "one")),
+        ],
+    )
     def test_clocks_that_were_not_measured_are_refused(
         self, knobs: Knobs, facts: Sequence[str]
     ) -> None:
@@ -125,9 +131,11 @@ class TestPlans:
     def test_ordinary_jobs_have_no_clocks(self) -> None:
         with pytest.raises(PolicyError, match="cnn"):
             run_world(
-                [job()], by_job(steady()), None,
+                [job()],
+                by_job(steady()),
+                None,
                 chosen(tune=stub("tune", tune=lambda *_: Knobs(250.0, clock_mhz=1200))),
-            )  # fmt: skip
+            )
 
 
 def paced(factor: float, plan: ClockPlan | None = None) -> tuple[float, float]:
@@ -157,19 +165,24 @@ class TestStragglers:
 
         stragglers = {"a": (Slowdown(1.0, 1.2), Slowdown(3.0, 1.0), Slowdown(1e9, 2.0))}
         world = run_world(
-            [pipeline(), pipeline("b")], KNOWN, spec(2, 3), answering(look, "straggler"),
+            [pipeline(), pipeline("b")],
+            KNOWN,
+            spec(2, 3),
+            answering(look, "straggler"),
             stragglers=stragglers,
-        )  # fmt: skip
+        )
         assert seen == [(1.0, "straggler", 1.2), (3.0, "straggler", 1.0)]
         assert world.env.now < 1e6
 
     def test_a_straggler_from_before_the_start_holds(self) -> None:
         slowdowns: list[float] = []
         world = run_world(
-            [pipeline("b"), pipeline("a")], KNOWN, ROOM,
+            [pipeline("b"), pipeline("a")],
+            KNOWN,
+            ROOM,
             answering(lambda _, running: slowdowns.append(running.slowdown), "straggler"),
             stragglers={"a": (Slowdown(0.5, 3.0), Slowdown(1.0, 1.25))},
-        )  # fmt: skip
+        )
         row = attempts(world)[-1]
         assert row.time_s == pytest.approx(ITERATIONS * paced(1.25)[0])
         assert slowdowns == [1.25]
@@ -202,10 +215,12 @@ class TestStragglers:
             stragglers.append(Slowdown(at_s, factor))
         asked = iter(range(1000))
         world = run_world(
-            [pipeline()], KNOWN, ROOM,
+            [pipeline()],
+            KNOWN,
+            ROOM,
             answering(lambda *_: Knobs(clock_mhz=plans[next(asked) % len(plans)]), "straggler"),
             stragglers={"a": tuple(stragglers)},
-        )  # fmt: skip
+        )
         (row,) = attempts(world)
         line = timeline_of(world)
         assert integral(line, line.power_w) == pytest.approx(row.energy_j)
@@ -233,9 +248,12 @@ class TestPerseus:
         frontier = published_frontier(TASK.profile, TASK.graph, 0.005)
         for factor in (1.0, 1.1, 1.4):
             world = run_world(
-                [pipeline()], KNOWN, ROOM, chosen(tune=config),
+                [pipeline()],
+                KNOWN,
+                ROOM,
+                chosen(tune=config),
                 stragglers={"a": (Slowdown(0.0, factor),)},
-            )  # fmt: skip
+            )
             (row,) = attempts(world)
             step = frontier.steps[frontier.step_for(factor * FASTEST.time_s)]
             time_s = max(step.time_s, factor * FASTEST.time_s) if factor > 1 else step.time_s
@@ -245,9 +263,12 @@ class TestPerseus:
 
     def test_it_goes_back_when_the_straggler_is_gone(self) -> None:
         world = run_world(
-            [pipeline()], KNOWN, ROOM, chosen(tune=PerseusConfig(unit_time_s=0.005)),
+            [pipeline()],
+            KNOWN,
+            ROOM,
+            chosen(tune=PerseusConfig(unit_time_s=0.005)),
             stragglers={"a": (Slowdown(5.0, 1.3), Slowdown(9.0, 1.0))},
-        )  # fmt: skip
+        )
         first, slow, again = [each.chose for each in decisions(world) if each.point == "tune"]
         assert again == f"straggler: {first}"
         assert slow.startswith("straggler: plan=")
@@ -258,12 +279,15 @@ class TestPerseus:
         rows = [
             attempts(
                 run_world(
-                    [pipeline()], KNOWN, ROOM, chosen(tune=config),
+                    [pipeline()],
+                    KNOWN,
+                    ROOM,
+                    chosen(tune=config),
                     stragglers={"a": (Slowdown(0.0, factor),)},
                 )
             )[0]
             for config in (PipelineExactConfig(), PerseusConfig(unit_time_s=0.005))
-        ]  # fmt: skip
+        ]
         exact, published = rows
         allowed_s = ITERATIONS * factor * FASTEST.time_s * (1 + 1e-6)
         assert exact.time_s <= allowed_s
@@ -284,7 +308,7 @@ class TestPerseus:
         assert energies == sorted(energies, reverse=True)
         assert times[-1] <= ITERATIONS * exact_frontier(
             TASK.profile, TASK.graph
-        ).cheapest.time_s * (1 + 1e-6)  # fmt: skip
+        ).cheapest.time_s * (1 + 1e-6)
 
     def test_it_leaves_ordinary_jobs_alone(self) -> None:
         plain = run_world([job()], by_job(steady()))

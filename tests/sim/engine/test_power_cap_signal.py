@@ -56,8 +56,9 @@ KNOWN = by_job(
 
 def signal(name: str, length_s: float, values: list[float]) -> Signal:
     starts = np.arange(len(values)) * np.float64(length_s)
-    return Signal(SignalSeries(name, starts, np.array(values, dtype=np.float64)), None,
-                  NamedStreams(1))  # fmt: skip
+    return Signal(
+        SignalSeries(name, starts, np.array(values, dtype=np.float64)), None, NamedStreams(1)
+    )
 
 
 def capped(cluster: ClusterSpec, **rules: Any) -> ClusterSpec:
@@ -67,8 +68,9 @@ def capped(cluster: ClusterSpec, **rules: Any) -> ClusterSpec:
 def check_cap(world: World, length_s: float, caps: list[float]) -> None:
     """The power of each span of the timeline is below the caps of all slots that it meets."""
     line = timeline_of(world)
-    for begin_s, end_s, power_w in zip(line.time_s, [*line.time_s[1:], np.inf], line.power_w,
-                                       strict=True):  # fmt: skip
+    for begin_s, end_s, power_w in zip(
+        line.time_s, [*line.time_s[1:], np.inf], line.power_w, strict=True
+    ):
         first = int(np.floor(begin_s / length_s + 1e-9))
         last = int(np.ceil(min(end_s / length_s, 1e6) - 1e-9))
         met = caps[first:last] or caps[-1:]
@@ -78,9 +80,11 @@ def check_cap(world: World, length_s: float, caps: list[float]) -> None:
 class TestPreempt:
     def test_the_last_one_started_is_preempted_and_resumes(self) -> None:
         world = run_world(
-            [job("a"), job("b", 1.0)], KNOWN, capped(spec(1, 2)),
+            [job("a"), job("b", 1.0)],
+            KNOWN,
+            capped(spec(1, 2)),
             signals={"cap": signal("cap", 4.0, [500, 300, 500])},
-        )  # fmt: skip
+        )
         rows = {row.job_id: row for row in attempts(world)}
         assert [rows[name].preemptions for name in "ab"] == [0, 1]
         assert rows["a"].finish_time_s == pytest.approx(10.0)
@@ -92,9 +96,12 @@ class TestPreempt:
         cap_w = TASK.fastest.energy_j / TASK.fastest.time_s + CURVE.average_power_w[-1] - 5
         changes = (Slowdown(2.0, 3.0), Slowdown(5.0, 1.0))
         world = run_world(
-            [pipe, job("cnn", 0.1)], KNOWN, capped(spec(1, 3)),
-            signals={"cap": signal("cap", 1.0, [cap_w])}, stragglers={"pipe": changes},
-        )  # fmt: skip
+            [pipe, job("cnn", 0.1)],
+            KNOWN,
+            capped(spec(1, 3)),
+            signals={"cap": signal("cap", 1.0, [cap_w])},
+            stragglers={"pipe": changes},
+        )
         check_cap(world, 1.0, [cap_w])
         rows = {row.job_id: row for row in attempts(world)}
         assert rows["cnn"].start_time_s == rows["pipe"].finish_time_s
@@ -103,9 +110,11 @@ class TestPreempt:
 class TestLimits:
     def test_limits_fall_and_rise_with_the_cap(self) -> None:
         world = run_world(
-            [job("a"), job("b")], KNOWN, capped(spec(1, 2), obey="limits", share="common"),
+            [job("a"), job("b")],
+            KNOWN,
+            capped(spec(1, 2), obey="limits", share="common"),
             signals={"cap": signal("cap", 4.0, [500, 2 * CURVE.average_power_w[0], 500])},
-        )  # fmt: skip
+        )
         slow = CURVE.epoch(250.0)[0] / CURVE.epoch(100.0)[0]
         for row in attempts(world):
             assert row.preemptions == 0
@@ -122,25 +131,32 @@ class TestLimits:
         config = stub("configure", configure=lambda ctx, start: Configuration(32, 150.0))
         low_w, middle_w, _ = CURVE.average_power_w
         world = run_world(
-            [job("a")], KNOWN, capped(spec(1, 1), obey="limits"), chosen(configure=config),
+            [job("a")],
+            KNOWN,
+            capped(spec(1, 1), obey="limits"),
+            chosen(configure=config),
             signals={"cap": signal("cap", 4.0, [500, low_w, 500])},
-        )  # fmt: skip
+        )
         assert attempts(world)[0].power_limit_w == 150.0
         assert decided(world, "cap")[1][2] == f"power_limit_w=150.0 share_w={middle_w}"
 
     def test_jobs_are_preempted_where_the_lowest_limits_do_not_suffice(self) -> None:
         world = run_world(
-            [job("a"), job("b")], KNOWN, capped(spec(1, 2), obey="limits"),
+            [job("a"), job("b")],
+            KNOWN,
+            capped(spec(1, 2), obey="limits"),
             signals={"cap": signal("cap", 4.0, [500, CURVE.average_power_w[0] + 20, 500])},
-        )  # fmt: skip
+        )
         assert [row.preemptions for row in attempts(world)] == [0, 1]
 
     def test_the_power_of_a_job_that_ended_goes_to_the_others(self) -> None:
         cap_w = 2 * CURVE.average_power_w[0]
         world = run_world(
-            [job("a", scale=0.5), job("b")], KNOWN, capped(spec(1, 2), obey="limits"),
+            [job("a", scale=0.5), job("b")],
+            KNOWN,
+            capped(spec(1, 2), obey="limits"),
             signals={"cap": signal("cap", 1.0, [500, cap_w])},
-        )  # fmt: skip
+        )
         assert attempts(world)[1].power_limit_w not in (None, 100.0)
 
 
@@ -154,12 +170,15 @@ class TestJournal:
         config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
         _, middle_w, high_w = CURVE.average_power_w
         world = run_world(
-            [job("a")], KNOWN, capped(spec(1, 1), obey="limits"), chosen(tune=config),
+            [job("a")],
+            KNOWN,
+            capped(spec(1, 1), obey="limits"),
+            chosen(tune=config),
             signals={
                 "cap": signal("cap", 5.0, [500, middle_w, 500]),
                 "s": signal("s", 3.0, [100, 100, 250]),
             },
-        )  # fmt: skip
+        )
         paces = [(r.time_s, r.point, r.chose) for r in decisions(world) if "limit_w" in r.chose]
         assert paces[1:] == [
             (0.0, "tune", "power_limit_w=100.0"),
@@ -175,9 +194,11 @@ class TestJournal:
         lowest_w, highest_w = (plan_point(TASK, TASK.execute(None, mhz)).power_w for mhz in ends)
         for share, word in (("common", "clock_mhz="), ("marginal", "plan=")):
             world = run_world(
-                [pipe], KNOWN, capped(spec(1, 2), obey="limits", share=share),
+                [pipe],
+                KNOWN,
+                capped(spec(1, 2), obey="limits", share=share),
                 signals={"cap": signal("cap", 1.0, [2000, 0.5 * (highest_w + lowest_w), 2000])},
-            )  # fmt: skip
+            )
             (_, _, lowered), (_, _, raised) = decided(world, "cap")
             assert lowered.startswith(word)
             assert raised.endswith(f"share_w={highest_w}")
@@ -201,9 +222,12 @@ class TestMoment:
 
         policy = chosen(tune=stub("tune", tune=tune, moments=(*FIRST, "cap"), signals=()))
         run_world(
-            [job("a"), job("b")], KNOWN, capped(spec(1, 2), obey=obey), policy,
+            [job("a"), job("b")],
+            KNOWN,
+            capped(spec(1, 2), obey=obey),
+            policy,
             signals={"cap": signal("cap", 4.0, [500, 400])},
-        )  # fmt: skip
+        )
         assert shares
         assert sum(shares[:2]) <= 400
 
@@ -215,9 +239,12 @@ def test_a_job_without_gpus_gets_the_limit_with_which_it_goes_on() -> None:
 
     config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
     world = run_world(
-        [job()], KNOWN, capped(spec(1, 1)), chosen(tune=config),
+        [job()],
+        KNOWN,
+        capped(spec(1, 1)),
+        chosen(tune=config),
         signals={"cap": signal("cap", 4.0, [500]), "s": signal("s", 3.0, [250, 0, 100])},
-    )  # fmt: skip
+    )
     (row,) = attempts(world)
     assert row.power_limit_w == 100.0
     assert row.finish_time_s == pytest.approx(6.0 + 7.0 * 2.5**0.5)
@@ -231,12 +258,14 @@ def mixed() -> ClusterSpec:
 class TestNeverExceeded:
     @settings(max_examples=examples(200), deadline=None)
     @given(
-        caps=st.lists(st.sampled_from([340.0, 420.0, 500.0, 640.0, 1000.0]), min_size=1,
-                      max_size=12),
+        caps=st.lists(
+            st.sampled_from([340.0, 420.0, 500.0, 640.0, 1000.0]), min_size=1, max_size=12
+        ),
         length_s=st.floats(0.5, 6.0),
         limits=st.lists(st.sampled_from(LIMITS_W), min_size=1, max_size=12),
-        workloads=st.lists(st.sampled_from(["cnn", "pipe", None, 120.0, 230.0]), min_size=1,
-                           max_size=6),
+        workloads=st.lists(
+            st.sampled_from(["cnn", "pipe", None, 120.0, 230.0]), min_size=1, max_size=6
+        ),
         factors=st.lists(st.sampled_from([1.0, 1.2, 2.0]), max_size=4),
         obey=st.sampled_from(["preempt", "limits"]),
         share=st.sampled_from(["marginal", "proportional", "common"]),
@@ -244,13 +273,21 @@ class TestNeverExceeded:
         pauses=st.booleans(),
         holds=st.booleans(),
         costs=st.sampled_from([(0.0, 0.0), (0.5, 0.3)]),
-    )  # fmt: skip
+    )
     def test_a_cap_that_steps_down_and_up_under_load(
-        self, caps: list[float], length_s: float, limits: list[float],
-        workloads: list[str | float | None], factors: list[float],
-        obey: str, share: str, select: str, pauses: bool, holds: bool,
+        self,
+        caps: list[float],
+        length_s: float,
+        limits: list[float],
+        workloads: list[str | float | None],
+        factors: list[float],
+        obey: str,
+        share: str,
+        select: str,
+        pauses: bool,
+        holds: bool,
         costs: tuple[float, float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A number among the workloads is the measured power (W) of a job without a workload."""
 
         def tune(ctx: Context, running: Running) -> Knobs:
@@ -265,9 +302,12 @@ class TestNeverExceeded:
             return Knobs(value, run=run)
 
         config = stub(
-            "tune", tune=tune, moments=(*FIRST, "signal", "cap"), signals=("s",),
+            "tune",
+            tune=tune,
+            moments=(*FIRST, "signal", "cap"),
+            signals=("s",),
             limits_unprofiled=True,
-        )  # fmt: skip
+        )
         cluster = replace(mixed(), checkpoint_s=costs[0], restore_s=costs[1])
         caps = [*caps, 1000.0]
         jobs = [
@@ -280,14 +320,18 @@ class TestNeverExceeded:
         slowdowns = {str(n): changes for n, name in enumerate(workloads) if name == "pipe"}
         measured_w = [name if isinstance(name, float) else np.nan for name in workloads]
         world = build_world(
-            jobs, KNOWN, capped(cluster, obey=obey, share=share),
-            replace(chosen(select=select), tune=config), holds_pauses=holds,
-            measured_w=measured_w, stragglers=slowdowns,
+            jobs,
+            KNOWN,
+            capped(cluster, obey=obey, share=share),
+            replace(chosen(select=select), tune=config),
+            holds_pauses=holds,
+            measured_w=measured_w,
+            stragglers=slowdowns,
             signals={
                 "cap": signal("cap", length_s, caps),
                 "s": signal("s", length_s * 0.7, [*limits, LIMITS_W[-1]]),
             },
-        )  # fmt: skip
+        )
         world.run()
         check_cap(world, length_s, caps)
         rows = attempts(world)
@@ -311,10 +355,13 @@ class TestNeverExceeded:
 def noted_limit_w(world: World, job_id: str, time_s: float) -> float:
     """The limit that the journal names last for a job up to a time."""
     paces = [
-        row.chose for row in decisions(world)
-        if row.job_id == job_id and row.point in ("tune", "cap") and row.time_s <= time_s
+        row.chose
+        for row in decisions(world)
+        if row.job_id == job_id
+        and row.point in ("tune", "cap")
+        and row.time_s <= time_s
         and "power_limit_w=" in row.chose
-    ]  # fmt: skip
+    ]
     return float(paces[-1].partition("power_limit_w=")[2].split()[0])
 
 

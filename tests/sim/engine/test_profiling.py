@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from tests.support.world_views import (
-    bounded,
-    epochs_of,
-)
+from tests.support.world_views import bounded, epochs_of
 from tests.support.worlds import (
     Setting,
     attempts,

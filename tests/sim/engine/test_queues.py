@@ -67,8 +67,18 @@ def cluster(*queues: str, **more: Any) -> ClusterSpec:
 
 def plain(job_id: str, gpu_type: str, submit_s: float, run_s: float, gpus: int = 4) -> Job:
     """A job without a profile."""
-    return Job(job_id, job_id, 1, None, gpus, submit_s, run_s, gpu_type=gpu_type,
-               estimate_s=run_s, recorded_start_s=submit_s)  # fmt: skip
+    return Job(
+        job_id,
+        job_id,
+        1,
+        None,
+        gpus,
+        submit_s,
+        run_s,
+        gpu_type=gpu_type,
+        estimate_s=run_s,
+        recorded_start_s=submit_s,
+    )
 
 
 @st.composite
@@ -81,10 +91,20 @@ def loads(draw: st.DrawFn) -> list[Job]:
         run_s = float(draw(st.integers(1, 3000)))
         recorded_s = submit_s + draw(st.integers(0, 900))
         jobs.append(
-            Job(f"{number:02}", f"{number:02}", 1, None, draw(st.sampled_from([1, 1, 2, 3, 4])),
-                submit_s, run_s, gpu_type=gpu_type, user=draw(st.sampled_from("uvw")),
-                estimate_s=float(draw(st.integers(0, 3000))), recorded_start_s=recorded_s)
-        )  # fmt: skip
+            Job(
+                f"{number:02}",
+                f"{number:02}",
+                1,
+                None,
+                draw(st.sampled_from([1, 1, 2, 3, 4])),
+                submit_s,
+                run_s,
+                gpu_type=gpu_type,
+                user=draw(st.sampled_from("uvw")),
+                estimate_s=float(draw(st.integers(0, 3000))),
+                recorded_start_s=recorded_s,
+            )
+        )
         submit_s += draw(st.sampled_from([0.0, 0.0, 7.0, 100.0, 900.0]))
     return jobs
 
@@ -121,8 +141,12 @@ def history(world: World) -> dict[str, list[tuple[float, ...]]]:
 def test_a_queue_is_as_if_it_were_alone(
     kind: str, jobs: list[Job], checkpoint_s: float, naps: bool
 ) -> None:
-    more = {"checkpoint_s": checkpoint_s, "restore_s": checkpoint_s / 2,
-            "sleep_after_s": 50.0 if naps else None, "wake_s": 30.0}  # fmt: skip
+    more = {
+        "checkpoint_s": checkpoint_s,
+        "restore_s": checkpoint_s / 2,
+        "sleep_after_s": 50.0 if naps else None,
+        "wake_s": 30.0,
+    }
     together = run_world(jobs, cluster=cluster(*QUEUES, **more), policy_set=chosen(select=kind))
     found = history(together)
     assert len(found) == len(jobs)
@@ -168,20 +192,27 @@ def test_losses_of_nodes_of_another_queue_change_nothing(
     changes.sort(key=lambda change: (change.time_s, change.node))
     rules = LossRules(boot_s=5.0)
     whole = run_world(
-        jobs, cluster=cluster(*QUEUES), policy_set=chosen(select=kind),
+        jobs,
+        cluster=cluster(*QUEUES),
+        policy_set=chosen(select=kind),
         losses=RunLosses(rules, iter(changes)),
-    )  # fmt: skip
+    )
     found = history(whole)
     assert set(found) == {job.job_id for job in jobs}
     for queue, first in (("one", 0), ("two", 3)):
         own = split(jobs)[queue]
-        moved = [change._replace(node=change.node - first) for change in changes
-                 if (change.node == 3) == (first == 3)]  # fmt: skip
+        moved = [
+            change._replace(node=change.node - first)
+            for change in changes
+            if (change.node == 3) == (first == 3)
+        ]
         if own:
             alone = run_world(
-                own, cluster=cluster(queue), policy_set=chosen(select=kind),
+                own,
+                cluster=cluster(queue),
+                policy_set=chosen(select=kind),
                 losses=RunLosses(rules, iter(moved)),
-            )  # fmt: skip
+            )
             rows = history(alone)
             assert {job_id: found[job_id] for job_id in rows} == rows
 
@@ -214,8 +245,11 @@ def test_a_job_starts_when_another_queue_gives_power_back() -> None:
 
 def test_a_queue_may_preempt_for_power_that_another_one_takes() -> None:
     """`short` preempts `long` of its own queue, and the power that is left lets `other` start."""
-    jobs = [plain("long", "a", 0, 500, 4), plain("other", "c", 5, 90, 2),
-            plain("short", "a", 10, 20, 2)]  # fmt: skip
+    jobs = [
+        plain("long", "a", 0, 500, 4),
+        plain("other", "c", 5, 90, 2),
+        plain("short", "a", 10, 20, 2),
+    ]
     nodes = cluster(*QUEUES, power_cap_w=20 * 20.0 + 4 * 230.0)
     world = run_world(jobs, cluster=nodes, policy_set=chosen(select="srtf"))
     assert starts(world) == {"long": 0, "short": 10, "other": 10}
@@ -223,9 +257,11 @@ def test_a_queue_may_preempt_for_power_that_another_one_takes() -> None:
 
 @settings(max_examples=examples(60))
 @given(
-    jobs=loads(), pauses=st.lists(st.booleans(), min_size=1, max_size=12), holds=st.booleans(),
+    jobs=loads(),
+    pauses=st.lists(st.booleans(), min_size=1, max_size=12),
+    holds=st.booleans(),
     kind=st.sampled_from(["fifo", "fjf", "srtf", "easy-backfill"]),
-)  # fmt: skip
+)
 def test_pauses_leave_queues_apart(
     jobs: list[Job], pauses: list[bool], holds: bool, kind: str
 ) -> None:
@@ -241,9 +277,10 @@ def test_pauses_leave_queues_apart(
     values = np.array([*map(float, pauses), 0.0])
     series = SignalSeries("s", np.arange(len(values)) * np.float64(300.0), values)
     more: dict[str, Any] = {
-        "policy_set": chosen(select=kind, tune=config), "holds_pauses": holds,
+        "policy_set": chosen(select=kind, tune=config),
+        "holds_pauses": holds,
         "signals": {"s": Signal(series, None, NamedStreams(1))},
-    }  # fmt: skip
+    }
     found = history(run_world(jobs, cluster=cluster(*QUEUES), **more))
     assert set(found) == {job.job_id for job in jobs}
     for queue, own in split(jobs).items():
@@ -319,8 +356,9 @@ def test_an_answer_of_a_wrong_type_is_named() -> None:
 
     config = Strangers().config(select=select)
     with pytest.raises(PolicyFailed) as failed:
-        run_world([plain("mine", "c", 0, 5)], cluster=cluster(*QUEUES),
-                  policy_set=chosen(select=config))  # fmt: skip
+        run_world(
+            [plain("mine", "c", 0, 5)], cluster=cluster(*QUEUES), policy_set=chosen(select=config)
+        )
     assert_states(str(failed.value), "job mine", "wrong type (no Selection)")
 
 
@@ -328,8 +366,7 @@ def test_a_job_of_another_queue_cannot_be_started() -> None:
     jobs = {name: plain(name, name, 0, 5) for name in "ac"}
     known: list[Job] = []
     config = Strangers().config(
-        on_submit=lambda _, job: known.append(job),
-        select=lambda *_: Selection(tuple(known)),
+        on_submit=lambda _, job: known.append(job), select=lambda *_: Selection(tuple(known))
     )
     with pytest.raises(PolicyError, match="was started, but does not wait"):
         run_world(jobs.values(), cluster=cluster(*QUEUES), policy_set=chosen(select=config))

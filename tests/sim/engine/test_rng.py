@@ -11,11 +11,7 @@ import pytest
 from tests.support.world_views import epochs_of
 from tests.support.worlds import attempts, by_job, chosen, run_world, steady, stub
 from wattkeeper.policies.configure.fixed import FixedConfig
-from wattkeeper.policies.protocols import (
-    Configuration,
-    Knobs,
-    Start,
-)
+from wattkeeper.policies.protocols import Configuration, Knobs, Start
 from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.sources import RecurringSource

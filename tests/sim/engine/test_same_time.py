@@ -23,11 +23,7 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import (
-    Configuration,
-    Job,
-    Start,
-)
+from wattkeeper.policies.protocols import Configuration, Job, Start
 from wattkeeper.policies.scheduling.queueing import InOrder
 from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.sim.engine.environment import SimulationEnvironment

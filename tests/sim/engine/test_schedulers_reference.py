@@ -11,8 +11,14 @@ import pytest
 
 from tests.conftest import Command
 
-COLUMNS = ("--map", "submit_time_s=submit_time", "--map", "duration_s=duration",
-           "--map", "gpus=num_gpus")  # fmt: skip
+COLUMNS = (
+    "--map",
+    "submit_time_s=submit_time",
+    "--map",
+    "duration_s=duration",
+    "--map",
+    "gpus=num_gpus",
+)
 
 MEANS = {
     ("1k", 256, "fifo"): (13281.23, 7340.25),

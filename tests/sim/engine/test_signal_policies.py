@@ -171,9 +171,14 @@ def test_a_deadline_is_met_with_less_carbon(shared: Path, holds: bool) -> None:
     known=st.booleans(),
 )
 def test_no_deadline_that_full_speed_meets_is_missed(
-    rates: list[float], slack: float, restart: tuple[float, float], holds: bool, pauses: bool,
-    scale: float, known: bool,
-) -> None:  # fmt: skip
+    rates: list[float],
+    slack: float,
+    restart: tuple[float, float],
+    holds: bool,
+    pauses: bool,
+    scale: float,
+    known: bool,
+) -> None:
     """Whatever the series is, and whatever a restart costs, if the policy is told."""
     curve_16 = curve(16, (9.0,))
     plain = profile(runs={16: (9.0,)}, max_epochs=9)._replace(
@@ -185,9 +190,11 @@ def test_no_deadline_that_full_speed_meets_is_missed(
     deadline_s = 5.0 + profiling_s + least_s * (1 + slack)
     checkpoint_s, restore_s = restart
     policy = DeadlineConfig(
-        pauses=pauses, restart_s=sum(restart), paused_w=20.0 if holds else 0.0,
+        pauses=pauses,
+        restart_s=sum(restart),
+        paused_w=20.0 if holds else 0.0,
         profile="known" if known else "measured",
-    )  # fmt: skip
+    )
     world = run_world(
         DatedSource([job("a", 5.0, scale=scale)], {"a": deadline_s}),
         by_job(plain),

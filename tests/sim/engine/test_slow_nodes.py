@@ -26,15 +26,7 @@ from tests.support.worlds import (
     steady,
     stub,
 )
-from wattkeeper.policies.protocols import (
-    NEW,
-    ClusterView,
-    Context,
-    Job,
-    Knobs,
-    Placement,
-    Running,
-)
+from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs, Placement, Running
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
@@ -67,8 +59,9 @@ def test_a_slow_node_makes_a_job_take_longer_at_the_same_power() -> None:
     assert row.energy_j == 250 * 120.0
     assert slow_s(world) == [20.0]
     assert decided(world, "node") == [  # type: ignore[arg-type]
-        (20.0, "a", "slowdown=2.0"), (60.0, "a", "slowdown=1.0")
-    ]  # fmt: skip
+        (20.0, "a", "slowdown=2.0"),
+        (60.0, "a", "slowdown=1.0"),
+    ]
     found = [(r.time_s, r.event, r.factor, r.jobs) for r in world.recorder.node_changes]
     assert found == [(20.0, "degraded", 2.0, 1), (60.0, "degraded", 1.0, 1)]
 
@@ -97,17 +90,23 @@ def test_a_job_that_starts_or_goes_on_elsewhere_has_the_pace_of_its_new_nodes() 
     """Job a starts at 5 s on the slow node; it is preempted, and goes on on the other one."""
     jobs = [plain("x", 0.0, 6.0), plain("a", 5.0, 10.0), plain("y", 6.0, 1.0)]
     world = run(
-        jobs, [slow(1.0, 2.0, 1)], LossRules(), cluster=spec(nodes=2),
+        jobs,
+        [slow(1.0, 2.0, 1)],
+        LossRules(),
+        cluster=spec(nodes=2),
         policy_set=chosen(select="srtf"),
-    )  # fmt: skip
+    )
     rows = {row.job_id: row for row in attempts(world)}
     assert rows["a"].node_ids == [1]
     assert rows["a"].finish_time_s == 5 + 2 * 10
     jobs = [plain("a", 0.0, 10.0), plain("b", 2.0, 1.0), plain("c", 2.0, 2.0)]
     world = run(
-        jobs, [slow(0.0, 2.0, 0)], LossRules(), cluster=spec(nodes=2),
+        jobs,
+        [slow(0.0, 2.0, 0)],
+        LossRules(),
+        cluster=spec(nodes=2),
         policy_set=chosen(select="srtf"),
-    )  # fmt: skip
+    )
     rows = {row.job_id: row for row in attempts(world)}
     assert rows["a"].preemptions == 1
     assert rows["a"].node_ids == [1]
@@ -159,8 +158,9 @@ def test_a_job_paused_by_tune_goes_on_at_the_pace_of_its_nodes() -> None:
     )
     for holds in (True, False):
         changes = [slow(15.0, 2.0)]
-        world = run([plain("a", 0.0, 30.0)], changes, LossRules(), policy_set=policy_set,
-                    holds_pauses=holds)  # fmt: skip
+        world = run(
+            [plain("a", 0.0, 30.0)], changes, LossRules(), policy_set=policy_set, holds_pauses=holds
+        )
         (row,) = attempts(world)
         assert row.finish_time_s == 20 + 2 * 20
         assert slow_s(world) == [20.0]
@@ -205,8 +205,9 @@ def test_a_change_of_nodes_is_seen_by_jobs_that_wait() -> None:
     policy_set = chosen(place=stub("place", place=noticed))
     world = run(jobs, [notice], LossRules(), policy_set=policy_set, cluster=spec(nodes=2))
     assert [(row.start_time_s, row.node_ids) for row in attempts(world)] == [
-        (12.0, [1]), (17.0, [1])
-    ]  # fmt: skip
+        (12.0, [1]),
+        (17.0, [1]),
+    ]
 
 
 def test_jobs_start_on_steady_nodes_and_lose_less() -> None:
@@ -248,9 +249,12 @@ def test_a_slow_node_is_a_straggler_of_a_pipeline_parallel_job() -> None:
     elsewhere = run_world([pipeline()], KNOWN, ROOM, stragglers={"a": (Slowdown(half_s, 1.5),)})
     assert attempts(elsewhere)[0].energy_j == pytest.approx(row.energy_j)
     both = run_world(
-        [pipeline()], KNOWN, ROOM, losses=RunLosses(LossRules(), iter([slow(0.0, 1.2)])),
+        [pipeline()],
+        KNOWN,
+        ROOM,
+        losses=RunLosses(LossRules(), iter([slow(0.0, 1.2)])),
         stragglers={"a": (Slowdown(half_s, 1.5), Slowdown(2 * half_s, 1.0))},
-    )  # fmt: skip
+    )
     done = 10 / 1.2 + 10 / 1.5
     assert attempts(both)[0].finish_time_s == pytest.approx(
         2 * half_s + (ITERATIONS - done) * 1.2 * FASTEST.time_s
@@ -261,9 +265,12 @@ def test_tune_is_asked_when_a_node_of_a_pipeline_parallel_job_becomes_slow() -> 
     perseus = policies("tune")["perseus"].model_validate({})
     changes = [slow(1.0, 1.3), slow(20.0, 1.0)]
     world = run_world(
-        [pipeline()], KNOWN, ROOM, chosen(tune=perseus),
+        [pipeline()],
+        KNOWN,
+        ROOM,
+        chosen(tune=perseus),
         losses=RunLosses(LossRules(), iter(changes)),
-    )  # fmt: skip
+    )
     assert [time_s for time_s, *_ in decided(world, "tune")] == [0.0, 1.0, 20.0]
 
 
@@ -339,9 +346,12 @@ def courses(draw: st.DrawFn) -> list[NodeChange]:
 
 @settings(deadline=None)
 @given(
-    duration_s=st.integers(1, 40), every=st.integers(1, 9), write=st.integers(1, 9),
-    blocking=st.booleans(), changes=courses(),
-)  # fmt: skip
+    duration_s=st.integers(1, 40),
+    every=st.integers(1, 9),
+    write=st.integers(1, 9),
+    blocking=st.booleans(),
+    changes=courses(),
+)
 def test_a_slow_job_is_that_of_a_slow_replay(
     duration_s: int, every: int, write: int, blocking: bool, changes: list[NodeChange]
 ) -> None:

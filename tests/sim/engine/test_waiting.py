@@ -143,9 +143,11 @@ def test_a_place_is_not_asked_again_unless_it_says_so() -> None:
     """What does not fit on an idle cluster then never fits."""
     with pytest.raises(PolicyError) as never:
         run_world(
-            [runs("a")], {}, spec(nodes=2),
+            [runs("a")],
+            {},
+            spec(nodes=2),
             chosen(place=stub("place", place=lambda ctx, job, cluster: ())),
-        )  # fmt: skip
+        )
     assert_states(str(never.value), "job a", "never placed", "2 of 2 GPUs")
 
 
@@ -164,8 +166,9 @@ def test_a_policy_that_wants_to_be_woken_for_ever_ends_with_the_last_job() -> No
     select = stub(
         "select", on_submit=fifo.on_submit, select=fifo.select, on_end=fifo.on_end, wake_s=wake_s
     )
-    world = build_world([runs("a", 0.0, 10.0), runs("b", 100.0, 10.0)], {}, None,
-                        chosen(select=select))  # fmt: skip
+    world = build_world(
+        [runs("a", 0.0, 10.0), runs("b", 100.0, 10.0)], {}, None, chosen(select=select)
+    )
     world.run()
     assert woken == [0.0, 4.0, 8.0, 100.0, 104.0, 108.0]
     assert world.env.now == 110.0

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from simpy import Event
 
 from tests.support.messages import assert_states
-from tests.support.world_views import (
-    any_world,
-    collected,
-)
+from tests.support.world_views import any_world, collected
 from tests.support.worlds import (
     Setting,
     attempts,

@@ -36,8 +36,18 @@ def ten_seeds(
 ) -> pd.DataFrame:
     """The jobs of ten seeds of the published scenario."""
     folder = tmp_path_factory.mktemp("ten_seeds")
-    run_command("run", "zeus-nsdi23", "--set", f"cluster.gpu={gpu}", "--seeds", "10",
-                "--out", "out", traces=zeus_traces, cwd=folder)  # fmt: skip
+    run_command(
+        "run",
+        "zeus-nsdi23",
+        "--set",
+        f"cluster.gpu={gpu}",
+        "--seeds",
+        "10",
+        "--out",
+        "out",
+        traces=zeus_traces,
+        cwd=folder,
+    )
     return pd.read_parquet(folder / "out/jobs.parquet")
 
 

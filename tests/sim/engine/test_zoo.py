@@ -39,9 +39,14 @@ MODELS = {
     "other": ModelOfJob(ChildModel("other", "letters", WIDE), 0.5),
 }
 HALF = WarmStartModel.model_validate(
-    {"saved": {"scale": 0.5, "exponent": 1}, "accuracy": {"shift": 0.01, "noise": 0},
-     "fit": {}, "error": {}, "source": "a test"}
-)  # fmt: skip
+    {
+        "saved": {"scale": 0.5, "exponent": 1},
+        "accuracy": {"shift": 0.01, "noise": 0},
+        "fit": {},
+        "error": {},
+        "source": "a test",
+    }
+)
 """A parent that fills all saves half."""
 
 
@@ -89,8 +94,11 @@ def test_the_second_model_starts_from_the_first() -> None:
     world, zoo = run(job("a", "narrow"), job("b", "narrow"), job("c", "other"), job("d", None))
     rows = {row.job_id: row for row in attempts(world)}
     assert {name: rows[name].parent_model for name in rows} == {
-        "a": None, "b": "a", "c": None, "d": None
-    }  # fmt: skip
+        "a": None,
+        "b": "a",
+        "c": None,
+        "d": None,
+    }
     assert [rows[name].time_s for name in "abcd"] == [10, 5, 10, 10]
     assert rows["b"].energy_j == rows["a"].energy_j / 2
     assert [done.accuracy for done in zoo.done] == [0.9, pytest.approx(0.91), 0.5]
@@ -144,10 +152,7 @@ def test_a_preempted_job_keeps_its_parent_and_finishes_its_query() -> None:
 
 arrivals = st.lists(
     st.tuples(
-        st.sampled_from([*MODELS, None]),
-        st.floats(0, 30),
-        st.floats(1, 20),
-        st.integers(1, 2),
+        st.sampled_from([*MODELS, None]), st.floats(0, 30), st.floats(1, 20), st.integers(1, 2)
     ),
     min_size=1,
     max_size=25,
@@ -172,8 +177,14 @@ def test_what_always_holds(
         job(f"j{at}", model, submit_s, duration_s=duration_s, gpus=gpus)
         for at, (model, submit_s, duration_s, gpus) in enumerate(sorted(asked, key=lambda x: x[1]))
     )
-    world, zoo = run(*jobs, configure=configure, retain=retain, select=select, gpus=3,
-                     capacity_bytes=capacity_bytes)  # fmt: skip
+    world, zoo = run(
+        *jobs,
+        configure=configure,
+        retain=retain,
+        select=select,
+        gpus=3,
+        capacity_bytes=capacity_bytes,
+    )
     done_s = {f"j{one.number}": one.time_s for one in zoo.done}
     rows = {row.job_id: row for row in attempts(world)}
     assert set(done_s) == {one.job_id for one in jobs if one.model is not None}

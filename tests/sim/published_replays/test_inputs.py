@@ -30,8 +30,11 @@ def test_events_of_nodes_become_changes_in_whole_ms() -> None:
         NodeEvent(12.3456, "up", "a"),
     ]
     assert spot_changes(events) == (
-        (0, "add", "a"), (0, "add", "b"), (9_001, "remove", "a"), (12_346, "add", "a"),
-    )  # fmt: skip
+        (0, "add", "a"),
+        (0, "add", "b"),
+        (9_001, "remove", "a"),
+        (12_346, "add", "a"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from wattkeeper.sim.results.indented import indent_json
 
 leaves = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text()
-)  # fmt: skip
+)
 keys = st.text() | st.integers() | st.booleans() | st.none()
 values = st.recursive(
     leaves,

@@ -25,8 +25,10 @@ CHANGES = [NodeChange(20.0, "down", 0), NodeChange(60.0, "up", 0), NodeChange(90
 @pytest.fixture(scope="module")
 def result() -> RunResult:
     """Preemption, a power cap, losses with checkpoints, and a node that stays down."""
-    jobs = [job(f"j{n}", 3.0 * n, duration_s=30.0 + 7 * n, gpus=1 + n % 3).replace(workload=None)
-            for n in range(9)]  # fmt: skip
+    jobs = [
+        job(f"j{n}", 3.0 * n, duration_s=30.0 + 7 * n, gpus=1 + n % 3).replace(workload=None)
+        for n in range(9)
+    ]
     losses = RunLosses(LossRules(CheckpointRule(10.0, 1.0)), iter(CHANGES))
     world = run_world(jobs, {}, CLUSTER, chosen(select="srtf"), losses=losses)
     return collect("v", 1, world.recorder, world.source, CLUSTER, {}, world.env.events)
@@ -122,8 +124,11 @@ def test_attempts_that_overlap_are_found(result: RunResult) -> None:
     rows = jobs.to_pylist()
     second = next(n for n, row in enumerate(rows) if row["attempt"] == 2)
     one = next(row for row in rows if row["job_id"] == rows[second]["job_id"])
-    moved = changed(jobs, "start_time_s", lambda v: [
-        one["start_time_s"] if n == second else s for n, s in enumerate(v)])  # fmt: skip
+    moved = changed(
+        jobs,
+        "start_time_s",
+        lambda v: [one["start_time_s"] if n == second else s for n, s in enumerate(v)],
+    )
     with pytest.raises(LawBroken, match="before the one before it ends"):
         check_laws(result.tables | {"jobs": moved}, result.metrics, laws())
 

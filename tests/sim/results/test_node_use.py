@@ -97,9 +97,13 @@ def test_rent_is_paid_for_nodes_that_are_up() -> None:
 def guarded(changes: list[NodeChange], share: float) -> dict[str, float]:
     """Metrics of three steps in a pipeline of four nodes, at 1 a node and second."""
     world = run_elastic(
-        [task()], changes, replan="bamboo", samples=30.0, until_s=60.0,
+        [task()],
+        changes,
+        replan="bamboo",
+        samples=30.0,
+        until_s=60.0,
         settings={"depth": 4, "every_steps": 100, "redundant_share": share},
-    )  # fmt: skip
+    )
     return metrics_of(world, task(), NodePrices(constant(3600.0)))
 
 
@@ -153,9 +157,12 @@ def test_an_integral_is_the_sum_of_the_slots(
         return
     starts = np.concatenate([[-before_s], ends[:-1]])
     series = SignalSeries(
-        "s", starts, np.array(values[: len(lengths)]), float(ends[-1]),
+        "s",
+        starts,
+        np.array(values[: len(lengths)]),
+        float(ends[-1]),
         period_s=total if repeats else None,
-    )  # fmt: skip
+    )
     most_s = 3 * total if repeats else float(ends[-1])
     at = np.array(times) * most_s
     for until_s, found in zip(at.tolist(), series.integral(at).tolist(), strict=True):

@@ -260,11 +260,20 @@ def test_counts_of_the_import_are_reported() -> None:
     report = describe(jobs_trace({"submit_time_s": [0.0, 7.0]}, quality=quality))
     assert report["quality"] == quality
     text = text_of(report)
-    assert_states(text, "9 rows read, ", "2 kept, ", "3 malformed and skipped, ", "4 dropped\n",
-                  "dropped: 3 asks for no GPU\n", "dropped: 1 never started\n",
-                  f"skipped: {quality['wrong_examples'][0]}\n", "skipped: 2 more\n",
-                  "date and time; ", "time 0 is 2017-10-03 00:00:00 UTC\n",
-                  "cannot tell: Who submitted a job.\n")  # fmt: skip
+    assert_states(
+        text,
+        "9 rows read, ",
+        "2 kept, ",
+        "3 malformed and skipped, ",
+        "4 dropped\n",
+        "dropped: 3 asks for no GPU\n",
+        "dropped: 1 never started\n",
+        f"skipped: {quality['wrong_examples'][0]}\n",
+        "skipped: 2 more\n",
+        "date and time; ",
+        "time 0 is 2017-10-03 00:00:00 UTC\n",
+        "cannot tell: Who submitted a job.\n",
+    )
     bare = describe(jobs_trace({"submit_time_s": [0.0]}))
     assert bare["quality"] == {}
     assert "no record" in text_of(bare)
@@ -512,25 +521,45 @@ def test_recorded_waits_and_load() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["jobs"], found["of"]) == (4, 5)
     assert [(row["by"], row["part"], row["jobs"]) for row in found["waits"]] == [
-        ("", "", 4), ("size", "1 GPU", 1), ("size", "2 to 4 GPUs", 2), ("size", "9 to 64 GPUs", 1),
-        ("queue", "a", 3), ("queue", "b", 1),
-    ]  # fmt: skip
+        ("", "", 4),
+        ("size", "1 GPU", 1),
+        ("size", "2 to 4 GPUs", 2),
+        ("size", "9 to 64 GPUs", 1),
+        ("queue", "a", 3),
+        ("queue", "b", 1),
+    ]
     waits = [0.0, 300.0, 0.0, 7200.0]
     assert found["waits"][0] == {
-        "by": "", "part": "", "jobs": 4, "mean_s": 1875.0, "median_s": 150.0,
+        "by": "",
+        "part": "",
+        "jobs": 4,
+        "mean_s": 1875.0,
+        "median_s": 150.0,
         "p95_s": float(np.percentile(waits, 95)),
-    }  # fmt: skip
+    }
     # Jobs with start and duration, from 0 to 400 s: 4 GPUs for 300 s, then one for 100 s; one job
     # waits for 300 s, another one from 200 s on.
     assert found["load"] == {
-        "jobs": 3, "mean_gpus": 3.25, "peak_gpus": 16.0, "mean_waiting": 1.25, "peak_waiting": 2,
-        "mean_share": 3.25 / 8, "peak_share": 2.0, "above": 0.0,
-    }  # fmt: skip
+        "jobs": 3,
+        "mean_gpus": 3.25,
+        "peak_gpus": 16.0,
+        "mean_waiting": 1.25,
+        "peak_waiting": 2,
+        "mean_share": 3.25 / 8,
+        "peak_share": 2.0,
+        "above": 0.0,
+    }
     text = text_of(report)
-    assert_states(text, "4 of 5 jobs have a recorded start",
-                  "GPUs in use: 3.2 (40.6 % of 8) on average", "16 (200.0 % of 8) at most",
-                  "jobs waiting: 1.2 on average, 2 at most", "31.2 min", "2.0 h",
-                  "queue b")  # fmt: skip
+    assert_states(
+        text,
+        "4 of 5 jobs have a recorded start",
+        "GPUs in use: 3.2 (40.6 % of 8) on average",
+        "16 (200.0 % of 8) at most",
+        "jobs waiting: 1.2 on average, 2 at most",
+        "31.2 min",
+        "2.0 h",
+        "queue b",
+    )
     smaller = describe(trace, gpus=3)
     assert smaller["recorded"]["load"]["above"] == 0.75
     assert "more than 3 for 75.0 % of the time" in text_of(smaller)

@@ -42,10 +42,16 @@ Point = tuple[int, float | str]
 
 
 def series_of(
-    *points: Point, curve: str = "A03", resolution: str = "PT60M", sequence: str = "",
-    start: str = "2024-10-26T22:00Z", end: str = "2024-10-27T02:00Z", area: str = "10YGR",
-    currency: str = "EUR", value: str = "price.amount",
-) -> str:  # fmt: skip
+    *points: Point,
+    curve: str = "A03",
+    resolution: str = "PT60M",
+    sequence: str = "",
+    start: str = "2024-10-26T22:00Z",
+    end: str = "2024-10-27T02:00Z",
+    area: str = "10YGR",
+    currency: str = "EUR",
+    value: str = "price.amount",
+) -> str:
     mark = "classificationSequence_AttributeInstanceComponent.position"
     position = f"<{mark}>{sequence}</{mark}>\n" if sequence else ""
     rows = "".join(
@@ -147,10 +153,19 @@ def test_an_area_of_any_table(read: Read, refuse: Refuse) -> None:
     assert read(one).area == "Austria"
 
 
-@pytest.mark.parametrize(("name", "zone"), [
-    ("time (UTC)", "UTC"), ("utc_timestamp", "UTC"), ("Time UTC", "UTC"), ("date_gmt", "UTC"),
-    ("Time (UTC+1)", "+01:00"), ("Time (UTC-03:30)", "-03:30"), ("futc", ""), ("utcx", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "zone"),
+    [
+        ("time (UTC)", "UTC"),
+        ("utc_timestamp", "UTC"),
+        ("Time UTC", "UTC"),
+        ("date_gmt", "UTC"),
+        ("Time (UTC+1)", "+01:00"),
+        ("Time (UTC-03:30)", "-03:30"),
+        ("futc", ""),
+        ("utcx", ""),
+    ],
+)
 def test_the_zone_in_the_name_of_a_column(read: Read, refuse: Refuse, name: str, zone: str) -> None:
     text = f"{name},price\n2024-03-01 00:00,1\n2024-03-01 01:00,2\n"
     said = {"time_column": name, "unit": "EUR/kWh"}
@@ -261,20 +276,28 @@ def test_days_of_a_document_follow_each_other(read: Read, refuse: Refuse) -> Non
         (document(series_of(*WHOLE, end="x")), ("end of the interval is 'x'",)),
         (document(series_of((1, "ten"), (2, 1))), ("line 14", "price.amount is 'ten'")),
         (document(series_of(*WHOLE), series_of(*WHOLE, currency="PLN")), ("PLN/MWh", "EUR")),
-        (document(series_of(*WHOLE, value="quantity"), root="GL_MarketDocument"),
-         ("quantity", "no price")),
+        (
+            document(series_of(*WHOLE, value="quantity"), root="GL_MarketDocument"),
+            ("quantity", "no price"),
+        ),
         (document(series_of(resolution="PT1M", end="2190-10-27T02:00Z")), (f"{MOST_SLOTS:,}",)),
-        (document(root="Acknowledgement_MarketDocument").replace(
-            "</Ack", "<Reason><code>999</code><text>No matching data</text></Reason></Ack"),
-         ("has no values: No matching data",)),
+        (
+            document(root="Acknowledgement_MarketDocument").replace(
+                "</Ack", "<Reason><code>999</code><text>No matching data</text></Reason></Ack"
+            ),
+            ("has no values: No matching data",),
+        ),
         (document(), ("has no values",)),
         ("<html><body/></html>", ("line 1", "'html'", "Publication_MarketDocument")),
         (document(series_of(*WHOLE))[:-40], ("line", "is no valid XML")),
         (document("<a>" * 50 + "</a>" * 50), ("more than 32",)),
-        ('<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "aaaa">]>\n' + document(series_of(*WHOLE)),
-         ("line 2", "document type declaration")),
+        (
+            '<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "aaaa">]>\n'
+            + document(series_of(*WHOLE)),
+            ("line 2", "document type declaration"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_documents(refuse: Refuse, text: str, facts: tuple[str, ...]) -> None:
     assert_states(refuse(text), *facts)
 
@@ -285,21 +308,34 @@ def test_documents_have_no_intensities(refuse: Refuse, read: Read) -> None:
 
 
 HISTORY: dict[str, Any] = {
-    "zone": "DE", "temporalGranularity": "hourly",
+    "zone": "DE",
+    "temporalGranularity": "hourly",
     "history": [
-        {"zone": "DE", "carbonIntensity": 302, "datetime": "2024-04-25T18:00:00.000Z",
-         "updatedAt": "2024-04-25T20:00:00.000Z", "emissionFactorType": "lifecycle",
-         "isEstimated": True, "estimationMethod": "X"},
-        {"zone": "DE", "carbonIntensity": 310.5, "datetime": "2024-04-25T19:00:00.000Z",
-         "emissionFactorType": "lifecycle", "isEstimated": False},
+        {
+            "zone": "DE",
+            "carbonIntensity": 302,
+            "datetime": "2024-04-25T18:00:00.000Z",
+            "updatedAt": "2024-04-25T20:00:00.000Z",
+            "emissionFactorType": "lifecycle",
+            "isEstimated": True,
+            "estimationMethod": "X",
+        },
+        {
+            "zone": "DE",
+            "carbonIntensity": 310.5,
+            "datetime": "2024-04-25T19:00:00.000Z",
+            "emissionFactorType": "lifecycle",
+            "isEstimated": False,
+        },
     ],
-}  # fmt: skip
+}
 PRICES: dict[str, Any] = {
-    "zone": "FR", "data": [
+    "zone": "FR",
+    "data": [
         {"datetime": "2024-04-25T18:00:00.000Z", "value": 63.24, "unit": "EUR/MWh"},
         {"datetime": "2024-04-25T19:00:00.000Z", "value": -1, "unit": "EUR/MWh"},
     ],
-}  # fmt: skip
+}
 
 
 def test_a_history_of_electricity_maps(read: Read, refuse: Refuse) -> None:
@@ -308,9 +344,13 @@ def test_a_history_of_electricity_maps(read: Read, refuse: Refuse) -> None:
     assert starts(series) == ["25 18:00", "25 19:00"]
     assert (series.unit, series.kind, series.area) == ("g/kWh", "average", "DE")
     assert_states(series.notes[0], "Electricity Maps", "lifecycle", "1 values are estimated")
-    bare = {"zone": "DE", "history": [
-        {"datetime": point["datetime"], "carbonIntensity": point["carbonIntensity"]}
-        for point in HISTORY["history"]]}  # fmt: skip
+    bare = {
+        "zone": "DE",
+        "history": [
+            {"datetime": point["datetime"], "carbonIntensity": point["carbonIntensity"]}
+            for point in HISTORY["history"]
+        ],
+    }
     assert read(json.dumps(bare), "carbon").value.tolist() == [302, 310.5]
     ranged = {"data": HISTORY["history"]}
     assert read(json.dumps(ranged), "carbon").value.tolist() == [302, 310.5]
@@ -347,8 +387,16 @@ def test_wrong_answers_of_electricity_maps(read: Read, refuse: Refuse) -> None:
         ({"value": 1}, ("carbonIntensity and value",)),
     ):
         assert_states(refuse(alter(**keys), "carbon"), *facts)
-    two = json.dumps([HISTORY, {**HISTORY, "zone": "FR", "history": [
-        {**point, "zone": "FR"} for point in HISTORY["history"]]}])  # fmt: skip
+    two = json.dumps(
+        [
+            HISTORY,
+            {
+                **HISTORY,
+                "zone": "FR",
+                "history": [{**point, "zone": "FR"} for point in HISTORY["history"]],
+            },
+        ]
+    )
     assert_states(refuse(two, "carbon"), "has 2 areas", "'DE', 'FR'")
     assert read(two, "carbon", area="FR").area == "FR"
     assert_states(refuse('{"zone": "DE", "history": []}', "carbon"), "no rows")
@@ -359,12 +407,15 @@ def test_wrong_answers_of_electricity_maps(read: Read, refuse: Refuse) -> None:
 
 EXPORTS: dict[str, tuple[str, Quantity, str]] = {
     "document.xml": (
-        document(series_of(*WHOLE), series_of((1, 5.0), (2, 6.0), sequence="2")), "price", "",
+        document(series_of(*WHOLE), series_of((1, 5.0), (2, 6.0), sequence="2")),
+        "price",
+        "",
     ),
-    "wrapped.csv": (WRAPPED, "price", ""), "ember.csv": (EMBER, "price", "AUT"),
+    "wrapped.csv": (WRAPPED, "price", ""),
+    "ember.csv": (EMBER, "price", "AUT"),
     "history.json": (json.dumps(HISTORY), "carbon", ""),
     "prices.json": (json.dumps(PRICES), "price", ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXPORTS)

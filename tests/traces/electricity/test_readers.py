@@ -53,10 +53,14 @@ ANSWER: dict[str, Any] = {
         {"point_time": "2024-05-01T00:05:00+00:00", "value": 1000.0},
     ],
     "meta": {
-        "data_point_period_seconds": 300, "region": "CAISO_NORTH", "signal_type": "co2_moer",
-        "units": "lbs_co2_per_mwh", "model": {"date": "2023-03-01"}, "warnings": [],
+        "data_point_period_seconds": 300,
+        "region": "CAISO_NORTH",
+        "signal_type": "co2_moer",
+        "units": "lbs_co2_per_mwh",
+        "model": {"date": "2023-03-01"},
+        "warnings": [],
     },
-}  # fmt: skip
+}
 ENTSOE = """\
 "MTU (CET/CEST)","Area","Sequence","Day-ahead Price (EUR/MWh)","Intraday Period (CET/CEST)",\
 "Intraday Price (EUR/MWh)"
@@ -93,9 +97,12 @@ def read(tmp_path: Path) -> Read:
     """Reads a text as a file."""
 
     def run(
-        text: str, said: SeriesOptions | None = None, *, name: str = "s.csv",
+        text: str,
+        said: SeriesOptions | None = None,
+        *,
+        name: str = "s.csv",
         quantity: Quantity = "price",
-    ) -> Series:  # fmt: skip
+    ) -> Series:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         return read_series(path, quantity, said)
@@ -124,19 +131,26 @@ def lines(times: list[str], header: str = "time,price") -> str:
     return "\n".join([header, *(f"{time},{n}" for n, time in enumerate(times, 1)), ""])
 
 
-@pytest.mark.parametrize(("column", "values"), [
-    ("", [286.46, 290, 300.5]), ("Life cycle", [286.46, 290, 300.5]),
-    ("direct", [230.43, 231.5, 240]),
-    ("Carbon intensity gCO₂eq/kWh (direct)", [230.43, 231.5, 240]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("", [286.46, 290, 300.5]),
+        ("Life cycle", [286.46, 290, 300.5]),
+        ("direct", [230.43, 231.5, 240]),
+        ("Carbon intensity gCO₂eq/kWh (direct)", [230.43, 231.5, 240]),
+    ],
+)
 def test_electricity_maps(read: Read, column: str, values: list[float]) -> None:
     series = read(MAPS, SeriesOptions(column=column), quantity="carbon")
     assert series.value.tolist() == values
     assert (series.unit, series.kind, series.area) == ("g/kWh", "average", "DE")
     assert starts(series) == ["01 00:00", "01 01:00", "01 02:00"]
     assert series.end_s - series.start_s[-1] == 3600
-    assert_states(series.notes[0], "Electricity Maps", "direct" if column[-3:] in ("ect", "ct)")
-                  else "life cycle")  # fmt: skip
+    assert_states(
+        series.notes[0],
+        "Electricity Maps",
+        "direct" if column[-3:] in ("ect", "ct)") else "life cycle",
+    )
 
 
 def test_an_old_export_of_electricity_maps_by_month(read: Read) -> None:
@@ -185,13 +199,17 @@ def test_day_ahead_prices_of_entsoe(read: Read) -> None:
     assert starts(read(utc)) == ["27 01:30", "27 02:00", "27 02:30"]
 
 
-@pytest.mark.parametrize(("text", "unit", "values"), [
-    (PLAIN, "EUR/kWh", [0.2, 0.3, 0.4]), (PLAIN, "EUR/MWh", [0.0002, 0.0003, 0.0004]),
-    (PLAIN.replace("price", "price [USD/MWh]"), "", [0.0002, 0.0003, 0.0004]),
-    (PLAIN.replace(",", ";"), "EUR/kWh", [0.2, 0.3, 0.4]),
-    (PLAIN.replace(",", "\t").replace("\n", "\r\n"), "$/kWh", [0.2, 0.3, 0.4]),
-    ("\ufeff" + PLAIN, "€/MWh", [0.0002, 0.0003, 0.0004]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "unit", "values"),
+    [
+        (PLAIN, "EUR/kWh", [0.2, 0.3, 0.4]),
+        (PLAIN, "EUR/MWh", [0.0002, 0.0003, 0.0004]),
+        (PLAIN.replace("price", "price [USD/MWh]"), "", [0.0002, 0.0003, 0.0004]),
+        (PLAIN.replace(",", ";"), "EUR/kWh", [0.2, 0.3, 0.4]),
+        (PLAIN.replace(",", "\t").replace("\n", "\r\n"), "$/kWh", [0.2, 0.3, 0.4]),
+        ("\ufeff" + PLAIN, "€/MWh", [0.0002, 0.0003, 0.0004]),
+    ],
+)
 def test_a_table_of_times_and_prices(read: Read, text: str, unit: str, values: list[float]) -> None:
     series = read(text, SeriesOptions(unit=unit, zone="UTC"))
     assert series.value == pytest.approx(values)
@@ -224,10 +242,17 @@ def test_compressed_and_parquet_files_read_as_plain_ones(read: Read, tmp_path: P
         assert other.start_s.tolist() == plain.start_s.tolist()
 
 
-@pytest.mark.parametrize(("zone", "first"), [
-    ("UTC", "01 00:00"), ("+01:00", "31 23:00"), ("-0530", "01 05:30"), ("Z", "01 00:00"),
-    ("Europe/Berlin", "31 22:00"), ("America/New_York", "01 04:00"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "first"),
+    [
+        ("UTC", "01 00:00"),
+        ("+01:00", "31 23:00"),
+        ("-0530", "01 05:30"),
+        ("Z", "01 00:00"),
+        ("Europe/Berlin", "31 22:00"),
+        ("America/New_York", "01 04:00"),
+    ],
+)
 def test_zones_of_times_without_an_offset(read: Read, zone: str, first: str) -> None:
     series = read(lines(["2024-06-01", "2024-06-01T01:00"]), UTC_PRICE._replace(zone=zone))
     assert starts(series)[0] == first
@@ -235,11 +260,14 @@ def test_zones_of_times_without_an_offset(read: Read, zone: str, first: str) -> 
     assert starts(offset)[0] == "31 22:00"
 
 
-@pytest.mark.parametrize(("zone", "times", "bad"), [
-    ("Europe/Berlin", ["2024-03-31 01:00", "2024-03-31 02:00", "2024-03-31 03:00"], (3,)),
-    ("Europe/Berlin", ["2024-10-27 01:00", "2024-10-27 02:00", "2024-10-27 03:00"], (3,)),
-    ("America/New_York", ["2024-11-03 00:30", "2024-11-03 01:30", "2024-11-03 01:30"], (3, 4)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "times", "bad"),
+    [
+        ("Europe/Berlin", ["2024-03-31 01:00", "2024-03-31 02:00", "2024-03-31 03:00"], (3,)),
+        ("Europe/Berlin", ["2024-10-27 01:00", "2024-10-27 02:00", "2024-10-27 03:00"], (3,)),
+        ("America/New_York", ["2024-11-03 00:30", "2024-11-03 01:30", "2024-11-03 01:30"], (3, 4)),
+    ],
+)
 def test_times_that_clocks_show_twice_or_never_are_refused(
     refuse: Refuse, zone: str, times: list[str], bad: tuple[int, ...]
 ) -> None:
@@ -262,8 +290,10 @@ def test_a_year_of_local_hours_needs_only_the_offset_of_the_doubtful_ones(read: 
         rows.append(local + (("+02:00" if summer else "+01:00") if is_twice else ""))
     series = read(lines(rows), UTC_PRICE._replace(zone="Europe/Berlin"))
     assert series.start_s.tolist() == [hour.timestamp() for hour in hours]
-    daily = read(lines(["2024-03-29", "2024-03-30", "2024-03-31", "2024-04-01", "2024-04-02"]),
-                 UTC_PRICE._replace(zone="Europe/Berlin"))  # fmt: skip
+    daily = read(
+        lines(["2024-03-29", "2024-03-30", "2024-03-31", "2024-04-01", "2024-04-02"]),
+        UTC_PRICE._replace(zone="Europe/Berlin"),
+    )
     assert np.diff(daily.start_s).tolist() == [86400, 86400, 82800, 86400]
 
 
@@ -289,8 +319,11 @@ def test_a_gap_is_refused_or_filled_and_counted(read: Read, refuse: Refuse) -> N
     assert starts(ends) == ["29 23:00", "01 00:00", "01 01:00", "01 04:00", "01 05:00"]
     empty = GAP.replace("02:00,3", "02:00,")
     assert_states(refuse(empty, UTC_PRICE), "line 5", "gap: 14400 s after line 3")
-    assert_states(" ".join(read(empty, UTC_PRICE._replace(fill="previous")).notes),
-                  "1 lines have no value in price", "3 hours")  # fmt: skip
+    assert_states(
+        " ".join(read(empty, UTC_PRICE._replace(fill="previous")).notes),
+        "1 lines have no value in price",
+        "3 hours",
+    )
 
 
 def test_uneven_steps_and_overlaps(read: Read, refuse: Refuse) -> None:
@@ -334,16 +367,19 @@ def test_what_a_file_does_not_state_must_be_said(refuse: Refuse) -> None:
     assert_states(refuse(PLAIN, UTC_PRICE._replace(area="PL")), "'PL'", "none")
 
 
-@pytest.mark.parametrize(("text", "said", "key"), [
-    (MAPS, SeriesOptions(unit="kg/kWh"), "`unit`"),
-    (MAPS, SeriesOptions(kind="marginal"), "`kind`"),
-    (MAPS, SeriesOptions(zone="Europe/Berlin"), "`zone`"),
-    (MAPS, SeriesOptions(column="Data source"), "`column`"),
-    (MAPS, SeriesOptions(time_column="Country"), "`time_column`"),
-    (WATTTIME, SeriesOptions(column="point_time"), "`column`"),
-    (ENTSOE, SeriesOptions(unit="USD/MWh"), "`unit`"),
-    (ENTSOE, SeriesOptions(kind="average"), "`kind`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said", "key"),
+    [
+        (MAPS, SeriesOptions(unit="kg/kWh"), "`unit`"),
+        (MAPS, SeriesOptions(kind="marginal"), "`kind`"),
+        (MAPS, SeriesOptions(zone="Europe/Berlin"), "`zone`"),
+        (MAPS, SeriesOptions(column="Data source"), "`column`"),
+        (MAPS, SeriesOptions(time_column="Country"), "`time_column`"),
+        (WATTTIME, SeriesOptions(column="point_time"), "`column`"),
+        (ENTSOE, SeriesOptions(unit="USD/MWh"), "`unit`"),
+        (ENTSOE, SeriesOptions(kind="average"), "`kind`"),
+    ],
+)
 def test_what_contradicts_a_file_is_refused(
     refuse: Refuse, text: str, said: SeriesOptions, key: str
 ) -> None:
@@ -352,25 +388,41 @@ def test_what_contradicts_a_file_is_refused(
 
 
 def test_the_same_unit_in_other_words_is_no_contradiction(read: Read) -> None:
-    series = read(json.dumps(ANSWER), SeriesOptions(unit="lb/MWh", kind="marginal", zone="UTC"),
-                  name="a.json", quantity="carbon")  # fmt: skip
+    series = read(
+        json.dumps(ANSWER),
+        SeriesOptions(unit="lb/MWh", kind="marginal", zone="UTC"),
+        name="a.json",
+        quantity="carbon",
+    )
     assert series.value == pytest.approx([394.6254, 453.59237])
 
 
-@pytest.mark.parametrize(("text", "facts"), [
-    ("", ("empty",)), ("time,price\n", ("no rows",)), ("\n\n", ("empty",)),
-    ("time,price\n2024-03-01,1\n", ("fewer than two",)),
-    ("time,price\n2024-03-01,x\n2024-03-02,1\n", ("line 2", "price is 'x'", "finite number")),
-    ("time,price\n2024-03-01,1\n2024-03-02,inf\n", ("line 3", "price is 'inf'")),
-    ("time,price\n2024-03-01,1\n2024-03-02,-1e10\n", ("line 3", "price is '-1e10'", "1e+09")),
-    ("time,price\n2024-13-01,1\n2024-03-02,1\n", ("line 2", "time is '2024-13-01'", "2020-01-31")),
-    ("time,price\n03/01/2024,1\n2024-03-02,1\n", ("line 2", "time is '03/01/2024'")),
-    ("time,price\n1024-03-01,1\n2024-03-02,1\n", ("line 2", "1970")),
-    ("time,price\n2024-03-01,1,3\n2024-03-02,1\n", ("line 2", "3 values")),
-    ("time,time\n2024-03-01,1\n", ("time", "2 times")),
-    ('{"data": 3}', ("no answer",)), ("[1]", ("no answer",)), ("{", ("no JSON",)),
-    ("[" * 100_000, ("no JSON",)), ('{"data": []}', ("no rows",)), ("PAR1", ("no valid Parquet",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("", ("empty",)),
+        ("time,price\n", ("no rows",)),
+        ("\n\n", ("empty",)),
+        ("time,price\n2024-03-01,1\n", ("fewer than two",)),
+        ("time,price\n2024-03-01,x\n2024-03-02,1\n", ("line 2", "price is 'x'", "finite number")),
+        ("time,price\n2024-03-01,1\n2024-03-02,inf\n", ("line 3", "price is 'inf'")),
+        ("time,price\n2024-03-01,1\n2024-03-02,-1e10\n", ("line 3", "price is '-1e10'", "1e+09")),
+        (
+            "time,price\n2024-13-01,1\n2024-03-02,1\n",
+            ("line 2", "time is '2024-13-01'", "2020-01-31"),
+        ),
+        ("time,price\n03/01/2024,1\n2024-03-02,1\n", ("line 2", "time is '03/01/2024'")),
+        ("time,price\n1024-03-01,1\n2024-03-02,1\n", ("line 2", "1970")),
+        ("time,price\n2024-03-01,1,3\n2024-03-02,1\n", ("line 2", "3 values")),
+        ("time,time\n2024-03-01,1\n", ("time", "2 times")),
+        ('{"data": 3}', ("no answer",)),
+        ("[1]", ("no answer",)),
+        ("{", ("no JSON",)),
+        ("[" * 100_000, ("no JSON",)),
+        ('{"data": []}', ("no rows",)),
+        ("PAR1", ("no valid Parquet",)),
+    ],
+)
 def test_faults_are_named_by_file_line_and_column(
     refuse: Refuse, text: str, facts: tuple[str, ...]
 ) -> None:
@@ -414,15 +466,26 @@ def test_types_of_parquet(tmp_path: Path) -> None:
     assert (series.value.tolist(), np.diff(series.start_s).tolist()) == ([0.25, 0.5], [86400])
 
 
-@pytest.mark.parametrize(("text", "quantity", "expected"), [
-    ("g/kWh", "carbon", (1.0, "g/kWh")), ("gCO₂eq/kWh", "carbon", (1.0, "g/kWh")),
-    ("kgCO2e/MWh", "carbon", (1.0, "g/kWh")), ("t/MWh", "carbon", (1000.0, "g/kWh")),
-    ("lbs_co2_per_mwh", "carbon", (0.45359237, "g/kWh")),
-    ("lb/MWh", "carbon", (0.45359237, "g/kWh")),
-    ("g", "carbon", None), ("EUR/MWh", "carbon", None), ("€/kWh", "price", (1.0, "€/kWh")),
-    ("EUR / MWh", "price", (0.001, "EUR/kWh")), ("EUR", "price", None), ("/kWh", "price", None),
-    ("EUR/MW/kWh", "price", None), ("1/kWh", "price", None), ("", "price", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "quantity", "expected"),
+    [
+        ("g/kWh", "carbon", (1.0, "g/kWh")),
+        ("gCO₂eq/kWh", "carbon", (1.0, "g/kWh")),
+        ("kgCO2e/MWh", "carbon", (1.0, "g/kWh")),
+        ("t/MWh", "carbon", (1000.0, "g/kWh")),
+        ("lbs_co2_per_mwh", "carbon", (0.45359237, "g/kWh")),
+        ("lb/MWh", "carbon", (0.45359237, "g/kWh")),
+        ("g", "carbon", None),
+        ("EUR/MWh", "carbon", None),
+        ("€/kWh", "price", (1.0, "€/kWh")),
+        ("EUR / MWh", "price", (0.001, "EUR/kWh")),
+        ("EUR", "price", None),
+        ("/kWh", "price", None),
+        ("EUR/MW/kWh", "price", None),
+        ("1/kWh", "price", None),
+        ("", "price", None),
+    ],
+)
 def test_units(text: str, quantity: Quantity, expected: tuple[float, str] | None) -> None:
     assert convert_unit(text, quantity) == expected
 

@@ -79,9 +79,13 @@ def test_a_signal_at_any_call_leaves_one_version_whole(
     }
     before = None if first else versions["old"]
     outcomes = signals.start(
-        signals_library, "tests.support.atomic_signals",
-        folder=str(tmp_path), what=what, first=first, exchange=exchange,
-    )  # fmt: skip
+        signals_library,
+        "tests.support.atomic_signals",
+        folder=str(tmp_path),
+        what=what,
+        first=first,
+        exchange=exchange,
+    )
     codes = {each["code"] for each in outcomes}
     assert codes == {0, 130, -signal.SIGKILL, -signal.SIGTERM}
     hidden = 0

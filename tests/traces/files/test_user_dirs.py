@@ -16,9 +16,14 @@ FOLDERS = [
 
 @pytest.mark.parametrize(("folder", "variable", "xdg", "default", "ours"), FOLDERS)
 def test_environment_variables_precede_the_home_directory(
-    folder: Callable[[], Path], variable: str, xdg: str, default: str, ours: str,
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:  # fmt: skip
+    folder: Callable[[], Path],
+    variable: str,
+    xdg: str,
+    default: str,
+    ours: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv(xdg, str(tmp_path / "xdg"))
     monkeypatch.setenv(variable, str(tmp_path / "own"))

@@ -80,8 +80,10 @@ def test_philly_sums_attempts_and_counts_the_gpus_of_the_first() -> None:
         ("application_1_3", "ü", "vc-b", 0.0, None, 1, "Failed"),
     ]
     assert trace.quality["dropped"] == {
-        philly_json.NO_ATTEMPT: 1, philly_json.NO_GPU: 1, philly_json.NO_SUBMISSION: 1,
-    }  # fmt: skip
+        philly_json.NO_ATTEMPT: 1,
+        philly_json.NO_GPU: 1,
+        philly_json.NO_SUBMISSION: 1,
+    }
     assert "2017-10-02 23:59:50" in trace.quality["time_origin"]
 
 
@@ -113,11 +115,7 @@ def test_philly_reads_gzip_with_byte_order_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "facts"),
     [
-        (
-            '"2017-10-03 00:11:00"',
-            '"2017-10-03 00:09:00"',
-            "attempts[0].end_time 2017-10-03 00:09",
-        ),
+        ('"2017-10-03 00:11:00"', '"2017-10-03 00:09:00"', "attempts[0].end_time 2017-10-03 00:09"),
         ('"2017-10-03 00:11:00"', '"2017-13-03 00:11:00"', "end_time is '2017-13-03 00:11:00'"),
         ('"2017-10-03 00:00:30"', "17", "submitted_time is 17, |time YYYY-MM-DD"),
         ('"application_1_1"', '""', "jobid is absent"),
@@ -225,9 +223,16 @@ def test_pai_needs_both_tables(tmp_path: Path) -> None:
 def test_pai_simulator() -> None:
     trace = import_trace("auto", [DATA / "pai_simulator.csv"])
     columns = (
-        "job_id", "group_id", "user", "submit_time_s", "duration_s", "estimate_s", "gpus",
-        "gpu_milli", "gpu_type",
-    )  # fmt: skip
+        "job_id",
+        "group_id",
+        "user",
+        "submit_time_s",
+        "duration_s",
+        "estimate_s",
+        "gpus",
+        "gpu_milli",
+        "gpu_type",
+    )
     assert rows(trace, *columns) == [
         ("1", "g1", "u1", 0.0, 400.0, 350.5, 1, 1000, "V100"),
         ("2", None, "u1", 10.0, 0.0, 350.5, 4, 500, "T4"),
@@ -239,8 +244,15 @@ def test_pai_simulator() -> None:
 def test_openb_pods_and_nodes() -> None:
     trace = import_trace("openb-2023", SAMPLES["openb-2023"])
     columns = (
-        "job_id", "queue", "submit_time_s", "duration_s", "gpus", "gpu_milli", "gpu_type", "status",
-    )  # fmt: skip
+        "job_id",
+        "queue",
+        "submit_time_s",
+        "duration_s",
+        "gpus",
+        "gpu_milli",
+        "gpu_type",
+        "status",
+    )
     assert rows(trace, *columns) == [
         ("pod-a", "LS", 0.0, 390.0, 1, 1000, None, "Running"),
         ("pod-b", "BE", 5.0, 200.0, 1, 460, "V100M16|V100M32", "Succeeded"),
@@ -276,8 +288,15 @@ def test_openb_says_what_is_missing_or_wrong(tmp_path: Path) -> None:
 def test_spot_multiplies_workers() -> None:
     trace = import_trace("spot-2026", SAMPLES["spot-2026"])
     columns = (
-        "job_id", "user", "queue", "submit_time_s", "duration_s", "gpus", "gpu_milli", "gpu_type",
-    )  # fmt: skip
+        "job_id",
+        "user",
+        "queue",
+        "submit_time_s",
+        "duration_s",
+        "gpus",
+        "gpu_milli",
+        "gpu_type",
+    )
     assert rows(trace, *columns) == [
         ("101", "13", "HP", 0.0, 2764799.0, 1, 1000, "A10"),
         ("102", "57", "Spot", 30.0, 41060.0, 16, 1000, "A100-SXM4-80GB"),

@@ -24,13 +24,19 @@ DATA = Path(__file__).parents[2] / "data" / "formats"
 MOST_MEMORY = 2 << 30
 LONGEST = 2 * (SHOWN + 2) * LONGEST_MESSAGE
 OFFERED = {
-    "acme": ("acme.csv",), "csv": ("csv.csv",), "gavel": ("gavel.trace", "gavel.json"),
-    "helios": ("helios.csv",), "kubernetes": ("kubernetes_pods.jsonl",),
+    "acme": ("acme.csv",),
+    "csv": ("csv.csv",),
+    "gavel": ("gavel.trace", "gavel.json"),
+    "helios": ("helios.csv",),
+    "kubernetes": ("kubernetes_pods.jsonl",),
     "openb-2023": ("openb_pods.csv", "openb_nodes.csv"),
-    "pai-2020": ("pai_job_table.csv", "pai_task_table.csv"), "philly-csv": ("philly-csv.csv",),
-    "philly-json": ("philly_job_log.json",), "slurm": ("slurm.txt",), "swf": ("swf.swf",),
+    "pai-2020": ("pai_job_table.csv", "pai_task_table.csv"),
+    "philly-csv": ("philly-csv.csv",),
+    "philly-json": ("philly_job_log.json",),
+    "slurm": ("slurm.txt",),
+    "swf": ("swf.swf",),
     "spot-2026": ("spot_job_info_df.csv", "spot_node_info_df.csv"),
-}  # fmt: skip
+}
 """Files in `DATA` by format."""
 ARRIVALS = (
     "name,arrival,task,accuracy,mutated_from,duration,gpus\n"
@@ -138,16 +144,20 @@ def storm(root: Path, seed: int, count: int, every: int) -> list[str]:
             elif command[1] == "describe" and answer.code:
                 wrong = "imported, and cannot be read"
             if wrong:
-                faults.append(f"{seed} {number}: {form}: {told}: {' '.join(command)}: {wrong}: "
-                              f"{answer.err[-400:]}")  # fmt: skip
+                faults.append(
+                    f"{seed} {number}: {form}: {told}: {' '.join(command)}: {wrong}: "
+                    f"{answer.err[-400:]}"
+                )
             if command[1] == "import" and answer.code == 0 and rng.random() < 0.3:
                 commands.append(("traces", "describe", "x"))
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     peak = max(resource.getrusage(each).ru_maxrss for each in who) << 10
     if peak >= MOST_MEMORY:
         faults.append(f"{seed}: {peak >> 20} MiB of memory")
-    print(f"formats, seed {seed}: {count} altered, {dict(sorted(codes.items()))}, "
-          f"{peak >> 20} MiB, {len(faults)} faults")  # fmt: skip
+    print(
+        f"formats, seed {seed}: {count} altered, {dict(sorted(codes.items()))}, "
+        f"{peak >> 20} MiB, {len(faults)} faults"
+    )
     return faults
 
 

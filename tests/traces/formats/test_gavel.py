@@ -48,9 +48,12 @@ def test_each_form_gives_the_same_jobs(tmp_path: Path, values: int) -> None:
     path = write(tmp_path / "a.trace", values)
     assert find_format("auto", [path]).name == "gavel"
     assert columns(path) == {
-        "job_id": ["1", "2"], "workload": ["LM (batch size 10)", "A3C"],
-        "submit_time_s": [0.0, 343907.0], "gpus": [1, 4], "duration_s": [None, None],
-    }  # fmt: skip
+        "job_id": ["1", "2"],
+        "workload": ["LM (batch size 10)", "A3C"],
+        "submit_time_s": [0.0, 343907.0],
+        "gpus": [1, 4],
+        "duration_s": [None, None],
+    }
     assert import_trace("auto", [path]).quality["dropped"] == {"asks for no GPU": 1}
     speeds = tmp_path / "speeds.json"
     speeds.write_text(json.dumps(SPEEDS))

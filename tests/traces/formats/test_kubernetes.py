@@ -35,10 +35,19 @@ def write(path: Path, objects: list[Any]) -> Path:
 def test_pods_of_one_job_are_a_gang() -> None:
     row = jobs(PODS)["nlp/bert"]
     assert row == row | {
-        "submit_time_s": 3600, "start_time_s": 7260, "duration_s": 7260, "gpus": 8, "tries": 1,
-        "gpu_type": "NVIDIA-A100-SXM4-80GB", "user": "ada", "queue": "nlp", "account": "nlp",
-        "qos": "high", "estimate_s": 86400, "status": "Succeeded",
-    }  # fmt: skip
+        "submit_time_s": 3600,
+        "start_time_s": 7260,
+        "duration_s": 7260,
+        "gpus": 8,
+        "tries": 1,
+        "gpu_type": "NVIDIA-A100-SXM4-80GB",
+        "user": "ada",
+        "queue": "nlp",
+        "account": "nlp",
+        "qos": "high",
+        "estimate_s": 86400,
+        "status": "Succeeded",
+    }
 
 
 def test_a_pod_after_a_failed_one_is_another_try() -> None:
@@ -80,10 +89,18 @@ def test_workloads_of_kueue() -> None:
     rows = jobs(WORKLOADS)
     assert set(rows) == {"nlp/a", "nlp/b"}
     assert rows["nlp/a"] == rows["nlp/a"] | {
-        "submit_time_s": 0, "start_time_s": 3660, "duration_s": 7140, "gpus": 8, "tries": 1,
-        "gpu_type": "a100", "queue": "team", "account": "nlp", "qos": "high", "estimate_s": 7200,
+        "submit_time_s": 0,
+        "start_time_s": 3660,
+        "duration_s": 7140,
+        "gpus": 8,
+        "tries": 1,
+        "gpu_type": "a100",
+        "queue": "team",
+        "account": "nlp",
+        "qos": "high",
+        "estimate_s": 7200,
         "status": "Succeeded",
-    }  # fmt: skip
+    }
     second = rows["nlp/b"]
     assert (second["tries"], second["status"], second["duration_s"]) == (3, "Failed", 1800)
 

@@ -25,10 +25,12 @@ def claim(name: str, *requests: Json, results: tuple[Json, ...] = ()) -> Json:
     named = [{"name": f"r{number}", **request} for number, request in enumerate(requests)]
     state = {"allocation": {"devices": {"results": list(results)}}} if results else {}
     return {
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": "ml", "uid": f"u-{name}"},
-        "spec": {"devices": {"requests": named}}, "status": state,
-    }  # fmt: skip
+        "spec": {"devices": {"requests": named}},
+        "status": state,
+    }
 
 
 def template(name: str, *requests: Json) -> Json:
@@ -44,8 +46,15 @@ def result(device: str, request: str = "r0", driver: str = "gpu.nvidia.com", **m
     return {"request": request, "driver": driver, "pool": "n1", "device": device, **more}
 
 
-def claiming(name: str, *, gpus: int = 0, start: str = "09:00", end: str = "11:00",
-             made: str = "", **claims: str) -> Json:  # fmt: skip
+def claiming(
+    name: str,
+    *,
+    gpus: int = 0,
+    start: str = "09:00",
+    end: str = "11:00",
+    made: str = "",
+    **claims: str,
+) -> Json:
     """A pod with one claim: ``resourceClaimName`` or ``resourceClaimTemplateName``."""
     made_of = {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": made}]} if made else {}
     spec = {"resourceClaims": [{"name": "c", **claims}]}
@@ -83,13 +92,19 @@ def test_requests_of_templates_are_gpus(
         ([exactly({"deviceClassName": "h100"})], [result("gpu-0")], (1, 1000)),
         ([exactly({"deviceClassName": "h100"})], [result("gpu-0-mig-1g10gb-19-0")], (1, 143)),
         ([exactly(MIG)], [result("gpu-0-mig-9-4-4")], (1, 429)),
-        ([{"firstAvailable": [{"name": "a", **MIG}, {"name": "b", **WHOLE}]}],
-         [result("gpu-0", "r0/b")], (1, 1000)),
+        (
+            [{"firstAvailable": [{"name": "a", **MIG}, {"name": "b", **WHOLE}]}],
+            [result("gpu-0", "r0/b")],
+            (1, 1000),
+        ),
         ([exactly(WHOLE)], [result("gpu-0"), result("gpu-1", adminAccess=True)], (1, 1000)),
-        ([exactly(WHOLE), exactly(NIC)],
-         [result("gpu-0"), result("mlx5", "r1", "dra.net")], (1, 1000)),
+        (
+            [exactly(WHOLE), exactly(NIC)],
+            [result("gpu-0"), result("mlx5", "r1", "dra.net")],
+            (1, 1000),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_was_allocated_goes_before_what_was_asked_for(
     tmp_path: Path, requests: list[Json], results: list[Json], wanted: tuple[int, int]
 ) -> None:
@@ -106,11 +121,13 @@ def test_what_was_allocated_goes_before_what_was_asked_for(
         ([template("t", exactly(NIC))], reasons.NO_CLASS),
         ([template("t", exactly(WHOLE, allocationMode="All"))], reasons.NO_COUNT),
         ([template("t", {"firstAvailable": [WHOLE, MIG]})], reasons.NO_COUNT),
-        ([template("t", exactly({"deviceClassName": "mig.nvidia.com"}))],
-         "shares GPUs in parts that are not recorded"),
+        (
+            [template("t", exactly({"deviceClassName": "mig.nvidia.com"}))],
+            "shares GPUs in parts that are not recorded",
+        ),
         ([template("other", exactly(WHOLE))], reasons.NO_CLAIM),
     ],
-)  # fmt: skip
+)
 def test_claims_that_tell_no_number_of_gpus_are_named(
     tmp_path: Path, objects: list[Json], reason: str
 ) -> None:
@@ -166,8 +183,14 @@ def usage(**resources: str) -> Json:
 
 
 def test_workloads_have_the_gpus_of_their_templates_times_their_pods(tmp_path: Path) -> None:
-    one = workload("w", admitted("09:00", "11:00"), gpus=0, pods=2, template=CLAIMS,
-                   status=usage(**{"whole-gpus": "8"}))  # fmt: skip
+    one = workload(
+        "w",
+        admitted("09:00", "11:00"),
+        gpus=0,
+        pods=2,
+        template=CLAIMS,
+        status=usage(**{"whole-gpus": "8"}),
+    )
     trace = import_objects(tmp_path / "x", [one, template("t", exactly(WHOLE, count=4))])
     assert hours(trace) == {"ml/w": (8, 0.0, 1.0, 3.0)}
     assert (jobs(trace)["ml/w"]["gpu_type"], trace.quality["doubts"]) == ("h100", {})
@@ -177,8 +200,14 @@ def test_workloads_have_the_gpus_of_their_templates_times_their_pods(tmp_path: P
 def test_workloads_without_their_templates_have_the_gpus_of_their_quota(
     tmp_path: Path, name: str
 ) -> None:
-    one = workload("w", admitted("09:00", "11:00"), gpus=0, pods=2, template=CLAIMS,
-                   status=usage(**{name: "8", "cpu": "3"}))  # fmt: skip
+    one = workload(
+        "w",
+        admitted("09:00", "11:00"),
+        gpus=0,
+        pods=2,
+        template=CLAIMS,
+        status=usage(**{name: "8", "cpu": "3"}),
+    )
     trace = import_objects(tmp_path / "x", [one])
     assert hours(trace) == {"ml/w": (8, 0.0, 1.0, 3.0)}
     assert trace.quality["doubts"] == {reasons.BY_QUOTA: 1}
@@ -195,8 +224,9 @@ def test_workloads_without_their_templates_have_the_gpus_of_their_quota(
 def test_quotas_that_are_no_number_of_gpus(
     tmp_path: Path, name: str, value: str, reason: str
 ) -> None:
-    one = workload("w", admitted("09:00", "11:00"), gpus=0, template=CLAIMS,
-                   status=usage(**{name: value}))  # fmt: skip
+    one = workload(
+        "w", admitted("09:00", "11:00"), gpus=0, template=CLAIMS, status=usage(**{name: value})
+    )
     trace = import_objects(tmp_path / "x", [one, workload("other", admitted("09:00", "10:00"))])
     assert trace.quality["dropped"] == {reason: 1}
 
@@ -209,8 +239,9 @@ def test_fractions_of_gpus_that_kai_shares_out(tmp_path: Path) -> None:
     trace = import_objects(tmp_path / "x", pods)
     rows = jobs(trace)
     assert {name: (row["gpus"], row["gpu_milli"]) for name, row in rows.items()} == {
-        "ml/half": (1, 500), "ml/two": (2, 250),
-    }  # fmt: skip
+        "ml/half": (1, 500),
+        "ml/two": (2, 250),
+    }
     assert trace.quality["dropped"] == {"shares GPUs in parts that are not recorded": 1}
     for text in ("0", "1.5", "half", "-0.5", "0.0001"):
         with pytest.raises(TraceError) as caught:

@@ -127,16 +127,22 @@ def test_groups_of_a_leader_worker_set_are_a_job_each(tmp_path: Path) -> None:
         for worker in range(3)
     ]
     assert {name: row[0] for name, row in hours(import_objects(tmp_path / "x", pods)).items()} == {
-        "ml/l-0": 3, "ml/l-1": 3,
-    }  # fmt: skip
+        "ml/l-0": 3,
+        "ml/l-1": 3,
+    }
 
 
 def test_replicas_of_a_group_of_kubernetes_1_35_are_a_job_each(tmp_path: Path) -> None:
     pods = [
-        pod(f"p-{number}", spec={"workloadRef": {"name": "w", "podGroup": "workers"}
-                                 | {"podGroupReplicaKey": str(number % 2)}})
+        pod(
+            f"p-{number}",
+            spec={
+                "workloadRef": {"name": "w", "podGroup": "workers"}
+                | {"podGroupReplicaKey": str(number % 2)}
+            },
+        )
         for number in range(4)
-    ]  # fmt: skip
+    ]
     rows = hours(import_objects(tmp_path / "x", pods))
     assert {name: row[0] for name, row in rows.items()} == {"ml/w-0": 2, "ml/w-1": 2}
 
@@ -160,10 +166,14 @@ def test_placeholders_of_yunikorn_hold_nothing(tmp_path: Path) -> None:
 def test_a_job_of_a_controller_goes_before_the_group_of_its_scheduler(tmp_path: Path) -> None:
     """KAI gives each pod of a Job a group of its own."""
     pods = [
-        pod(f"j-{number}", annotations={"pod-group-name": f"pg-j-{number}-uid"},
-            labels={"batch.kubernetes.io/job-name": "j"}, owner=("Job", "j", "o"))
+        pod(
+            f"j-{number}",
+            annotations={"pod-group-name": f"pg-j-{number}-uid"},
+            labels={"batch.kubernetes.io/job-name": "j"},
+            owner=("Job", "j", "o"),
+        )
         for number in range(2)
-    ]  # fmt: skip
+    ]
     assert hours(import_objects(tmp_path / "x", pods)) == {"ml/j": (2, 0.0, 1.0, 3.0)}
 
 
@@ -196,8 +206,9 @@ def test_a_name_that_is_used_again_is_another_job(tmp_path: Path) -> None:
         pod("b", "12T09:00", "12T10:00", created="12T08:00", uid="4"),
     )
     assert hours(import_objects(tmp_path / "x", pods)) == {
-        "ml/g/1": (2, 0.0, 1.0, 3.0), "ml/g/3": (2, 48.0, 49.0, 50.0),
-    }  # fmt: skip
+        "ml/g/1": (2, 0.0, 1.0, 3.0),
+        "ml/g/3": (2, 48.0, 49.0, 50.0),
+    }
 
 
 def test_a_name_that_is_used_again_after_a_failure_is_another_job(tmp_path: Path) -> None:
@@ -216,8 +227,9 @@ def test_pods_that_vanished_while_they_ran_end_where_their_name_is_used_again(
         pod("a", "12T09:00", "12T10:00", created="12T08:00", uid="2"),
     )
     assert hours(import_objects(tmp_path / "x", pods)) == {
-        "ml/g/1": (1, 0.0, 1.0, 48.0), "ml/g/2": (1, 48.0, 49.0, 50.0),
-    }  # fmt: skip
+        "ml/g/1": (1, 0.0, 1.0, 48.0),
+        "ml/g/2": (1, 48.0, 49.0, 50.0),
+    }
 
 
 @pytest.mark.parametrize(
@@ -252,8 +264,9 @@ def test_a_name_that_is_used_again_after_a_job_that_survived_an_eviction_is_anot
         pod("a", "12T09:00", "12T10:00", created="12T08:00", uid="4"),
     )
     assert hours(import_objects(tmp_path / "x", pods)) == {
-        "ml/g/1": (2, 0.0, 1.0, 4.0), "ml/g/4": (1, 48.0, 49.0, 50.0),
-    }  # fmt: skip
+        "ml/g/1": (2, 0.0, 1.0, 4.0),
+        "ml/g/4": (1, 48.0, 49.0, 50.0),
+    }
 
 
 def test_a_pod_of_its_own_that_is_evicted_is_a_job_and_its_name_may_be_another(
@@ -338,8 +351,10 @@ def test_lists_are_read_whatever_the_parts_of_the_file(size: int, form: str) -> 
         file.flush()
         found = [record for _, record in read_objects(Path(file.name))]
     assert [each["metadata"]["name"] for each in found if isinstance(each, dict)] == [
-        "p-0", "p-1", "p-2",
-    ]  # fmt: skip
+        "p-0",
+        "p-1",
+        "p-2",
+    ]
     assert len(found) == 3
 
 

@@ -47,11 +47,23 @@ def test_slices_of_an_elastic_workload_are_one_job_with_their_gpu_hours(tmp_path
 
 CHAIN = [
     workload("a", admitted("09:00", "10:00", REPLACED), gpus=2, owner=("", "", "")),
-    workload("b", admitted("10:00", "11:00", REPLACED), gpus=4, created="09:30",
-             owner=("", "", ""), annotations={FOR: "ml/a"}),
-    workload("c", admitted("11:00", "12:00"), gpus=8, created="10:30", owner=("", "", ""),
-             annotations={FOR: "ml/b", FIRST: "a"}),
-]  # fmt: skip
+    workload(
+        "b",
+        admitted("10:00", "11:00", REPLACED),
+        gpus=4,
+        created="09:30",
+        owner=("", "", ""),
+        annotations={FOR: "ml/a"},
+    ),
+    workload(
+        "c",
+        admitted("11:00", "12:00"),
+        gpus=8,
+        created="10:30",
+        owner=("", "", ""),
+        annotations={FOR: "ml/b", FIRST: "a"},
+    ),
+]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -75,9 +87,15 @@ def test_an_old_slice_holds_its_gpus_until_the_new_one_is_admitted(tmp_path: Pat
     """The log shows the old slice as still admitted, as an export between the two does."""
     slices = [
         workload("el-s1", admitted("09:00"), gpus=4, owner=EL),
-        workload("el-s2", admitted("10:00", "12:00"), gpus=8, owner=EL, created="09:30",
-                 annotations={FOR: "ml/el-s1"}),
-    ]  # fmt: skip
+        workload(
+            "el-s2",
+            admitted("10:00", "12:00"),
+            gpus=8,
+            owner=EL,
+            created="09:30",
+            annotations={FOR: "ml/el-s1"},
+        ),
+    ]
     (row,) = jobs(import_objects(tmp_path / "x", slices)).values()
     assert (row["start_time_s"], row["gpus"], gpu_hours(row)) == (3600, 8, 20)
 
@@ -125,8 +143,9 @@ def test_gpu_hours_of_slices_add_up(
         start, hour = hour, hour + length
         ends = REPLACED if number + 1 < len(steps) else "Succeeded"
         begin, end = (f"{10 + each // 24}T{each % 24:02}:00" for each in (start, hour))
-        slices.append(workload(f"s{number}", admitted(begin, end, ends), gpus=gpus, owner=EL,
-                               created="00:00"))  # fmt: skip
+        slices.append(
+            workload(f"s{number}", admitted(begin, end, ends), gpus=gpus, owner=EL, created="00:00")
+        )
     (row,) = jobs(import_objects(tmp_path_factory.mktemp("x") / "x", slices)).values()
     assert gpu_hours(row) == pytest.approx(sum(gpus * length for gpus, length in steps))
     assert row["gpus"] == max(gpus for gpus, _ in steps)
@@ -153,10 +172,13 @@ def test_owners_of_one_name_and_groups_of_one_owner_are_jobs_of_their_own(tmp_pa
     ]
     assert set(jobs(import_objects(tmp_path / "x", again))) == {"ml/el/u-w1", "ml/el/u-w2"}
     groups = [
-        workload(f"leaderworkerset-l-{number}", admitted("09:00", "10:00"),
-                 owner=("LeaderWorkerSet", "l", "o"))
+        workload(
+            f"leaderworkerset-l-{number}",
+            admitted("09:00", "10:00"),
+            owner=("LeaderWorkerSet", "l", "o"),
+        )
         for number in range(2)
-    ]  # fmt: skip
+    ]
     assert [row["gpus"] for row in jobs(import_objects(tmp_path / "x", groups)).values()] == [8, 8]
 
 
@@ -200,11 +222,13 @@ def test_workloads_whose_admission_was_cleared_as_they_finished_ran(
     [
         [condition("QuotaReserved", "08:00", "Pending", holds=False), FINISHED],
         [condition("QuotaReserved", "11:00", "Succeeded", holds=False), FINISHED],
-        [*(each | {"lastTransitionTime": "2026-01-10T10:00:00Z"} for each in CLEARED),
-         condition("Evicted", "10:00", "Preempted")],
+        [
+            *(each | {"lastTransitionTime": "2026-01-10T10:00:00Z"} for each in CLEARED),
+            condition("Evicted", "10:00", "Preempted"),
+        ],
         [FINISHED],
     ],
-)  # fmt: skip
+)
 def test_workloads_that_were_never_admitted_or_wait_again_did_not_run(
     tmp_path: Path, conditions: list[Json]
 ) -> None:
@@ -217,10 +241,14 @@ def test_workloads_that_were_never_admitted_or_wait_again_did_not_run(
 def test_priorities_of_each_version(tmp_path: Path) -> None:
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
     pair = [
-        workload("old", admitted("09:00", "10:00"), version="v1beta1",
-                 spec={"priorityClassName": "high", "priorityClassSource": "kueue.x-k8s.io"}),
+        workload(
+            "old",
+            admitted("09:00", "10:00"),
+            version="v1beta1",
+            spec={"priorityClassName": "high", "priorityClassSource": "kueue.x-k8s.io"},
+        ),
         workload("new", admitted("09:00", "10:00"), spec={"priorityClassRef": reference}),
         workload("none", admitted("09:00", "10:00")),
-    ]  # fmt: skip
+    ]
     rows = jobs(import_objects(tmp_path / "x", pair))
     assert [row["qos"] for row in rows.values()] == ["high", "high", None]

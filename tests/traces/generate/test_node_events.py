@@ -76,8 +76,10 @@ def test_failures_of_a_rack_take_so_many_nodes_at_once() -> None:
     together = [size for size in sizes.values() if size > 1]
     assert set(together) == {4}
     assert len(together) / len(sizes) == pytest.approx(0.5, abs=0.06)
-    racks = {time_s: {int(e.node) // 8 for e in events if e.time_s == time_s}
-             for time_s in list(sizes)[:200]}  # fmt: skip
+    racks = {
+        time_s: {int(e.node) // 8 for e in events if e.time_s == time_s}
+        for time_s in list(sizes)[:200]
+    }
     assert all(len(found) == 1 for found in racks.values())
 
 
@@ -99,17 +101,24 @@ def test_a_share_of_the_losses_is_announced_in_time() -> None:
 
 
 @given(
-    rate=st.floats(1, 1e6), shape=st.floats(0.2, 1), nodes=st.integers(1, 20),
-    share=st.floats(0, 1), announced=st.floats(0, 1), seed=st.integers(0, 100),
-)  # fmt: skip
+    rate=st.floats(1, 1e6),
+    shape=st.floats(0.2, 1),
+    nodes=st.integers(1, 20),
+    share=st.floats(0, 1),
+    announced=st.floats(0, 1),
+    seed=st.integers(0, 100),
+)
 def test_what_is_drawn_can_happen(
     rate: float, shape: float, nodes: int, share: float, announced: float, seed: int
 ) -> None:
     settings = DrawnLosses(
-        rate=rate, shape=shape, away_s=100, notice=Notice(share=announced, length_s=30),
+        rate=rate,
+        shape=shape,
+        away_s=100,
+        notice=Notice(share=announced, length_s=30),
         together=Together(share=share, nodes=3, rack=4),
         degraded=Degradations(rate=rate, length_s=100),
-    )  # fmt: skip
+    )
     events = draw(settings, nodes, np.random.default_rng(seed))
     table = events_table([next(events) for _ in range(200)])
     check_node_events(table, "drawn")
@@ -213,16 +222,20 @@ def test_counts_become_nodes(tmp_path: Path) -> None:
     trace = form.read([path])  # type: ignore[union-attr]
     found = [(e.time_s, e.event, e.node) for e in node_events(trace.tables["node-events"])]
     assert found == [
-        (0.0, "up", "node-1"), (0.0, "up", "node-2"), (1800.0, "down", "node-2"),
+        (0.0, "up", "node-1"),
+        (0.0, "up", "node-2"),
+        (1800.0, "down", "node-2"),
         (3600.0, "up", "node-3"),
-    ]  # fmt: skip
+    ]
     path.write_text("time_s,east,west\n0,1,1\n60,0,2\n", encoding="utf-8")
     trace = find_format("spot-capacity", [path]).read([path])  # type: ignore[union-attr]
     found = [(e.time_s, e.event, e.node) for e in node_events(trace.tables["node-events"])]
     assert found == [
-        (0.0, "up", "east-1"), (0.0, "up", "west-1"), (60.0, "down", "east-1"),
+        (0.0, "up", "east-1"),
+        (0.0, "up", "west-1"),
+        (60.0, "down", "east-1"),
         (60.0, "up", "west-2"),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,21 @@ PAGE = FILE.parents[2] / "docs/power-model.md"
 
 facts = st.builds(
     lambda memory, idle_w, minimum_w, default_w, more_w: GpuFacts(
-        "GPU", (), memory, idle_w, idle_w + minimum_w, idle_w + minimum_w + default_w,
-        idle_w + minimum_w + default_w + more_w, "test"),
-    st.sampled_from(["gddr", "hbm"]), st.floats(0, 200), st.floats(1, 300), st.floats(1, 1000),
+        "GPU",
+        (),
+        memory,
+        idle_w,
+        idle_w + minimum_w,
+        idle_w + minimum_w + default_w,
+        idle_w + minimum_w + default_w + more_w,
+        "test",
+    ),
+    st.sampled_from(["gddr", "hbm"]),
+    st.floats(0, 200),
+    st.floats(1, 300),
+    st.floats(1, 1000),
     st.floats(0, 300),
-)  # fmt: skip
+)
 models = st.one_of(st.sampled_from(gpu_models()), st.builds(build_gpu_model, facts))
 shares = st.floats(0, 1)
 
@@ -113,13 +123,26 @@ def test_a_limit_above_the_draw_of_a_steady_job_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "gpu_type"),
-    [("a100", "A100-SXM4"), ("A100-SXM4-40GB", "A100-SXM4"), ("a100_80gb", "A100-SXM4"),
-     ("NVIDIA A100-SXM4-80GB", "A100-SXM4"), ("NVIDIA H100 80GB HBM3", "H100-SXM5"),
-     ("Tesla V100-PCIE-32GB", "V100-PCIE"), ("NVIDIA GeForce RTX 3090", "RTX3090"),
-     ("Quadro RTX 6000", "RTX6000"), ("rtx6000", "RTX6000"), ("P100", "P100-PCIE"),
-     ("NVIDIA A100-PCIE-40GB", None), ("NVIDIA H100 PCIe", None), ("V100-SXM2-16GB", None),
-     ("NVIDIA RTX 6000 Ada Generation", None), ("MI250X", None), ("A4", None), ("", None)],
-)  # fmt: skip
+    [
+        ("a100", "A100-SXM4"),
+        ("A100-SXM4-40GB", "A100-SXM4"),
+        ("a100_80gb", "A100-SXM4"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM5"),
+        ("Tesla V100-PCIE-32GB", "V100-PCIE"),
+        ("NVIDIA GeForce RTX 3090", "RTX3090"),
+        ("Quadro RTX 6000", "RTX6000"),
+        ("rtx6000", "RTX6000"),
+        ("P100", "P100-PCIE"),
+        ("NVIDIA A100-PCIE-40GB", None),
+        ("NVIDIA H100 PCIe", None),
+        ("V100-SXM2-16GB", None),
+        ("NVIDIA RTX 6000 Ada Generation", None),
+        ("MI250X", None),
+        ("A4", None),
+        ("", None),
+    ],
+)
 def test_a_gpu_type_is_found_by_its_listed_names_alone(name: str, gpu_type: str | None) -> None:
     model = find_gpu_model(name)
     assert (model and model.gpu_type) == gpu_type
@@ -167,9 +190,11 @@ def test_facts_are_those_of_the_shared_table(shared: Path) -> None:
         model = find_gpu_model(str(row.gpu))
         if model is None:
             continue
-        for column, value in (("min_limit_w", model.min_limit_w),
-                              ("default_limit_w", model.default_limit_w),
-                              ("max_limit_w", model.max_limit_w)):  # fmt: skip
+        for column, value in (
+            ("min_limit_w", model.min_limit_w),
+            ("default_limit_w", model.default_limit_w),
+            ("max_limit_w", model.max_limit_w),
+        ):
             stated = pd.to_numeric(getattr(row, column), errors="coerce")
             if pd.notna(stated):
                 assert value == stated, (row.gpu, column)
@@ -187,11 +212,13 @@ def test_recorded_power_and_speed_lie_in_the_range_at_four_of_five_limits(shared
         limits = zip(sweep.limit_w[:-1], sweep.power_w, sweep.speed, strict=False)
         for limit_w, power_w, speed in limits:
             of_power, of_speed = limit_range(model, limit_w, sweep.busy_w)
-            rows.append({
-                "gpu_type": sweep.gpu_type,
-                "within": of_power[0] <= power_w <= of_power[1]
-                and of_speed[0] <= speed <= of_speed[1],
-            })  # fmt: skip
+            rows.append(
+                {
+                    "gpu_type": sweep.gpu_type,
+                    "within": of_power[0] <= power_w <= of_power[1]
+                    and of_speed[0] <= speed <= of_speed[1],
+                }
+            )
     table = pd.DataFrame(rows).groupby("gpu_type").mean()
     assert len(table) == 5
     assert (table >= 0.8).all(axis=None)

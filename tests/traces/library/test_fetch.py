@@ -242,8 +242,13 @@ def test_missing_files_and_closed_ports_say_what_to_do(
     server: Server, philly: Fetch, command: Command
 ) -> None:
     text = philly(path="/nothing", check=False, code=3)
-    assert_states(text, server.url("/nothing"), "404 Not Found", "by hand",
-                  "wattkeeper traces import philly-json")  # fmt: skip
+    assert_states(
+        text,
+        server.url("/nothing"),
+        "404 Not Found",
+        "by hand",
+        "wattkeeper traces import philly-json",
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/t.tar.gz"
@@ -350,9 +355,7 @@ def test_several_files_come_from_a_folder(
     fetched, local = tmp_path / "library/zeus-nsdi23", tmp_path / "library/local"
     for table in local.glob("*.parquet"):
         assert (fetched / table.name).read_bytes() == table.read_bytes()
-    one = command(
-        "traces", "fetch", "zeus-nsdi23", "--replace", "--sha256", "0" * 64, code=2
-    )  # fmt: skip
+    one = command("traces", "fetch", "zeus-nsdi23", "--replace", "--sha256", "0" * 64, code=2)
     assert_states(one.stderr, "--sha256", "summary_train.csv, summary_power_a40.csv")
 
 

@@ -90,9 +90,14 @@ def test_a_sample_is_recognised_and_imported(name: str, home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "waits"),
-    [("slurm", [60, 1, 60]), ("helios", [0, 60]), ("acme", [10, 12]), ("swf", [10, 0, 5]),
-     ("csv", [None] * 3)],
-)  # fmt: skip
+    [
+        ("slurm", [60, 1, 60]),
+        ("helios", [0, 60]),
+        ("acme", [10, 12]),
+        ("swf", [10, 0, 5]),
+        ("csv", [None] * 3),
+    ],
+)
 def test_recorded_starts(name: str, waits: list[float | None]) -> None:
     jobs = import_trace(name, [sample(name)]).tables["jobs"]
     assert pc.subtract(jobs["start_time_s"], jobs["submit_time_s"]).to_pylist() == waits
@@ -400,8 +405,14 @@ def test_the_less_frequent_kind_of_times_is_reported(
     with pytest.raises(TraceError) as caught:
         store.add("csv", [path], "mine", options=ImportOptions(mapping))
     found = [str(problem).removeprefix(f"{path}, ") for problem in caught.value.problems]
-    assert_states(found[0], "line 2: t is '2024-01-01 00:00:00', ", "numbers of seconds",
-                  "one kind", "; gpus is '0.5', ", "whole number below 2147483648")  # fmt: skip
+    assert_states(
+        found[0],
+        "line 2: t is '2024-01-01 00:00:00', ",
+        "numbers of seconds",
+        "one kind",
+        "; gpus is '0.5', ",
+        "whole number below 2147483648",
+    )
     assert [text.partition(":")[0] for text in found] == ["line 2", "line 33", "line 34"]
     assert_states(found[1], "job_id '3' ", "log.txt, line 6")
     assert store.add("csv", [path], "mine", options=ImportOptions(mapping), skip_bad=True).rows == {
@@ -549,9 +560,10 @@ def test_options_serve_other_formats(put: Callable[[str | bytes], Path], home: P
     lines = sample("helios").read_text().splitlines()
     bare = put("\n".join(lines[1:]))
     store.add("helios", [bare], "bare", options=ImportOptions(columns=tuple(lines[0].split(","))))
-    assert store.find("bare").tables["jobs"] == import_trace("helios", [sample("helios")]).tables[
-        "jobs"
-    ]  # fmt: skip
+    assert (
+        store.find("bare").tables["jobs"]
+        == import_trace("helios", [sample("helios")]).tables["jobs"]
+    )
     assert_states(read_faults("helios", bare)[0], "line 1: is no header", "--columns job_id")
     semicolons = put("at;takes;gpus\n5;1,5;1\n")
     assert_states(read_faults("csv", semicolons)[0], "line 1", "';'", "','", "at;takes;gpus")

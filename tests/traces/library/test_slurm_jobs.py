@@ -44,10 +44,18 @@ def row(job: str, submit: str, start: str, end: str, hours: float, gpus: int, **
         return f"{text if len(text) > 8 else '2026-' + text}:00:00"
 
     values = {
-        "job": job, "cluster": "alpha", "user": "ann", "partition": "gpu", "submit": date(submit),
-        "start": date(start), "end": date(end), "elapsed": str(round(3600 * hours)),
-        "limit": "1440", "state": "COMPLETED", "tres": f"cpu=8,gres/gpu={gpus},node=1",
-    }  # fmt: skip
+        "job": job,
+        "cluster": "alpha",
+        "user": "ann",
+        "partition": "gpu",
+        "submit": date(submit),
+        "start": date(start),
+        "end": date(end),
+        "elapsed": str(round(3600 * hours)),
+        "limit": "1440",
+        "state": "COMPLETED",
+        "tres": f"cpu=8,gres/gpu={gpus},node=1",
+    }
     return "|".join((values | more).values())
 
 
@@ -169,10 +177,17 @@ def test_a_number_that_is_used_again_is_another_job(
 @pytest.mark.parametrize(
     ("state", "tries"),
     [
-        ("COMPLETED", 1), ("CANCELLED", 1), ("CANCELLED by 1000", 1), ("REQUEUED", 2),
-        ("NODE_FAIL", 2), ("PREEMPTED", 2), ("FAILED", 2), ("TIMEOUT", 2), ("SPECIAL_EXIT", 2),
+        ("COMPLETED", 1),
+        ("CANCELLED", 1),
+        ("CANCELLED by 1000", 1),
+        ("REQUEUED", 2),
+        ("NODE_FAIL", 2),
+        ("PREEMPTED", 2),
+        ("FAILED", 2),
+        ("TIMEOUT", 2),
+        ("SPECIAL_EXIT", 2),
     ],
-)  # fmt: skip
+)
 def test_a_job_that_is_over_is_not_requeued(put: Put, state: str, tries: int) -> None:
     path = put(
         HEAD,
@@ -241,8 +256,18 @@ def test_a_resized_job_keeps_its_gpu_time(
     lines, hour = [], 1
     for number, (gpus, hours) in enumerate(sizes):
         state = "RESIZING" if number < len(sizes) - 1 else "COMPLETED"
-        lines.append(row("1", "01-05T01", f"01-05T{hour:02}", f"01-05T{hour + hours:02}", hours, 0,
-                         tres=f"gres/{gpus}", state=state))  # fmt: skip
+        lines.append(
+            row(
+                "1",
+                "01-05T01",
+                f"01-05T{hour:02}",
+                f"01-05T{hour + hours:02}",
+                hours,
+                0,
+                tres=f"gres/{gpus}",
+                state=state,
+            )
+        )
         hour += hours
     trace = import_trace("slurm", [put(HEAD, *lines)])
     assert (*column(trace, "gpus"), *column(trace, "gpu_milli")) == expected[:2]
@@ -331,12 +356,17 @@ def waits(*times: tuple[str, str, str]) -> list[str]:
 def test_waits_count_from_eligibility(put: Put) -> None:
     first, second, third = (f"2026-01-0{day}T08:00:00" for day in (5, 6, 7))
     rows = waits(
-        (first, first, first), (first, second, second), (first, second, third),
-        (first, "Unknown", second), (second, first, third), (first, third, second),
-    )  # fmt: skip
+        (first, first, first),
+        (first, second, second),
+        (first, second, third),
+        (first, "Unknown", second),
+        (second, first, third),
+        (first, third, second),
+    )
     trace = import_trace("slurm", [put(ELIGIBLE, *rows)])
-    start, arrival = (np.asarray(trace.tables["jobs"][name])
-                      for name in ("start_time_s", "submit_time_s"))  # fmt: skip
+    start, arrival = (
+        np.asarray(trace.tables["jobs"][name]) for name in ("start_time_s", "submit_time_s")
+    )
     assert ((start - arrival) / 3600).tolist() == [0, 0, 24, 24, 24, 24]
     (doubt,) = trace.quality["doubts"]
     assert_states(doubt, "Start before Eligible")
@@ -379,8 +409,10 @@ def test_slices_are_parts_of_gpus(
     ],
 )
 def test_parts_of_which_a_trace_has_no_measure_are_left_out(put: Put, tres: str, why: str) -> None:
-    lines = [row("1", "01-05T08", "01-05T08", "01-05T09", 1, 1),
-             row("2", "01-05T08", "01-05T08", "01-05T09", 1, 1, tres=tres)]  # fmt: skip
+    lines = [
+        row("1", "01-05T08", "01-05T08", "01-05T09", 1, 1),
+        row("2", "01-05T08", "01-05T08", "01-05T09", 1, 1, tres=tres),
+    ]
     trace = import_trace("slurm", [put(HEAD, *lines)])
     assert column(trace, "job_id") == ["1"]
     ((reason, count),) = trace.quality["dropped"].items()
@@ -404,8 +436,9 @@ def test_slices_and_whole_gpus_in_lists_of_each_node(put: Put) -> None:
 
 def test_jobs_from_before_gpus_were_counted_are_a_doubt(put: Put) -> None:
     plain = {"tres": "cpu=8,node=1"}
-    early = [row(str(n), f"01-0{n}T08", f"01-0{n}T08", f"01-0{n}T09", 1, 0, **plain)
-             for n in (1, 2, 3)]  # fmt: skip
+    early = [
+        row(str(n), f"01-0{n}T08", f"01-0{n}T08", f"01-0{n}T09", 1, 0, **plain) for n in (1, 2, 3)
+    ]
     later = [row(str(n), f"03-0{n}T08", f"03-0{n}T08", f"03-0{n}T09", 1, 2) for n in (4, 5, 6)]
     trace = import_trace("slurm", [put(HEAD, *early, *later)])
     ((doubt, count),) = trace.quality["doubts"].items()
@@ -429,9 +462,11 @@ def test_uncounted_gpus_are_told_by_partition_of_each_cluster(
         row("1", "01-01T08", "01-01T08", "01-01T09", 1, 0, tres="cpu=8,node=1", **place),
         row("2", "03-01T08", "03-01T08", "03-01T09", 1, 2, **place),
         row("3", "01-01T07", "01-01T07", "01-01T08", 1, 2, cluster="gamma"),
-        *[row(str(n), "03-02T08", "03-02T08", "03-02T09", 1, 0, tres="cpu=8", cluster="gamma")
-          for n in range(4, 9)],
-    ]  # fmt: skip
+        *[
+            row(str(n), "03-02T08", "03-02T08", "03-02T09", 1, 0, tres="cpu=8", cluster="gamma")
+            for n in range(4, 9)
+        ],
+    ]
     ((doubt, place_of_first),) = (
         import_trace("slurm", [put(HEAD, *lines)]).quality["doubt_examples"].items()
     )
@@ -447,9 +482,11 @@ def test_run_times_and_limits_that_contradict_others_are_doubts(put: Put) -> Non
         (row("2", "01-05T08", "01-05T08", "01-05T10", 1, 1), "ElapsedRaw is not End - Start"),
         (row("2", "01-05T08", "01-05T08", "01-05T09", 1000, 1), "ElapsedRaw is not End - Start"),
         (row("2", "01-05T08", "01-05T08", "01-05T09", 1, 1, limit="86400"), "seconds"),
-        (row("2", "01-05T08", "01-05T08", "01-05T09", 1, 1, limit="3600", state="TIMEOUT"),
-         "seconds"),
-    ):  # fmt: skip
+        (
+            row("2", "01-05T08", "01-05T08", "01-05T09", 1, 1, limit="3600", state="TIMEOUT"),
+            "seconds",
+        ),
+    ):
         trace = import_trace("slurm", [put(head, f"{good}|", f"{line}|")])
         ((doubt, place),) = trace.quality["doubt_examples"].items()
         assert_states(doubt, facts)
@@ -588,11 +625,20 @@ def test_what_is_no_json_of_sacct(put: Put, text: str, facts: str) -> None:
 
 def json_job(number: int) -> dict[str, Any]:
     return {
-        "job_id": number, "user": "ann", "partition": "gpu", "state": {"current": ["COMPLETED"]},
-        "time": {"submission": 1000, "start": 1010, "eligible": 1000, "end": 4610, "elapsed": 3600,
-                 "limit": {"set": True, "number": 60}},
+        "job_id": number,
+        "user": "ann",
+        "partition": "gpu",
+        "state": {"current": ["COMPLETED"]},
+        "time": {
+            "submission": 1000,
+            "start": 1010,
+            "eligible": 1000,
+            "end": 4610,
+            "elapsed": 3600,
+            "limit": {"set": True, "number": 60},
+        },
         "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 2}]},
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("form", ["slurm", "auto"])
@@ -628,15 +674,33 @@ def test_a_job_of_many_steps_is_read_from_json(put: Put) -> None:
 
 def test_older_json_has_plain_numbers_and_codes(put: Put) -> None:
     job = {
-        "job_id": 10, "array": {"job_id": 9, "task_id": 4}, "user": "ann", "partition": "gpu",
-        "het": {"job_id": 0, "job_offset": 4294967294}, "state": {"current": "COMPLETED"},
-        "time": {"submission": 1000, "start": 1010, "eligible": 1000, "end": 4610, "elapsed": 3600,
-                 "limit": 4294967295},
-        "tres": {"allocated": [{"type": "gres", "name": "gpu:a100", "count": 2},
-                               {"type": "energy", "name": "", "count": -2}]},
-        "steps": [{"step": {"id": {"job_id": 10, "step_id": "batch"}},
-                   "statistics": {"energy": {"consumed": 900}}}],
-    }  # fmt: skip
+        "job_id": 10,
+        "array": {"job_id": 9, "task_id": 4},
+        "user": "ann",
+        "partition": "gpu",
+        "het": {"job_id": 0, "job_offset": 4294967294},
+        "state": {"current": "COMPLETED"},
+        "time": {
+            "submission": 1000,
+            "start": 1010,
+            "eligible": 1000,
+            "end": 4610,
+            "elapsed": 3600,
+            "limit": 4294967295,
+        },
+        "tres": {
+            "allocated": [
+                {"type": "gres", "name": "gpu:a100", "count": 2},
+                {"type": "energy", "name": "", "count": -2},
+            ]
+        },
+        "steps": [
+            {
+                "step": {"id": {"job_id": 10, "step_id": "batch"}},
+                "statistics": {"energy": {"consumed": 900}},
+            }
+        ],
+    }
     waiting = {**job, "array": {"job_id": 9, "task_id": 4294967294, "task": "5-7"}}
     waiting["time"] = {"submission": 1000, "start": 0, "eligible": 0, "end": 0, "elapsed": 0}
     trace = import_trace("slurm", [put(json.dumps({"meta": {}, "jobs": [job, waiting]}))])

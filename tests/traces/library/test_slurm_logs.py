@@ -35,11 +35,21 @@ def line(job: str, submit: str, start: str, end: str, **changes: Any) -> str:
 
     known = "Unknown" not in (start, end)
     row = {
-        "job": job, "user": "ann", "account": "lab", "qos": "normal", "partition": "gpu",
-        "submit": date(submit), "start": date(start), "end": date(end),
-        "elapsed": seconds(end) - seconds(start) if known else 0, "limit": "02:00:00",
-        "state": "COMPLETED", "tres": "cpu=4,gres/gpu=2,node=1", "energy": "", "usage": "",
-    }  # fmt: skip
+        "job": job,
+        "user": "ann",
+        "account": "lab",
+        "qos": "normal",
+        "partition": "gpu",
+        "submit": date(submit),
+        "start": date(start),
+        "end": date(end),
+        "elapsed": seconds(end) - seconds(start) if known else 0,
+        "limit": "02:00:00",
+        "state": "COMPLETED",
+        "tres": "cpu=4,gres/gpu=2,node=1",
+        "energy": "",
+        "usage": "",
+    }
     return "|".join(str(value) for value in (row | changes).values())
 
 
@@ -128,29 +138,36 @@ def test_energy_and_parts_across_blocks(
     monkeypatch.setattr(textfile, "_blocks", lambda path, _: real(path, block))
     path = put(
         HEAD,
-        line("1", "10:00", "10:00", "11:00", energy=777), step("1.batch", 5), step("1.0", 6),
-        line("2", "10:00", "10:00", "11:00"), step("2.batch", 50), step("2.0", 30),
+        line("1", "10:00", "10:00", "11:00", energy=777),
+        step("1.batch", 5),
+        step("1.0", 6),
+        line("2", "10:00", "10:00", "11:00"),
+        step("2.batch", 50),
+        step("2.0", 30),
         step("2.1", usage="cpu=00:01:00,energy=40,mem=3K"),
-        line("3", "10:00", "10:00", "11:00"), step("3.batch", 5), step("3.extern", "99"),
+        line("3", "10:00", "10:00", "11:00"),
+        step("3.batch", 5),
+        step("3.extern", "99"),
         step("3.0", 200),
-        line("4", "10:00", "10:00", "11:00", energy=0), step("4.batch", 18446744073709551614),
-        line("5_1", "10:00", "10:00", "11:00", energy="18446744073709551615"), step("5_2.0", 9),
+        line("4", "10:00", "10:00", "11:00", energy=0),
+        step("4.batch", 18446744073709551614),
+        line("5_1", "10:00", "10:00", "11:00", energy="18446744073709551615"),
+        step("5_2.0", 9),
         line("6+0", "10:00", "10:20", "11:00", tres="gres/gpu:a100=8", energy=100),
         step("6+0.0", 4),
-        line("6+1", "10:00", "10:20", "11:00", tres="gres/gpu:a100=4"), step("6+1.0", 300),
+        line("6+1", "10:00", "10:20", "11:00", tres="gres/gpu:a100=4"),
+        step("6+1.0", 300),
         line("6+2", "10:00", "10:20", "11:00", tres="cpu=64"),
         line("7", "10:00", "10:00", "11:00", tres="energy=42,gres/gpu=1"),
         line("8", "10:00", "10:00", "11:00", energy=2**50),
-    )  # fmt: skip
+    )
     trace = add(path)
     assert column(trace, "job_id") == ["1", "2", "3", "4", "5_1", "6", "7", "8"]
     assert column(trace, "energy_j") == [777, 70, 99, None, None, 400, 42, None]
     assert column(trace, "gpus") == [2, 2, 2, 2, 2, 12, 1, 2]
     assert column(trace, "gpu_type")[5] == "a100"
     parts = "is a part of a heterogeneous job, counted in its first part"
-    assert trace.quality["dropped"] == {
-        "asks for no GPU": 1, "is a step of a job": 12, parts: 1,
-    }  # fmt: skip
+    assert trace.quality["dropped"] == {"asks for no GPU": 1, "is a step of a job": 12, parts: 1}
     assert list(trace.quality["doubts"].values()) == [1]
     whole = import_trace("slurm", [path])
     assert whole.tables == trace.tables
@@ -194,16 +211,24 @@ def test_limits_and_types_by_partition(put: Callable[..., Path], tmp_path: Path)
         line("4", "10:03", "10:03", "11:00", limit="UNLIMITED", partition="other"),
     )
     sinfo = put(
-        "PARTITION|TIMELIMIT|GRES", "gpu*|2-00:00:00|gpu:a100:8(S:0-1)",
-        "gpu*|2-00:00:00|gpu:h100:4", "long|infinite|(null)", name="sinfo.txt",
-    )  # fmt: skip
+        "PARTITION|TIMELIMIT|GRES",
+        "gpu*|2-00:00:00|gpu:a100:8(S:0-1)",
+        "gpu*|2-00:00:00|gpu:h100:4",
+        "long|infinite|(null)",
+        name="sinfo.txt",
+    )
     trace = add(path, partitions=sinfo, default_estimate_s=60.0)
     assert column(trace, "estimate_s") == [172800, 60, 7200, 60]
     assert column(trace, "gpu_type") == ["a100|h100", None, "v100", None]
     assert_states(
-        "\n".join(trace.notes), "1 jobs without an estimate", "1 jobs without a GPU type",
-        "sinfo.txt", "2 jobs without an estimate have 60 s", "1 jobs are in no partition", "other",
-    )  # fmt: skip
+        "\n".join(trace.notes),
+        "1 jobs without an estimate",
+        "1 jobs without a GPU type",
+        "sinfo.txt",
+        "2 jobs without an estimate have 60 s",
+        "1 jobs are in no partition",
+        "other",
+    )
     assert set(trace.inputs) == {"sacct.txt", "sinfo.txt"}
     assert trace.parameters == {"default_estimate_s": 60.0, "partitions": "sinfo.txt"}
     named = put("partition,limit_s,gpu_type", "gpu,5,A100", name="p.csv")
@@ -299,12 +324,15 @@ def test_other_formats_of_dates_name_the_variable(put: Callable[..., Path], text
 
 LOG = [
     HEAD,
-    line("1", "10:00", "10:00", "11:00", energy=777), step("1.batch", 5),
+    line("1", "10:00", "10:00", "11:00", energy=777),
+    step("1.batch", 5),
     line("2_1", "10:00", "10:00", "11:00", limit="UNLIMITED", energy="1.5K"),
-    line("3+0", "10:00", "10:00", "11:00"), line("3+1", "10:00", "10:00", "11:00"),
+    line("3+0", "10:00", "10:00", "11:00"),
+    line("3+1", "10:00", "10:00", "11:00"),
     line("4", "10:00", "10:05", "11:00", state="PREEMPTED"),
-    line("4", "11:00", "11:05", "12:00"), step("4.extern", usage="energy=9"),
-]  # fmt: skip
+    line("4", "11:00", "11:05", "12:00"),
+    step("4.extern", usage="energy=9"),
+]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -313,8 +341,26 @@ def test_altered_logs_give_a_trace_or_one_message(
     put: Callable[..., Path], data: st.DataObject
 ) -> None:
     cells = [text.split("|") for text in LOG]
-    odd = st.sampled_from(["", "0", "-1", "1e400", "energy=", "|", "\0", "é", "gres/gpu=9999999999",
-                           "2024-13-01", "4.x", "9+9.9", "+", ".", "Unknown", "nan"])  # fmt: skip
+    odd = st.sampled_from(
+        [
+            "",
+            "0",
+            "-1",
+            "1e400",
+            "energy=",
+            "|",
+            "\0",
+            "é",
+            "gres/gpu=9999999999",
+            "2024-13-01",
+            "4.x",
+            "9+9.9",
+            "+",
+            ".",
+            "Unknown",
+            "nan",
+        ]
+    )
     for _ in range(data.draw(st.integers(1, 4))):
         row = data.draw(st.integers(0, len(cells) - 1))
         place = data.draw(st.integers(0, len(cells[row]) - 1))

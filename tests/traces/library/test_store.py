@@ -82,9 +82,17 @@ def test_a_table_without_optional_columns_is_written_and_read_as_before(home: Pa
     path = store.save(trace)
     names = pq.read_schema(path / "jobs.parquet").names
     assert names == [f.name for f in JOBS if b"optional" not in f.metadata]
-    started = replace(trace, tables={"jobs": jobs_table({
-        **{name: trace.tables["jobs"][name] for name in names}, "start_time_s": [1.0, None, 2.0],
-    })})  # fmt: skip
+    started = replace(
+        trace,
+        tables={
+            "jobs": jobs_table(
+                {
+                    **{name: trace.tables["jobs"][name] for name in names},
+                    "start_time_s": [1.0, None, 2.0],
+                }
+            )
+        },
+    )
     store.save(started, replace=True)
     assert pq.read_schema(path / "jobs.parquet").names == [*names, "start_time_s"]
     assert store.find("jobs") == started
@@ -199,12 +207,14 @@ def test_an_unknown_trace_lists_what_there_is(home: Path, text: str) -> None:
     [
         ("0,add,node1\n", "wattkeeper traces import node-events {} --name NAME"),
         ("time_s,event,node\n0,up,a\n", "wattkeeper traces import node-events {} --name NAME"),
-        ("timestamp,duration,num_gpus,gpu_time,cluster\n",
-         "wattkeeper traces import philly-csv {} --name NAME"),
+        (
+            "timestamp,duration,num_gpus,gpu_time,cluster\n",
+            "wattkeeper traces import philly-csv {} --name NAME",
+        ),
         ("a poem\n", "wattkeeper traces import FORMAT {} --name NAME"),
         ("\0", "wattkeeper traces import FORMAT {} --name NAME"),
     ],
-)  # fmt: skip
+)
 def test_a_file_tells_how_to_import_it(text: str, advice: str, home: Path, tmp_path: Path) -> None:
     file = tmp_path / "events.csv"
     file.write_text(text)

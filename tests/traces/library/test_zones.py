@@ -33,34 +33,73 @@ BERLIN = "Europe/Berlin"
 SECOND_0 = "2024-10-01T00:00:00+00:00"
 """Of the logs below; in Berlin it is 02:00."""
 
-WRITTEN = {"since-1970": "1727740800", "offset": "2024-10-01T02:00:00+02:00",
-           "local": "2024-10-01 02:00:00", "relative": "12.5"}  # fmt: skip
+WRITTEN = {
+    "since-1970": "1727740800",
+    "offset": "2024-10-01T02:00:00+02:00",
+    "local": "2024-10-01 02:00:00",
+    "relative": "12.5",
+}
 OBJECT = {
-    "apiVersion": "v1", "kind": "Pod",
+    "apiVersion": "v1",
+    "kind": "Pod",
     "metadata": {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": SECOND_0},
     "spec": {"containers": [{"name": "m", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
-    "status": {"phase": "Succeeded", "startTime": SECOND_0, "containerStatuses": [
-        {"name": "m", "state": {"terminated": {"startedAt": SECOND_0, "exitCode": 0,
-                                               "finishedAt": "2024-10-01T01:00:00Z"}}}]},
-}  # fmt: skip
+    "status": {
+        "phase": "Succeeded",
+        "startTime": SECOND_0,
+        "containerStatuses": [
+            {
+                "name": "m",
+                "state": {
+                    "terminated": {
+                        "startedAt": SECOND_0,
+                        "exitCode": 0,
+                        "finishedAt": "2024-10-01T01:00:00Z",
+                    }
+                },
+            }
+        ],
+    },
+}
 TEXTS: dict[str, Callable[[str], str]] = {
     "csv": lambda time: f"submit_time_s,duration_s,gpus\n{time},3600,1\n",
     "slurm": lambda time: f"{LOG}1|{time}|{time}||3600|gres/gpu=1\n",
     "helios": lambda time: f"{ACCOUNTING}vc\n1,u,1,COMPLETED,{time},{time},,3600,v\n",
     "acme": lambda time: f"{ACCOUNTING}type\n1,u,1,COMPLETED,{time},{time},,3600,v\n",
     "philly-csv": lambda time: f"{PHILLY}{time},3600,1,1,c\n",
-    "philly-json": lambda time: json.dumps([
-        {"jobid": "a", "vc": "v", "user": "u", "status": "Pass", "submitted_time": time,
-         "attempts": [{"start_time": time, "end_time": "2024-10-01 03:00:00",
-                       "detail": [{"ip": "m", "gpus": ["gpu0"]}]}]}]),
+    "philly-json": lambda time: json.dumps(
+        [
+            {
+                "jobid": "a",
+                "vc": "v",
+                "user": "u",
+                "status": "Pass",
+                "submitted_time": time,
+                "attempts": [
+                    {
+                        "start_time": time,
+                        "end_time": "2024-10-01 03:00:00",
+                        "detail": [{"ip": "m", "gpus": ["gpu0"]}],
+                    }
+                ],
+            }
+        ]
+    ),
     "kubernetes": lambda time: json.dumps(OBJECT).replace(SECOND_0, time) + "\n",
-}  # fmt: skip
-RELATIVE = {"swf": ["swf.swf"], "gavel": ["gavel.trace"], "pai-2020": ["pai_simulator.csv"],
-            "openb-2023": ["openb_pods.csv"], "spot-2026": ["spot_job_info_df.csv"]}  # fmt: skip
+}
+RELATIVE = {
+    "swf": ["swf.swf"],
+    "gavel": ["gavel.trace"],
+    "pai-2020": ["pai_simulator.csv"],
+    "openb-2023": ["openb_pods.csv"],
+    "spot-2026": ["spot_job_info_df.csv"],
+}
 MEANINGS = [
-    (form.name, meaning) for form in registry().values() if isinstance(form, JobsFormat)
+    (form.name, meaning)
+    for form in registry().values()
+    if isinstance(form, JobsFormat)
     for meaning in form.times
-]  # fmt: skip
+]
 
 Put = Callable[..., Trace]
 
@@ -158,8 +197,10 @@ def test_a_local_log_across_both_changes_of_the_clocks(put: Put) -> None:
     assert submissions(put("csv", jobs_at(*SPRING))) == [0, 7200]
     spring = put("csv", jobs_at(*SPRING), zone=BERLIN)
     assert submissions(spring) == [0, 3600]
-    assert find_origin_s(None, None, [spring]) == datetime.fromisoformat(
-        "2024-03-31T01:30:00+01:00").timestamp()  # fmt: skip
+    assert (
+        find_origin_s(None, None, [spring])
+        == datetime.fromisoformat("2024-03-31T01:30:00+01:00").timestamp()
+    )
     autumn = put("csv", jobs_at(*AUTUMN), zone=BERLIN)
     assert submissions(autumn) == [0, 3600, 10800]
     assert autumn.quality["doubts"] == {TWICE: 1}
@@ -179,8 +220,10 @@ def test_a_zone_of_a_scenario_needs_the_log_on_one_side_of_a_change(put: Put) ->
     local = put("csv", jobs_at(*SPRING))
     with pytest.raises(InputError, match=r"clocks in Europe/Berlin are set within.*--zone.*origin"):
         find_origin_s(None, BERLIN, [local])
-    assert find_origin_s(None, "Africa/Lagos", [local]) == datetime.fromisoformat(
-        "2024-03-31T00:30:00+00:00").timestamp()  # fmt: skip
+    assert (
+        find_origin_s(None, "Africa/Lagos", [local])
+        == datetime.fromisoformat("2024-03-31T00:30:00+00:00").timestamp()
+    )
     for time, shown in (("2024-03-31 02:30:00", "never"), ("2024-10-27 02:30:00", "twice")):
         with pytest.raises(InputError, match=rf"{time}, which clocks in {BERLIN} show {shown}"):
             find_origin_s(None, BERLIN, [put("csv", jobs_at(time))])
@@ -188,8 +231,10 @@ def test_a_zone_of_a_scenario_needs_the_log_on_one_side_of_a_change(put: Put) ->
 
 def test_a_trace_of_an_earlier_version_may_have_had_offsets(put: Put) -> None:
     trace = put("csv", jobs_at("2024-03-31"))
-    quality = {"time_origin": "the first submission, 2024-03-31 00:00:00 (the file's clock; UTC "
-               "where it gives offsets)"}  # fmt: skip
+    quality = {
+        "time_origin": "the first submission, 2024-03-31 00:00:00 (the file's clock; UTC "
+        "where it gives offsets)"
+    }
     object.__setattr__(trace, "quality", quality)
     for zone in (None, BERLIN):
         with pytest.raises(InputError, match=r"import the log again, or state"):
@@ -200,17 +245,23 @@ def test_a_trace_of_an_earlier_version_may_have_had_offsets(put: Put) -> None:
     ("times", "options", "kept"),
     [
         (("2024-10-01 01:00:00", "2024-10-01 03:00:00"), {"since": "2024-10-01 02:00"}, 1),
-        (("2024-10-01 01:00:00", "2024-10-01 03:00:00"),
-         {"since": "2024-10-01T00:00Z", "zone": BERLIN}, 1),
-        (("2024-10-01 01:00:00", "2024-10-01 03:00:00"),
-         {"since": "2024-10-01 02:00", "zone": BERLIN}, 1),
+        (
+            ("2024-10-01 01:00:00", "2024-10-01 03:00:00"),
+            {"since": "2024-10-01T00:00Z", "zone": BERLIN},
+            1,
+        ),
+        (
+            ("2024-10-01 01:00:00", "2024-10-01 03:00:00"),
+            {"since": "2024-10-01 02:00", "zone": BERLIN},
+            1,
+        ),
         (("2024-10-01T01:00Z", "2024-10-01T03:00Z"), {"since": "2024-10-01T03:30+02:00"}, 1),
         (("2024-10-01T01:00+02:00", "2024-10-01T03:00+02:00"), {"since": "2024-10-01"}, 1),
         (("2024-10-01", "2024-10-02"), {"since": "2024-10-01T00:00Z"}, "--zone"),
         (("2024-10-01T00:00Z", "2024-10-02T00:00Z"), {"since": "3"}, "dates"),
         (("2024-04-01", "2024-04-02"), {"since": "2024-03-31 02:30", "zone": BERLIN}, "never"),
     ],
-)  # fmt: skip
+)
 def test_limits_of_a_log(
     put: Put, times: tuple[str, ...], options: dict[str, str], kept: int | str
 ) -> None:
@@ -221,8 +272,9 @@ def test_limits_of_a_log(
         put("csv", jobs_at(*times), **options)
 
 
-ZONES = st.sampled_from([BERLIN, "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kolkata",
-                         "UTC", "+05:45", "-0330"])  # fmt: skip
+ZONES = st.sampled_from(
+    [BERLIN, "America/Los_Angeles", "Australia/Lord_Howe", "Asia/Kolkata", "UTC", "+05:45", "-0330"]
+)
 
 
 @settings(max_examples=examples(200), deadline=None)

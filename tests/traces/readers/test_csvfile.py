@@ -17,12 +17,16 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.schema import field, table_schema
 
-SCHEMA = table_schema("samples", ["name", "run"], [
-    field("name", pa.string(), "", "a name", "not empty"),
-    field("run", pa.int32(), "", "a number", "> 0"),
-    field("watts", pa.float64(), "W", "power", "> 0"),
-    field("epochs", pa.int32(), "epochs", "may be absent", "> 0", null=True),
-])  # fmt: skip
+SCHEMA = table_schema(
+    "samples",
+    ["name", "run"],
+    [
+        field("name", pa.string(), "", "a name", "not empty"),
+        field("run", pa.int32(), "", "a number", "> 0"),
+        field("watts", pa.float64(), "W", "power", "> 0"),
+        field("epochs", pa.int32(), "epochs", "may be absent", "> 0", null=True),
+    ],
+)
 
 HEADER = "name,run,watts,epochs"
 GOOD = f"{HEADER}\na,1,2.5,3\na,2,1e2,nan\n"

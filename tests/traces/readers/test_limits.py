@@ -43,9 +43,14 @@ JOBS = "job_id,submit_time_s,gpus,duration_s\n"
 SACCT = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n"
 ARRIVALS = "name,arrival\n"
 LOGS = {
-    "csv": JOBS, "slurm": SACCT, "swf": "; MaxNodes: 128\n", "philly-json": "[", "gavel": "",
-    "zeus-groups": GROUPS, "kubernetes": "",
-}  # fmt: skip
+    "csv": JOBS,
+    "slurm": SACCT,
+    "swf": "; MaxNodes: 128\n",
+    "philly-json": "[",
+    "gavel": "",
+    "zeus-groups": GROUPS,
+    "kubernetes": "",
+}
 SOON = ("swf", "philly-json", "zeus-groups")
 """Formats whose readers see within seconds that a file unpacks to gigabytes."""
 DEEP = b"[" * 2_000_000
@@ -243,10 +248,19 @@ def trace_folder(folder: Path, table: pa.Table) -> Path:
     pq.write_table(table, folder / "jobs.parquet", compression="zstd")
     digest = hashlib.sha256((folder / "jobs.parquet").read_bytes()).hexdigest()
     meta = {
-        "version": 2, "name": "x", "kind": "jobs", "format": "csv", "origin": "recorded",
-        "source": "x", "licence": "x", "inputs": {}, "notes": [], "parameters": {}, "quality": {},
+        "version": 2,
+        "name": "x",
+        "kind": "jobs",
+        "format": "csv",
+        "origin": "recorded",
+        "source": "x",
+        "licence": "x",
+        "inputs": {},
+        "notes": [],
+        "parameters": {},
+        "quality": {},
         "tables": {"jobs": {"rows": table.num_rows, "sha256": digest}},
-    }  # fmt: skip
+    }
     write(folder / "trace.json", json.dumps(meta))
     return folder
 
@@ -279,10 +293,14 @@ def test_a_table_that_unpacks_to_gigabytes_is_refused(
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
-        ("a: &a [x, x, x, x, x, x, x, x, x]\n"
-         + "".join(f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n"
-                   for p, c in zip("abcdefgh", "bcdefghi", strict=True)),
-         "more than 100000 values"),
+        (
+            "a: &a [x, x, x, x, x, x, x, x, x]\n"
+            + "".join(
+                f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n"
+                for p, c in zip("abcdefgh", "bcdefghi", strict=True)
+            ),
+            "more than 100000 values",
+        ),
         ("a: " + "[" * 5000, "nested more than 32 deep"),
         ("a: " + "{a: " * 5000, "nested more than 32 deep"),
         ("- " * 5000, "nested more than 32 deep"),
@@ -291,13 +309,27 @@ def test_a_table_that_unpacks_to_gigabytes_is_refused(
         ("a: !!python/object:os.system x", "not allowed"),
         ("x" * 900_000, "a scenario is a mapping"),
         pytest.param("name: " + "x" * 900_000, "name", marks=pytest.mark.slow),
-        pytest.param(small() + "".join(f"k{number}: 1\n" for number in range(40_000)),
-                     "unknown key", marks=pytest.mark.slow),
+        pytest.param(
+            small() + "".join(f"k{number}: 1\n" for number in range(40_000)),
+            "unknown key",
+            marks=pytest.mark.slow,
+        ),
         ("a: b\n" * 20_000, "stands here twice"),
     ],
-    ids=["aliases", "lists", "mappings", "dashes", "digits", "sixties", "tag", "text", "name",
-         "keys", "twice"],
-)  # fmt: skip
+    ids=[
+        "aliases",
+        "lists",
+        "mappings",
+        "dashes",
+        "digits",
+        "sixties",
+        "tag",
+        "text",
+        "name",
+        "keys",
+        "twice",
+    ],
+)
 def test_hostile_scenarios_are_refused(
     refuse: Refuse, tmp_path: Path, text: str, facts: str
 ) -> None:
@@ -359,7 +391,9 @@ def test_a_compressed_log_of_a_million_jobs_is_read(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     subprocess.run(
         [sys.executable, "-m", "wattkeeper.scenarios", "traces", "import", "csv", str(path)],
-        check=True, capture_output=True, cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        cwd=tmp_path,
         env={**os.environ, "WATTKEEPER_TRACES": str(tmp_path / "library")},
-    )  # fmt: skip
+    )
     assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) << 10 < MOST_MEMORY

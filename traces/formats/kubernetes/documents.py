@@ -12,8 +12,10 @@ from wattkeeper.traces.readers.textfile import Layout, head_lines, text_batches
 LAYOUT: Final = Layout(delimiter="\x01", columns=("object",), quotes=False)
 """JSON has no such character, so each line is one value."""
 ADVICE: Final = "kubectl ... -o json writes such objects, or jq -c '.items[]' one of them a line"
-LIST: Final = re.compile(r'\s*(\{\s*("(apiVersion|kind|metadata)"\s*:\s*("[^"]*"|\{[^{}]*\})'
-                         r'\s*,\s*)*("items"\s*:|$)|\[)')  # fmt: skip
+LIST: Final = re.compile(
+    r'\s*(\{\s*("(apiVersion|kind|metadata)"\s*:\s*("[^"]*"|\{[^{}]*\})'
+    r'\s*,\s*)*("items"\s*:|$)|\[)'
+)
 """Beginning of a list, or of a document over several lines."""
 KIND: Final = re.compile(r'"kind"\s*:\s*"(Pod|Workload)(List)?"')
 

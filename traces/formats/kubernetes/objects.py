@@ -15,12 +15,7 @@ from wattkeeper.traces.formats.kubernetes.claims import (
     device_resource,
     read_claims,
 )
-from wattkeeper.traces.formats.kubernetes.gangs import (
-    ANNOTATIONS,
-    LABELS,
-    find_job,
-    is_placeholder,
-)
+from wattkeeper.traces.formats.kubernetes.gangs import ANNOTATIONS, LABELS, find_job, is_placeholder
 from wattkeeper.traces.readers.json_values import (
     Json,
     check_text,
@@ -155,15 +150,32 @@ def read_pod(record: Json) -> KubeObject | str:
     user = _read_user(labels)
     limit = read_whole(spec, "activeDeadlineSeconds") or _read_longest_run(labels)
     return KubeObject(
-        uid, f"{namespace}/{name}", job, f"{job}/{part_of.uid or ''}", part_of.uid is None,
-        part_of.owner, name, submit, start, end, *demand, gpu_type,
+        uid,
+        f"{namespace}/{name}",
+        job,
+        f"{job}/{part_of.uid or ''}",
+        part_of.uid is None,
+        part_of.owner,
+        name,
+        submit,
+        start,
+        end,
+        *demand,
+        gpu_type,
         user or (None if service == "default" else service),
-        read_key(labels, LABELS, QUEUE) or namespace, namespace,
+        read_key(labels, LABELS, QUEUE) or namespace,
+        namespace,
         read_text(spec, "priorityClassName") or read_key(labels, LABELS, PRIORITY),
-        limit, phase, phase == "Failed", 1, start is not None,
-        disrupted=phase == "Failed" and _is_disrupted(record), labelled=user or "",
-        claims=tuple(claims), demand=wanted if claims else {},
-    )  # fmt: skip
+        limit,
+        phase,
+        phase == "Failed",
+        1,
+        start is not None,
+        disrupted=phase == "Failed" and _is_disrupted(record),
+        labelled=user or "",
+        claims=tuple(claims),
+        demand=wanted if claims else {},
+    )
 
 
 def read_workload(record: Json) -> KubeObject | str:
@@ -212,15 +224,35 @@ def read_workload(record: Json) -> KubeObject | str:
     limit = read_whole(record, "spec.maximumExecutionTimeSeconds") or None
     gang = f"{name}/{uid}" if alone else f"{kind}/{job}/{owner_uid}"
     return KubeObject(
-        uid, f"{namespace}/{name}", f"{namespace}/{job or name}", f"{namespace}/{gang}", False,
-        owner_uid, "", submit, run.start_s, run.end_s, *parts, gpu_type,
-        _read_user(metadata[LABELS]), read_text(record, "spec.queueName") or namespace, namespace,
+        uid,
+        f"{namespace}/{name}",
+        f"{namespace}/{job or name}",
+        f"{namespace}/{gang}",
+        False,
+        owner_uid,
+        "",
+        submit,
+        run.start_s,
+        run.end_s,
+        *parts,
+        gpu_type,
+        _read_user(metadata[LABELS]),
+        read_text(record, "spec.queueName") or namespace,
+        namespace,
         read_text(record, "spec.priorityClassName")
         or read_text(record, "spec.priorityClassRef.name"),
-        limit, run.status, run.status == OUT_OF_SYNC, 1 + run.evictions, run.ran,
-        elastic=elastic, replaces=replaces, doubt=run.doubt,
-        claims=tuple(claims), demand=demand if claims else {}, quota=quota,
-    )  # fmt: skip
+        limit,
+        run.status,
+        run.status == OUT_OF_SYNC,
+        1 + run.evictions,
+        run.ran,
+        elastic=elastic,
+        replaces=replaces,
+        doubt=run.doubt,
+        claims=tuple(claims),
+        demand=demand if claims else {},
+        quota=quota,
+    )
 
 
 def _read_metadata(record: Json) -> tuple[str, str, str, float]:

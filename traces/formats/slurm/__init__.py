@@ -98,9 +98,12 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
     submit, eligible, start, end = [
         parse_times(table, name, wrong, kind, needed=needed, absent=NO_TIME, advice=ADVICE)
         for name, needed in (
-            ("Submit", True), ("Eligible", False), ("Start", False), ("End", False),
+            ("Submit", True),
+            ("Eligible", False),
+            ("Start", False),
+            ("End", False),
         )
-    ]  # fmt: skip
+    ]
     backwards = end.seconds < start.seconds
     state = parse_texts(table, "State")
     running = np.asarray(pc.match_substring_regex(state, RUNNING).fill_null(False))

@@ -80,8 +80,10 @@ def _refuse_table(path: Path) -> None:
 def _explain_lists(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Add to faults of the number of values that several lists of resources may hold commas."""
     for batch in batches:
-        wrong = {line: text + TOO_MANY_LISTS if " values, must have " in text else text
-                 for line, text in batch.wrong.items()}  # fmt: skip
+        wrong = {
+            line: text + TOO_MANY_LISTS if " values, must have " in text else text
+            for line, text in batch.wrong.items()
+        }
         yield batch._replace(wrong=wrong)
 
 

@@ -36,18 +36,38 @@ BATCH_JOBS: Final = 10_000
 NO_VALUE: Final = 0xFFFFFFFD
 """Slurm's 32-bit codes for "not set" and "infinite" are above."""
 COLUMNS: Final = (
-    "JobID", "Cluster", "User", "Account", "QOS", "Partition", "Submit", "Eligible", "Start", "End",
-    "ElapsedRaw", "Suspended", "TimelimitRaw", "State", "AllocTRES", "ReqTRES", "NNodes",
-    "ConsumedEnergyRaw", "Lacks", "Fault",
-)  # fmt: skip
+    "JobID",
+    "Cluster",
+    "User",
+    "Account",
+    "QOS",
+    "Partition",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "Suspended",
+    "TimelimitRaw",
+    "State",
+    "AllocTRES",
+    "ReqTRES",
+    "NNodes",
+    "ConsumedEnergyRaw",
+    "Lacks",
+    "Fault",
+)
 """Those of sacct; which of `ALWAYS` a job lacks; and what is wrong with it, alone in its row."""
 ALWAYS: Final = ("partition", "time.elapsed", "time.limit")
 """What sacct writes of every job."""
 MARKS: Final = (
     re.compile(rb'\{\s*"(jobs|meta|errors|warnings)"\s*:|"jobs"\s*:\s*\['),
-    re.compile(rb'"job_id"\s*:.*"(allocation_nodes|association|time)"\s*:'
-               rb'|"(allocation_nodes|association|time)"\s*:.*"job_id"\s*:', re.DOTALL),
-)  # fmt: skip
+    re.compile(
+        rb'"job_id"\s*:.*"(allocation_nodes|association|time)"\s*:'
+        rb'|"(allocation_nodes|association|time)"\s*:.*"job_id"\s*:',
+        re.DOTALL,
+    ),
+)
 """Of which one is at the beginning of such a file, or of its jobs alone."""
 ADVICE: Final = "write the log with sacct --json or --parsable2 again"
 

@@ -23,8 +23,9 @@ def address() -> Iterator[str]:
     cluster = Cluster()
     try:
         for _ in range(2):
-            cluster.add_node(num_cpus=4, num_gpus=1, include_dashboard=False,
-                             object_store_memory=80 << 20)  # fmt: skip
+            cluster.add_node(
+                num_cpus=4, num_gpus=1, include_dashboard=False, object_store_memory=80 << 20
+            )
         cluster.wait_for_nodes()
         yield cluster.address
     finally:

@@ -9,13 +9,15 @@ import pytest
 
 from wattkeeper.scenarios.analysis.times.job_times import compare_times
 
-JOBS = pa.table({
-    "job_id": ["a", "b", "c", "d"],
-    "submit_time_s": [0.0, 10.0, 20.0, 30.0],
-    "gpus": pa.array([1, 1, 16, 16], pa.int32()),
-    "queue": ["x", "x", "y", "y"],
-    "user": ["u", "v", "v", None],
-})  # fmt: skip
+JOBS = pa.table(
+    {
+        "job_id": ["a", "b", "c", "d"],
+        "submit_time_s": [0.0, 10.0, 20.0, 30.0],
+        "gpus": pa.array([1, 1, 16, 16], pa.int32()),
+        "queue": ["x", "x", "y", "y"],
+        "user": ["u", "v", "v", None],
+    }
+)
 BASELINES = {"usual": "usual", "slow": "usual"}
 
 
@@ -36,16 +38,17 @@ def test_extra_times_by_size_queue_and_user() -> None:
     assert extra == {"": 80.0, "1 GPU": -5.0, "9 to 64 GPUs": 165.0, "x": -5.0, "y": 165.0}
     whole = times["parts"][0]["runs"]
     assert whole["usual"] == {
-        "mean_s": 100.0, "p95_s": 100.0, "extra_mean_s": 0.0, "extra_p95_s": 0.0
-    }  # fmt: skip
+        "mean_s": 100.0,
+        "p95_s": 100.0,
+        "extra_mean_s": 0.0,
+        "extra_p95_s": 0.0,
+    }
     assert whole["slow"]["p95_s"] == pytest.approx(130 + 0.85 * 270)
     assert times["owner"] == "user"
     assert times["losers"] == {"slow": [{"name": "v", "jobs": 2, "extra_s": 30.0}]}
 
 
-@pytest.mark.parametrize(
-    ("users", "owner"), [([None] * 4, "account"), (["w"] * 4, "user")]
-)  # fmt: skip
+@pytest.mark.parametrize(("users", "owner"), [([None] * 4, "account"), (["w"] * 4, "user")])
 def test_accounts_stand_for_users(users: list[Any], owner: str) -> None:
     jobs = JOBS.set_column(4, "user", pa.array(users, pa.string()))
     jobs = jobs.append_column("account", pa.array(["g"] * 4))

@@ -127,10 +127,26 @@ def test_vendored_library_has_the_stated_digest() -> None:
 
 
 def test_queue_delay_of_preempted_jobs_follows_from_the_tables(inside: Command) -> None:
-    inside("traces", "generate", "jobs", "--jobs", "400", "--load", "0.9", "--gpus", "64",
-           "--name", "some")  # fmt: skip
-    settings = ["workload.trace=some", "workload.unusable=drop", "policies.select=dlas-gpu",
-                "cluster.gpus=16", "cluster.preemption.restore_s=30"]  # fmt: skip
+    inside(
+        "traces",
+        "generate",
+        "jobs",
+        "--jobs",
+        "400",
+        "--load",
+        "0.9",
+        "--gpus",
+        "64",
+        "--name",
+        "some",
+    )
+    settings = [
+        "workload.trace=some",
+        "workload.unusable=drop",
+        "policies.select=dlas-gpu",
+        "cluster.gpus=16",
+        "cluster.preemption.restore_s=30",
+    ]
     done = scenarios.load("scheduler-pool", settings).run()
     metrics = done.results[0].metrics
     assert metrics["preemptions"] > 0

@@ -60,14 +60,17 @@ def read_work(page: str) -> list[dict[str, dict[str, float]]]:
     tables = []
     for table in re.findall(r"<table.*?</table>", section, re.DOTALL):
         rows = re.findall(r'<tr><th scope="row">.*?</svg>([^<]+)<(.*?)</tr>', table, re.DOTALL)
-        tables.append({
-            variant: {
-                label.split(",\N{NO-BREAK SPACE}")[0].rsplit(", ", 1)[0]:
-                    float(value.replace(",", ""))
-                for label, value in re.findall(r'data-label="([^"]+)"><b>([^<]+)</b>', cells)
+        tables.append(
+            {
+                variant: {
+                    label.split(",\N{NO-BREAK SPACE}")[0].rsplit(", ", 1)[0]: float(
+                        value.replace(",", "")
+                    )
+                    for label, value in re.findall(r'data-label="([^"]+)"><b>([^<]+)</b>', cells)
+                }
+                for variant, cells in rows
             }
-            for variant, cells in rows
-        })  # fmt: skip
+        )
     return tables
 
 
@@ -104,9 +107,11 @@ def test_one_line_where_all_variants_meet_the_same_losses(with_jobs: Command) ->
     assert len(lost["y"]) == len(below["xs"])
     assert downs.max() == 3
     assert_states(
-        caption, f"nodes went down {downs.sum()} times at {len(downs)} moments, at most 3 at once",
-        "of 8 nodes were up", "No node is lost in 'none'.",
-    )  # fmt: skip
+        caption,
+        f"nodes went down {downs.sum()} times at {len(downs)} moments, at most 3 at once",
+        "of 8 nodes were up",
+        "No node is lost in 'none'.",
+    )
 
 
 def test_a_line_for_each_course_of_losses(with_jobs: Command) -> None:
@@ -122,8 +127,12 @@ def test_a_line_for_each_course_of_losses(with_jobs: Command) -> None:
     assert [line["v"] for line in below["lines"]] == [line["v"] for line in above["lines"]]
     assert {y for y in lines["never"] if y is not None} == {8}
     assert max(y for y in lines["small"] if y is not None) == 4
-    assert_states(caption, "In never: no node went down; at least 8 of 8 nodes were up.",
-                  "of 4 nodes were up", "Of seed 1.")  # fmt: skip
+    assert_states(
+        caption,
+        "In never: no node went down; at least 8 of 8 nodes were up.",
+        "of 4 nodes were up",
+        "Of seed 1.",
+    )
 
 
 def test_useful_and_lost_work_are_all_that_jobs_held(with_jobs: Command) -> None:
@@ -148,9 +157,14 @@ def test_useful_and_lost_work_are_all_that_jobs_held(with_jobs: Command) -> None
     assert gpu_time["saved"]["useful"] == gpu_time["none"]["useful"]
     assert gpu_time["none"]["lost"] == gpu_time["none"]["checkpoints and recovery"] == 0
     assert gpu_time["saved"]["checkpoints and recovery"] > 0
-    assert_states(page, 'aria-label="useful ', "All attempts of all jobs that ran",
-                  "from the first submission to the last end in each variant",
-                  "useful, checkpoints and recovery, kWh", "300 jobs in ")  # fmt: skip
+    assert_states(
+        page,
+        'aria-label="useful ',
+        "All attempts of all jobs that ran",
+        "from the first submission to the last end in each variant",
+        "useful, checkpoints and recovery, kWh",
+        "300 jobs in ",
+    )
 
 
 def test_jobs_that_never_end_and_nodes_of_a_trace(with_jobs: Command, tmp_path: Path) -> None:
@@ -182,8 +196,10 @@ def test_many_losses_are_drawn_in_bins(with_jobs: Command) -> None:
     above, below = chart["panels"]
     (level,), (lost,) = above["lines"], below["lines"]
     assert len(above["xs"]) == len(level["y"]) == len(level["low"]) == len(lost["y"]) == 1000
-    assert all(low <= y <= high <= 8 for low, y, high in
-               zip(level["low"], level["y"], level["high"], strict=True))  # fmt: skip
+    assert all(
+        low <= y <= high <= 8
+        for low, y, high in zip(level["low"], level["y"], level["high"], strict=True)
+    )
     nodes = pd.read_parquet("out/nodes.parquet")
     jobs = pd.read_parquet("out/jobs.parquet")
     end = jobs[jobs.variant == "saved"].finish_time_s.max()

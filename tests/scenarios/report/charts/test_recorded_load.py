@@ -89,8 +89,13 @@ def test_the_log_is_an_area_with_a_name(browser: Any, inside: Command, folder: P
     page = run(inside, folder, GPUS // 8 - 1)
     assert "max" not in read_chart(page)[1]["panels"][0]["y"]
     window = Window(browser, page)
-    assert_states(window.page.inner_text("#record"), "all 200 jobs", "fjf is the baseline",
-                  "share of the 24 described", "the cluster had more")  # fmt: skip
+    assert_states(
+        window.page.inner_text("#record"),
+        "all 200 jobs",
+        "fjf is the baseline",
+        "share of the 24 described",
+        "the cluster had more",
+    )
     names = {one["name"] for one in window.series("record")}
     assert names == {"as recorded", "fjf", "fifo"}
     assert window.selected("record")["as recorded"]

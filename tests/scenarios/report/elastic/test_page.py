@@ -58,8 +58,10 @@ def plain(html: str) -> str:
 def metrics() -> dict[str, dict[str, float]]:
     """Metrics of each variant, means over seeds."""
     summary = json.loads(Path("out/summary.json").read_text(encoding="utf-8"))
-    return {name: {metric: values["mean"] for metric, values in about["metrics"].items()}
-            for name, about in summary["variants"].items()}  # fmt: skip
+    return {
+        name: {metric: values["mean"] for metric, values in about["metrics"].items()}
+        for name, about in summary["variants"].items()
+    }
 
 
 def test_the_answer_says_who_keeps_most_against_whom_and_over_which_time(inside: Command) -> None:
@@ -69,24 +71,37 @@ def test_the_answer_says_who_keeps_most_against_whom_and_over_which_time(inside:
     found = metrics()
     own, other = found["oobleck"], found["varuna"]
     more = 100 * (own["goodput"] / other["goodput"] - 1)
-    assert_states(most, "oobleck keeps most of the work", f"{own['goodput']:#.4g} samples/s",
-                  f"{more:.1f} % more", "varuna", "over 24.0 h",
-                  f"{100 * own['ettr']:.1f} % of the time")  # fmt: skip
+    assert_states(
+        most,
+        "oobleck keeps most of the work",
+        f"{own['goodput']:#.4g} samples/s",
+        f"{more:.1f} % more",
+        "varuna",
+        "over 24.0 h",
+        f"{100 * own['ettr']:.1f} % of the time",
+    )
     useful = own["elastic_useful_j"] / own["elastic_energy_j"]
-    assert_states(least_energy, "oobleck needs the least energy",
-                  f"{own['useful_sample_j'] / 1000:.2f} kJ a committed sample",
-                  f"{100 * useful:.1f} % of it")  # fmt: skip
-    assert_states(least_rent, "oobleck costs the least rent",
-                  f"{1000 * own['useful_sample_rent']:#.4g} USD for 1,000 samples",
-                  f"{1000 * own['on_demand_rent'] / own['useful_samples']:#.4g} USD")  # fmt: skip
+    assert_states(
+        least_energy,
+        "oobleck needs the least energy",
+        f"{own['useful_sample_j'] / 1000:.2f} kJ a committed sample",
+        f"{100 * useful:.1f} % of it",
+    )
+    assert_states(
+        least_rent,
+        "oobleck costs the least rent",
+        f"{1000 * own['useful_sample_rent']:#.4g} USD for 1,000 samples",
+        f"{1000 * own['on_demand_rent'] / own['useful_samples']:#.4g} USD",
+    )
     rent = f"{1000 * other['useful_sample_rent']:#.4g} USD"
     assert_states(others[0], "the baseline", f"rent of 1,000 samples {rent}")
     assert len(others) == 2
 
 
 def test_variants_that_keep_as_much_are_named_together(inside: Command) -> None:
-    text = SCENARIO.replace("baseline:", "  again: {policies: {replan: {kind: oobleck, join: pays}"
-                            "}}\nbaseline:")  # fmt: skip
+    text = SCENARIO.replace(
+        "baseline:", "  again: {policies: {replan: {kind: oobleck, join: pays}}}\nbaseline:"
+    )
     page = run(inside, text)
     assert "oobleck and again keep most of the work" in plain(page)
 
@@ -115,8 +130,9 @@ def test_bars_show_all_time_and_all_energy_of_a_sample(inside: Command) -> None:
 
 
 def test_redundant_computation_is_a_part_of_energy(inside: Command) -> None:
-    text = rented().replace("baseline:", "  bamboo: {policies: {replan: {kind: bamboo, depth: 3}}}"
-                            "\nbaseline:")  # fmt: skip
+    text = rented().replace(
+        "baseline:", "  bamboo: {policies: {replan: {kind: bamboo, depth: 3}}}\nbaseline:"
+    )
     section = read_section(run(inside, text), "elastic")
     time, energy, rent = re.findall(r"<table.*?</table>", section, re.DOTALL)
     found = metrics()
@@ -166,8 +182,9 @@ def test_many_shapes_are_binned(inside: Command) -> None:
     assert [names[line["v"]] for line in held] == ["varuna", "oobleck"]
     for line in held:
         assert len(line["x"]) == len(line["y"]) == 1000
-        known = [row for row in zip(line["low"], line["y"], line["high"], strict=True)
-                 if None not in row]  # fmt: skip
+        known = [
+            row for row in zip(line["low"], line["y"], line["high"], strict=True) if None not in row
+        ]
         assert all(low <= mean <= high for low, mean, high in known)
 
 
@@ -188,8 +205,9 @@ def test_a_sweep_is_of_goodput_too(inside: Command) -> None:
 def test_the_front_of_goodput_stays_where_points_are_thinned() -> None:
     """Of 3,000 points of one variant, three are beaten by none; two of them by less goodput."""
     best = {1000: 1.0, 2000: 2.0, 3000: 3.0}
-    every = [EnergyTime(0, {"mean": float(n)}, {"mean": best.get(n, 100.0)})
-             for n in range(1, 3001)]  # fmt: skip
+    every = [
+        EnergyTime(0, {"mean": float(n)}, {"mean": best.get(n, 100.0)}) for n in range(1, 3001)
+    ]
     kept, caption = limit_points(every, more=True)
     assert len(kept) <= 2000
     assert all(every[n - 1] in kept for n in best)
@@ -212,14 +230,15 @@ def test_the_front_has_the_most_goodput_at_each_energy(
     width: int, scheme: str, inside: Command, browser: Any
 ) -> None:
     text = SCENARIO.replace(
-        "baseline:", "  late: {policies: {replan: oobleck}}\n"
-        "  on-notice: {policies: {replan: on-notice}}\nbaseline:"
-    )  # fmt: skip
+        "baseline:",
+        "  late: {policies: {replan: oobleck}}\n"
+        "  on-notice: {policies: {replan: on-notice}}\nbaseline:",
+    )
     names, charts = read_charts(run(inside, text))
     dots = [dot["at"] for dot in charts["pareto"]["panels"][0]["dots"]]
-    best = [at for at in dots if not any(
-        x >= at[0] and y <= at[1] and [x, y] != at for x, y in dots
-    )]  # fmt: skip
+    best = [
+        at for at in dots if not any(x >= at[0] and y <= at[1] and [x, y] != at for x, y in dots)
+    ]
     assert 0 < len(best) < len(dots)
     window = Window(browser, Path("out/report.html"), width, scheme)
     assert window.said == []
