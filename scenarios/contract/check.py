@@ -184,8 +184,8 @@ class _FileCheck:
                 self._add(
                     inspect.getsourcelines(policy)[1],
                     (
-                        f"no config registers {policy.__name__}: say `policy = {policy.__name__}` in "
-                        "a class derived from PolicyConfig"
+                        f"no config registers {policy.__name__}: say `policy = {policy.__name__}` "
+                        "in a class derived from PolicyConfig"
                     ),
                 )
 
