@@ -23,7 +23,8 @@ from benchmarks.league_variants import choose_variants
 from wattkeeper import scenarios
 from wattkeeper.policies.configure import frugal
 from wattkeeper.policies.learning import group, regression, watch
-from wattkeeper.policies.protocols import Configuration, Context, Start
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.scenarios.analysis.learning.league import League, Pair, rank_variants
 from wattkeeper.traces.library import store
 from wattkeeper.traces.profiles import load_profiles

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import Callback
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.traces.library import store
 
 SEEDS = 5

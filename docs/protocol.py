@@ -14,39 +14,33 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from wattkeeper.policies import protocols
+from wattkeeper.policies import points
 from wattkeeper.policies.registry import BASES, POINTS
 from wattkeeper.scenarios.contract import check, impurities, lines, suite, watch
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, read_example
 from wattkeeper.scenarios.notebook.docstrings import format_signature
 
-ROOT = Path(protocols.__file__).parents[1]
+ROOT = Path(points.__file__).parents[2]
 
 DECISIONS = {
-    "configure": ("policies/protocols.py", "Configuration"),
-    "select": ("policies/protocols.py", "Selection"),
-    "place": ("policies/protocols.py", "Placement", "Slot"),
-    "tune": ("policies/protocols.py", "Knobs", "Slice"),
-    "replan": ("policies/elastic/replanning.py", "Reshape", "Shape", "ShapeStage"),
-    "retain": ("policies/retaining.py", "Retention"),
+    "configure": ("policies/points/views.py", "Configuration"),
+    "select": ("policies/points/select.py", "Selection"),
+    "place": ("policies/points/job.py", "Placement", "Slot"),
+    "tune": ("policies/points/views.py", "Knobs", "Slice"),
+    "replan": ("policies/points/replan.py", "Reshape", "Shape", "ShapeStage"),
+    "retain": ("policies/points/retain.py", "Retention"),
 }
 """File and names of what each decision point answers."""
 
 VIEWS = {
-    "policies/protocols.py": (
-        "Job",
-        "Options",
-        "Start",
-        "Running",
-        "Measurement",
-        "Outcome",
-        "ClusterView",
-        "CapacityView",
-        "ZooView",
-    ),
-    "policies/moments.py": ("Progress",),
-    "policies/elastic/replanning.py": ("ElasticView", "ElasticTask"),
-    "policies/retaining.py": ("StoredModel", "StoredModels"),
+    "policies/points/job.py": ("Job",),
+    "policies/points/views.py": ("Options", "Start", "Running", "Measurement", "Outcome"),
+    "policies/points/place.py": ("ClusterView",),
+    "policies/points/select.py": ("CapacityView",),
+    "policies/points/policy.py": ("ZooView",),
+    "policies/points/moments.py": ("Progress",),
+    "policies/points/replan.py": ("ElasticView", "ElasticTask"),
+    "policies/points/retain.py": ("StoredModel", "StoredModels"),
     "policies/zoo_views.py": ("ChildModel", "TrainedModel"),
     "policies/signals.py": ("SignalView",),
 }
@@ -84,7 +78,7 @@ def protocol() -> str:
 
 def _points() -> Iterator[str]:
     yield from ("", "## Decision points", "", "All of them have these methods:", "")
-    yield from _methods("policies/protocols.py", "Policy")
+    yield from _methods("policies/points/policy.py", "Policy")
     for point in POINTS:
         base = BASES[point]
         file, *answers = DECISIONS[point]
@@ -103,14 +97,14 @@ def _views() -> Iterator[str]:
 
 def _moments() -> Iterator[str]:
     yield from ("", "## Moments", "", "`Tune` is asked at the moments that its config names:", "")
-    yield _docstring(_find("policies/moments.py", "Moment"))
+    yield _docstring(_find("policies/points/moments.py", "Moment"))
     yield from ("", "`Replan` is asked at these:", "")
-    yield _docstring(_find("policies/elastic/replanning.py", "ReplanMoment"))
+    yield _docstring(_find("policies/points/replan.py", "ReplanMoment"))
 
 
 def _context() -> Iterator[str]:
     yield from ("", "## Context and random streams", "")
-    yield from _describe("policies/protocols.py", "Context")
+    yield from _describe("policies/points/policy.py", "Context")
     yield from (
         "",
         "What is drawn depends on the seed, the decision point and the name of the "

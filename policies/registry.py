@@ -8,14 +8,19 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import ValidationError
 
-from wattkeeper.policies.elastic.replanning import Replan
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.parts import Part, find_part, parts, register
-from wattkeeper.policies.protocols import Configure, Options, Place, Policy, Select, Tune
-from wattkeeper.policies.retaining import Retain
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.place import Place
+from wattkeeper.policies.points.policy import Policy
+from wattkeeper.policies.points.replan import Replan
+from wattkeeper.policies.points.retain import Retain
+from wattkeeper.policies.points.select import Select
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
 
 POINTS: tuple[Point, ...] = get_args(Point)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from wattkeeper.policies.elastic.replanning import ElasticView, Reshape
-from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.parts import parts
-from wattkeeper.policies.protocols import (
-    JOB_ATTRIBUTES,
+from wattkeeper.policies.points.job import JOB_ATTRIBUTES, Job
+from wattkeeper.policies.points.moments import Progress
+from wattkeeper.policies.points.replan import ElasticView, Reshape
+from wattkeeper.policies.points.retain import Retention, StoredModel
+from wattkeeper.policies.points.views import (
     Configuration,
-    Job,
     Knobs,
     Measurement,
     Options,
@@ -25,11 +25,10 @@ from wattkeeper.policies.protocols import (
     Start,
 )
 from wattkeeper.policies.registry import BASES, POINTS
-from wattkeeper.policies.retaining import Retention, StoredModel
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES
 from wattkeeper.scenarios.spec.json_schema import json_schema
-from wattkeeper.sim.results.metrics import METRICS
-from wattkeeper.sim.results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.metrics import METRICS
+from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 

@@ -108,7 +108,7 @@ def test_wheel_holds_wattkeeper_alone_and_all_of_it(
     assert "wattkeeper/__init__.py" not in wheel, "wattkeeper is a namespace package"
     built = {name.partition(".")[0] for name in inside if name.endswith(".so")}
     if compiled:
-        assert {"sim/engine/world", "policies/protocols"} < built
+        assert {"sim/engine/world", "policies/points/views"} < built
     else:
         assert not built
 

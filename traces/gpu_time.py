@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.traces.arrow import to_floats
 
 

@@ -22,9 +22,10 @@ from wattkeeper.live.controller.workloads import (
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Measurement, Options, Slice
+from wattkeeper.policies.points.views import Start as Started
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Measurement, Options, Slice
-from wattkeeper.policies.protocols import Start as Started
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
     Attempt,
@@ -36,8 +37,8 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.event_loop import Callback
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.kernel.loop import Callback
+from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.replay.replayed import RecordedRun
 from wattkeeper.sim.replay.retuned import RetunedRun
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower

@@ -12,8 +12,8 @@ from simpy.events import Event
 
 from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.live.host.wall_clock import WallClock
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import Callback, process_next
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import Callback, process_next
 
 LONGEST_WAIT_S = 86400.0
 

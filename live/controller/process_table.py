@@ -19,8 +19,8 @@ from wattkeeper.live.devices import VARIABLE
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.wire.client import LINK
 from wattkeeper.live.wire.server import SessionServer
+from wattkeeper.policies.points.job import Placement
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
 EMULATOR: Final = "wattkeeper.live.controller.emulator"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.host.wall_clock import WallClock
-from wattkeeper.sim.engine.event_loop import Callback, ScheduledEvent
+from wattkeeper.sim.kernel.loop import Callback, ScheduledEvent
 
 
 class _ClockState(NamedTuple):

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
-from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_limit
+from wattkeeper.policies.points.moments import Progress
+from wattkeeper.policies.points.views import NO_KNOBS, SETUP_S, Knobs, Measurement, Options, Slice
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import NO_KNOBS, SETUP_S, Knobs, Measurement, Options, Slice
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
     AttemptTotals,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from wattkeeper.live.host.wall_clock import WallClock
     from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-    from wattkeeper.sim.engine.event_loop import ScheduledEvent
-    from wattkeeper.sim.engine.rng import RandomStreams
+    from wattkeeper.sim.kernel.loop import ScheduledEvent
+    from wattkeeper.sim.kernel.streams import RandomStreams
 
 REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
 """Environment variable: the plan of a rehearsal, as JSON (`plan_rehearsal`)."""

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wattkeeper.live.elastic.records import ReplanDecision
-from wattkeeper.policies.elastic.replanning import ElasticView, Reshape
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.points.policy import EmptyZoo
+from wattkeeper.policies.points.replan import ElasticView, Reshape
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import EmptyZoo
 from wattkeeper.policies.registry import PolicyConfig, build_policy
-from wattkeeper.sim.attempts.decisions import PolicyContext
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
-from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.kernel.context import PolicyContext
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 
 class RunTime(NamedTuple):

@@ -14,8 +14,8 @@ from wattkeeper.live.elastic.orders import SaveState
 from wattkeeper.live.elastic.progress import TrainingProgress
 from wattkeeper.live.elastic.records import NodeLoss
 from wattkeeper.live.elastic.workers import LostWorker, Workers, are_done
-from wattkeeper.policies.elastic.replanning import ElasticView, ReplanMoment, Reshape, Shape
 from wattkeeper.policies.errors import EnvironmentLacks, PolicyError
+from wattkeeper.policies.points.replan import ElasticView, ReplanMoment, Reshape, Shape
 
 log = logging.getLogger("wattkeeper.live")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from wattkeeper.live.elastic.orders import TrainStep
-from wattkeeper.policies.elastic.replanning import ElasticTask
+from wattkeeper.policies.points.replan import ElasticTask
 
 PAUSES: Final = 8
 """So many of the last pauses of a kind count: they are as long as the host is busy."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from wattkeeper.live.elastic.groups import Origin, SavedState
 from wattkeeper.live.elastic.records import ShapeRecord
-from wattkeeper.policies.elastic.replanning import Reshape
+from wattkeeper.policies.points.replan import Reshape
 
 Activity = Literal["pause", "steps", "write"]
 """What a training does: it changes its shape, trains, or writes a checkpoint."""

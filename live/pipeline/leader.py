@@ -15,11 +15,11 @@ from wattkeeper.live.pipeline.reports import (
 )
 from wattkeeper.live.pipeline.results import PipelineResults
 from wattkeeper.live.pipeline.slow_stages import TOLERANCE, SlowStages, scale_profile
-from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.pipeline.graph import PipelineGraph, schedule_graph
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.policies.points.moments import Progress
 
 
 class PipelineLeader:

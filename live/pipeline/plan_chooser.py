@@ -7,15 +7,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.moments import FIRST, Progress
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.task import PipelineTask
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import FIRST, Progress
+from wattkeeper.policies.points.policy import EmptyZoo
+from wattkeeper.policies.points.views import Knobs, Running, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import EmptyZoo, Job, Knobs, Running, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 from wattkeeper.sim.attempts.attempt import Tuned
-from wattkeeper.sim.attempts.decisions import DecisionJournal, DecisionMaker, Engaged, PolicyContext
-from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.attempts.decisions import DecisionMaker
+from wattkeeper.sim.kernel.context import Engaged, PolicyContext
+from wattkeeper.sim.kernel.journal import DecisionJournal
+from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.replay.backend import options_of
 from wattkeeper.traces.pipelines import replayed_profile
 
@@ -111,7 +115,7 @@ class PlanChooser(DecisionJournal):
         saw: tuple[object, ...],
         chose: str,
     ) -> None:
-        """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
+        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         policy = (self._configure if point == "configure" else self._tune).kind
         self.decisions.append(PlanDecision(now_s, point, policy, repr(saw), chose))
 

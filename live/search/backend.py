@@ -11,9 +11,10 @@ import pyarrow as pa
 from wattkeeper.live.search.search import TASK, SearchRun
 from wattkeeper.live.search.training_log import TrainingRecord
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.retain import Retention
+from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Options, Start
-from wattkeeper.policies.retaining import Retention
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
@@ -24,10 +25,10 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
 )
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import Callback
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import Callback
 
 UNKNOWN: Final = math.nan
 """A quantity that no meter measures, such as the power and energy of most CPUs."""
@@ -78,11 +79,11 @@ class SearchZoo:
         search.stores = stores
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         return None if job.model is None else self._search.child(job.model)
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         return self._search.models
 
     def work_left(self, job: Job, parent: str) -> float:

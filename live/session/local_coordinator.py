@@ -37,8 +37,8 @@ from wattkeeper.live.wire.messages import (
     ProfileReport,
 )
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.points.views import Slice
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Slice
 from wattkeeper.sim.attempts.attempt import Tuned, Untuned
 
 ATTEMPTS: Final = 20

@@ -14,29 +14,17 @@ from wattkeeper.live.session.store import SessionStore, decisions, insert_into, 
 from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.moments import FIRST, Moment, Progress
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import FIRST, Moment, Progress
+from wattkeeper.policies.points.policy import EmptyZoo, Policy
+from wattkeeper.policies.points.views import Configuration, Knobs, Options, Running, Slice, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import (
-    Configuration,
-    EmptyZoo,
-    Job,
-    Knobs,
-    Options,
-    Policy,
-    Running,
-    Slice,
-    Start,
-)
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Decision, Tuned, Untuned
-from wattkeeper.sim.attempts.decisions import (
-    DecisionJournal,
-    DecisionMaker,
-    Engaged,
-    FixedTime,
-    PolicyContext,
-)
-from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.attempts.decisions import DecisionMaker
+from wattkeeper.sim.kernel.context import Engaged, FixedTime, PolicyContext
+from wattkeeper.sim.kernel.journal import DecisionJournal
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""
@@ -286,7 +274,7 @@ class PolicyHost(DecisionJournal):
         saw: tuple[object, ...],
         chose: str,
     ) -> None:
-        """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
+        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         name = self._plan.job
         last = sa.select(sa.func.max(decisions.c.number)).where(decisions.c.job == name)
         row = sa.insert(decisions).values(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.policies.points.views import Measurement, Slice
 
 if TYPE_CHECKING:
     from wattkeeper.live.devices.energy_meter import Reading

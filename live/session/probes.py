@@ -9,7 +9,7 @@ from typing import Any
 
 from wattkeeper.live.session.checkpoint import Checkpointable
 from wattkeeper.live.session.power_profiler import SliceProfiler
-from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.policies.points.views import Measurement, Slice
 
 Probe = Callable[[int], Iterable[Any]]
 """Given a batch size, trains with it, and yields after each step."""

@@ -33,8 +33,8 @@ from wattkeeper.policies.errors import (
     WattkeeperError,
     cut_message,
 )
+from wattkeeper.policies.points.views import Measurement, Slice
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Measurement, Slice
 
 if TYPE_CHECKING:
     from torch import nn
@@ -291,7 +291,7 @@ class Session:
             )
         from wattkeeper.live.session import warm_start
         from wattkeeper.live.weight_transfer.report import TransferReport
-        from wattkeeper.policies.protocols import Job
+        from wattkeeper.policies.points.job import Job
 
         def begin() -> TransferReport | None:
             if not distributed.is_leader():

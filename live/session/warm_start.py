@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wattkeeper.live.weight_transfer.program.tracing import Inputs
     from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.policies.matching.graph import Graph
-    from wattkeeper.policies.protocols import Job
+    from wattkeeper.policies.points.job import Job
     from wattkeeper.policies.registry import PolicyConfig
 
 

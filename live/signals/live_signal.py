@@ -11,7 +11,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
-from wattkeeper.sim.attempts.decisions import Timed
+from wattkeeper.sim.kernel.context import Timed
 
 
 class TimedValue(NamedTuple):
@@ -26,7 +26,7 @@ class LiveSignal:
 
     While the value of a slot has not arrived, that of the last one holds; a value that comes when
     its slot is over replaces what stood in for it. See
-    `wattkeeper.sim.attempts.decisions.SignalSource`.
+    `wattkeeper.sim.kernel.context.SignalSource`.
 
     Args:
         name: The signal's name.
@@ -77,7 +77,7 @@ class LiveSignal:
         return math.inf
 
     def view(self, env: Timed) -> _View:
-        """See `wattkeeper.sim.attempts.decisions.SignalSource`."""
+        """See `wattkeeper.sim.kernel.context.SignalSource`."""
         return _View(self, env)
 
     def late_slots(self, now_s: float) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.policies.protocols import Slice
+from wattkeeper.policies.points.views import Slice
 
 LINK: Final = "WATTKEEPER_LINK"
 """Environment variable: `HOST:PORT/TOKEN` of the controller."""

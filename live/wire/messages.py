@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 from pydantic import PlainValidator, TypeAdapter
 
-from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.policies.points.views import Measurement, Slice
 
 _SLICE_FIELDS: Final = TypeAdapter[tuple[float, int | None, int, int, float]](
     tuple[float, int | None, int, int, float]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, get_args
 
 from wattkeeper.live.wire.messages import EnergySource, SessionCause
-from wattkeeper.policies.protocols import Measurement
+from wattkeeper.policies.points.views import Measurement
 
 LONGEST_TEXT: Final = 4096
 """Longest text in a request, characters; messages of failed scripts are cut at 500."""

@@ -9,12 +9,13 @@ from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config, policies
-from wattkeeper.sim.attempts.decisions import FixedTime, PolicyContext
 from wattkeeper.sim.attempts.validation import check_types_of_configuration
-from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.kernel.context import FixedTime, PolicyContext
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 
 class ParentMatch(NamedTuple):

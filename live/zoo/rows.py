@@ -11,8 +11,8 @@ from wattkeeper.live.zoo.index import extend, seal_parts
 from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies import failures
 from wattkeeper.policies.matching.graph import Graph, digest_of
+from wattkeeper.policies.points.retain import Retain, StoredModel, StoredModels
 from wattkeeper.policies.registry import build_policy, find_config
-from wattkeeper.policies.retaining import Retain, StoredModel, StoredModels
 from wattkeeper.traces.files.seals import seal, unseal
 
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"

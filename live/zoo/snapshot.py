@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.graph import Graph, Node
 from wattkeeper.policies.matching.packing import pack, unpack
 from wattkeeper.policies.matching.sketches import SKETCHES
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 
 A = TypeVar("A", bound=tuple[Ints, ...])
@@ -42,7 +42,7 @@ class StoredGraph(Graph):
 
 
 class ZooSnapshot:
-    """The models of a zoo at one moment (`wattkeeper.policies.protocols.ZooView`).
+    """The models of a zoo at one moment (`wattkeeper.policies.points.policy.ZooView`).
 
     What policies ask of a model that was evicted since raises `StoreError`; see `read_zoo`.
 
@@ -74,11 +74,11 @@ class ZooSnapshot:
         )
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         return self._child
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         return self._models
 
     def work_left(self, job: Job, parent: str) -> float:

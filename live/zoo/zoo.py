@@ -13,7 +13,7 @@ from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.tensors import RawTensor, check, mismatches, tensors_of_state
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.policies.retaining import check_retention
+from wattkeeper.policies.points.retain import check_retention
 from wattkeeper.traces.files.names import check_label
 
 if TYPE_CHECKING:

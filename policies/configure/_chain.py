@@ -8,19 +8,12 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, SerializeAsAny
 
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.protocols import (
-    Configuration,
-    Configure,
-    Context,
-    Job,
-    Knobs,
-    Options,
-    Outcome,
-    Running,
-    Start,
-    Tune,
-)
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Configuration, Knobs, Options, Outcome, Running, Start
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 
 ALLOWED = "a list holds one policy that chooses the parent, then one that chooses the batch size"

@@ -10,7 +10,9 @@ from typing import Any
 from pydantic import PositiveFloat
 
 from wattkeeper.policies.described import Described
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Options, Outcome, Start
 
 
 class RunCosts:

@@ -12,7 +12,8 @@ from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, Gr
 from wattkeeper.policies.numerics import portable
 from wattkeeper.policies.numerics.gaussian import Gaussian
 from wattkeeper.policies.numerics.normal import survival
-from wattkeeper.policies.protocols import Context, Start
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 DEVIATION: Final = 0.5

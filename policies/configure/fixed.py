@@ -6,7 +6,9 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -11,20 +11,20 @@ from pydantic import NonNegativeFloat, PositiveInt
 from wattkeeper.policies.learning.epoch_costs import SHARE, EpochCosts
 from wattkeeper.policies.learning.group import LearntGroup, UnderWay
 from wattkeeper.policies.learning.lookahead import Lookahead, Trial
-from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.profile import epochs_left
-from wattkeeper.policies.protocols import (
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import (
     Configuration,
-    Configure,
-    Context,
     Knobs,
     Options,
     Outcome,
     Running,
     Slice,
     Start,
-    Tune,
 )
+from wattkeeper.policies.profile import epochs_left
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 HORIZON: Final = 40.0

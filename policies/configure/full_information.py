@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Outcome, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -3,7 +3,9 @@
 import math
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

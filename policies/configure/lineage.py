@@ -2,7 +2,9 @@
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -13,7 +13,9 @@ from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.zoo_views import TrainedModel
 

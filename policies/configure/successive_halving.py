@@ -6,7 +6,8 @@ import math
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
-from wattkeeper.policies.protocols import Context, Start
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

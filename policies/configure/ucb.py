@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import PositiveFloat
 
 from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
-from wattkeeper.policies.protocols import Context, Start
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

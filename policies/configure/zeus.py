@@ -11,7 +11,9 @@ from pydantic import PositiveFloat, PositiveInt
 
 from wattkeeper.policies.learning.bandit import GaussianThompson, Rewards
 from wattkeeper.policies.learning.exploration import PruningExploration
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Options, Outcome, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Options, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 NEVER_RAN = 100

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.points.views import SETUP_S, Measurement, Options, Slice
 from wattkeeper.policies.profile import cost
-from wattkeeper.policies.protocols import SETUP_S, Measurement, Options, Slice
 
 WORSE: Final = 1.15
 """Limits are measured from the highest down, until two in a row cost so much more than the best."""

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from wattkeeper.policies.learning.epoch_belief import EpochBelief
 from wattkeeper.policies.learning.epoch_costs import EpochCosts
 from wattkeeper.policies.learning.lookahead import Lookahead
-from wattkeeper.policies.protocols import Options
+from wattkeeper.policies.points.views import Options
 
 ALLOWANCE: Final = 0.3
 LASTING_ALLOWANCE: Final = 0.03

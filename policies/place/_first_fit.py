@@ -7,7 +7,9 @@ from wattkeeper.policies.place._sharing import (
     fill,
     of_type,
 )
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 
 
 class FirstFit(Place):

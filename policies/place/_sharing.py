@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement, Slot
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement, Slot
+from wattkeeper.policies.points.place import ClusterView
 
 Parts = list[tuple[int, int]]
 """Nodes, and the number of GPUs that a job takes on each."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from wattkeeper.policies.arrays import Bools, Ints
-from wattkeeper.policies.protocols import ClusterView, Job
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.place import ClusterView
 
 
 class SomeNodes(ClusterView):

@@ -5,7 +5,9 @@ from heapq import nsmallest
 import numpy as np
 
 from wattkeeper.policies.place._sharing import Parts, fewest, of_type
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 
 
 class BestFit(Place):

@@ -14,7 +14,9 @@ from wattkeeper.policies.place._sharing import (
     of_type,
 )
 from wattkeeper.policies.place._tightest import tightest_gpus, tightest_node
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -9,16 +9,9 @@ import numpy as np
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.place._sharing import assign_slots
 from wattkeeper.policies.place._tightest import gang, tightest_gpus
-from wattkeeper.policies.protocols import (
-    NEW,
-    WHOLE,
-    ClusterView,
-    Context,
-    Demand,
-    Job,
-    Place,
-    Placement,
-)
+from wattkeeper.policies.points.job import NEW, WHOLE, Demand, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 State = tuple[int, int, tuple[int, ...]]

@@ -6,16 +6,9 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.place._sharing import Parts, count_fitting, emptiest_first, fill, of_type
-from wattkeeper.policies.protocols import (
-    NEW,
-    WHOLE,
-    ClusterView,
-    Context,
-    Job,
-    Place,
-    Placement,
-    Slot,
-)
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement, Slot
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

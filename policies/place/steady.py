@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from wattkeeper.policies.place._some_nodes import SomeNodes
-from wattkeeper.policies.protocols import WHOLE, ClusterView, Context, Job, Place, Placement
+from wattkeeper.policies.points.job import WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 
 

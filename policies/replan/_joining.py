@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.elastic.replanning import ElasticTask, ElasticView, Replan, Reshape, Shape
-from wattkeeper.policies.protocols import Context
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView, Replan, Reshape, Shape
 
 Join = Literal["loss", "now", "pays"]
 """When nodes that came are taken up: at the next loss, at the end of the step under way, or then if

@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, g
 
 from pydantic import Field, model_validator
 
-from wattkeeper.policies.elastic.goodput import shape_goodput, time_of_pause_s
-from wattkeeper.policies.elastic.history import JobHistory
-from wattkeeper.policies.elastic.replanning import ElasticTask, ElasticView, Replan, Reshape, Shape
-from wattkeeper.policies.protocols import Context
+from wattkeeper.policies.planning.goodput import shape_goodput, time_of_pause_s
+from wattkeeper.policies.planning.loss_history import JobHistory
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView, Replan, Reshape, Shape
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.replan._joining import JoiningReplan
 from wattkeeper.policies.replan.in_memory import InMemory, InMemoryConfig

@@ -7,7 +7,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from wattkeeper.policies.elastic.replanning import (
+from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.replan import (
     ElasticTask,
     ElasticView,
     Replan,
@@ -15,8 +17,6 @@ from wattkeeper.policies.elastic.replanning import (
     Shape,
     ShapeStage,
 )
-from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s
-from wattkeeper.policies.protocols import Context
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 SLOWDOWN: Final = 1.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.elastic.replanning import ElasticTask, Shape
+from wattkeeper.policies.points.replan import ElasticTask, Shape
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 

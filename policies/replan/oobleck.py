@@ -13,15 +13,9 @@ from wattkeeper.policies.elastic.reconfiguration import (
     plan_transition,
     reconfigure,
 )
-from wattkeeper.policies.elastic.replanning import (
-    ElasticTask,
-    ElasticView,
-    Reshape,
-    Shape,
-    ShapeStage,
-)
 from wattkeeper.policies.elastic.templates import PipelineTemplate
-from wattkeeper.policies.protocols import Context
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView, Reshape, Shape, ShapeStage
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.elastic.replanning import ElasticTask, Shape
 from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s
+from wattkeeper.policies.points.replan import ElasticTask, Shape
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 

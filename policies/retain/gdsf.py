@@ -2,8 +2,7 @@
 
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import (
+from wattkeeper.policies.points.retain import (
     Retain,
     Retention,
     StoredModel,
@@ -11,6 +10,7 @@ from wattkeeper.policies.retaining import (
     evict_in_order,
     refuse_too_large,
 )
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class Gdsf(Retain):

@@ -2,8 +2,8 @@
 
 from typing import ClassVar, Literal
 
+from wattkeeper.policies.points.retain import Retain, Retention, StoredModel, StoredModels
 from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import Retain, Retention, StoredModel, StoredModels
 
 
 class KeepAll(Retain):

@@ -2,14 +2,14 @@
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import (
+from wattkeeper.policies.points.retain import (
     Retain,
     Retention,
     StoredModel,
     StoredModels,
     evict_in_order,
 )
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class Lfu(Retain):

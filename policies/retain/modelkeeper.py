@@ -7,15 +7,15 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retain._knapsack import cheapest_cover
-from wattkeeper.policies.retaining import (
+from wattkeeper.policies.points.retain import (
     Retain,
     Retention,
     StoredModel,
     StoredModels,
     refuse_too_large,
 )
+from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.retain._knapsack import cheapest_cover
 
 DECAY: Final = 0.99
 DEVIATIONS: Final = 3.0

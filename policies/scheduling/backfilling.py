@@ -6,7 +6,9 @@ from heapq import heappop, heappush
 from typing import Final
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import WHOLE, Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.scheduling.queueing import NOTHING, Entry
 
 # Compiled code need not look up a constant.

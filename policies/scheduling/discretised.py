@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import chain
 
-from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import WHOLE, Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.scheduling.queueing import NOTHING
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from wattkeeper.policies.protocols import Context, Job
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.scheduling.preempting import Preempting, TrackedJob
 
 # Compiled code need not look up a constant.

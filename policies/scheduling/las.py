@@ -5,7 +5,8 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import Final
 
-from wattkeeper.policies.protocols import Context, Job
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.scheduling.preempting import ALL, Preempting, TrackedJob
 
 # Compiled code need not look up a constant.

@@ -9,7 +9,9 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import WHOLE, Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.scheduling.queueing import NOTHING
 
 SLACK = 1e-6

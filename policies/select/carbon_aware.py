@@ -13,7 +13,9 @@ from pydantic import Field
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.planning.waiting import Outlook, best_start
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Select, Selection
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
 from wattkeeper.policies.scheduling.estimates import Estimates, needed_columns
 

@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import WHOLE, CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import WHOLE, Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.scheduling.queueing import NOTHING
 

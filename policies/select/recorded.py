@@ -8,7 +8,9 @@ from heapq import heappop, heappush
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.scheduling.queueing import NOTHING
 

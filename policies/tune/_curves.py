@@ -6,8 +6,10 @@ import math
 from typing import Any, Literal
 
 from wattkeeper.policies.planning.hull import SpeedPoint, speed_points
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Measurement, Running
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Tune
 
 ProfileSource = Literal["known", "measured"]
 

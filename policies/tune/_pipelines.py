@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.pipeline.profile import ClockPlan
-from wattkeeper.policies.protocols import Knobs, Running
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.views import Knobs, Running
 
 
 def highest_limit(running: Running) -> Knobs | None:

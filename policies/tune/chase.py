@@ -6,9 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.moments import Moment
 from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
-from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource
 

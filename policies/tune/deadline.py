@@ -9,11 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.moments import Moment
 from wattkeeper.policies.planning.deadline import Menu, Step, add_surcharge, plan_step, split_time
 from wattkeeper.policies.planning.hull import fastest
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.protocols import Context, Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource, speed_and_work
 

@@ -7,7 +7,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Knobs, Options, Running, Tune
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Options, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

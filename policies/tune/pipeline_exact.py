@@ -6,10 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.pipeline.exact import exact_frontier
 from wattkeeper.policies.pipeline.smoothing import smooth_profile
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.tune._pipelines import choose_plan, highest_limit
 

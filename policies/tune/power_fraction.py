@@ -9,8 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Options, Running
 from wattkeeper.policies.profile import UNLIMITED_W
-from wattkeeper.policies.protocols import Context, Knobs, Options, Running, Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 SLACK_W = 1e-6

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 
 from wattkeeper.policies.planning.deadline import best_static
 from wattkeeper.policies.planning.hull import fastest
-from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource, speed_and_work
 

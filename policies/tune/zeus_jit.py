@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Context, Knobs, Measurement, Running, Slice, Tune
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Measurement, Running, Slice
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

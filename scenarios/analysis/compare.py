@@ -15,8 +15,8 @@ from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.cluster_results.metrics import COSTS, METRICS
 from wattkeeper.sim.results.folder import is_sweep
-from wattkeeper.sim.results.metrics import COSTS, METRICS
 from wattkeeper.sim.results.statistics import all_equal, holm, interval, p_value, versus
 
 Values = dict[str, dict[str, dict[int, float | None]]]

@@ -12,7 +12,14 @@ import pyarrow.compute as pc
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.sim.results.accounting import CARBON, COST, ENERGY, YEAR_S, YEAR_SPAN, year_name
+from wattkeeper.sim.cluster_results.accounting import (
+    CARBON,
+    COST,
+    ENERGY,
+    YEAR_S,
+    YEAR_SPAN,
+    year_name,
+)
 from wattkeeper.sim.results.statistics import interval
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 from wattkeeper.traces.electricity.series import DAY_S

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.statistics import interval
-from wattkeeper.sim.results.tables import RunResult
 
 SAVED: Final = {
     "work": "work",

@@ -18,10 +18,10 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.run_columns import RunColumns, split_runs
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
 from wattkeeper.sim.results.folder import CHECKED, SOMETIMES, SWEEP, is_sweep, restore_folder
 from wattkeeper.sim.results.parquet import fill_optional
-from wattkeeper.sim.results.schemas import TABLES, VALUES
 from wattkeeper.traces.schema import is_optional
 
 if TYPE_CHECKING:

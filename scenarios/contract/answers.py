@@ -7,18 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.points.job import NEW, Job, Placement
+from wattkeeper.policies.points.select import Selection
+from wattkeeper.policies.points.views import Configuration, Knobs, Measurement, Options, Slice
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import (
-    NEW,
-    Configuration,
-    Job,
-    Knobs,
-    Measurement,
-    Options,
-    Placement,
-    Selection,
-    Slice,
-)
 from wattkeeper.scenarios.contract.breach import ContractBreach, require
 from wattkeeper.sim.attempts.validation import (
     check_types_of_configuration,

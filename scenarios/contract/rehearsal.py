@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.policies.protocols import Configuration, Outcome, Selection, Start, ZooView
+from wattkeeper.policies.points.policy import ZooView
+from wattkeeper.policies.points.select import Selection
+from wattkeeper.policies.points.views import Configuration, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.scenarios.contract.answers import require_type
 from wattkeeper.scenarios.contract.breach import require

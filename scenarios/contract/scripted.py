@@ -10,21 +10,15 @@ from typing import Final
 import numpy as np
 
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import EmptyZoo, ZooView
+from wattkeeper.policies.points.views import Configuration, Options, Outcome, Start
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import (
-    Configuration,
-    EmptyZoo,
-    Job,
-    Options,
-    Outcome,
-    Start,
-    ZooView,
-)
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.signals import SignalView
-from wattkeeper.sim.attempts.decisions import FixedTime
-from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.context import FixedTime
+from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 GPU: Final = "V100"
 SAMPLES: Final = 20_000.0
@@ -180,19 +174,19 @@ class ScriptedContext:
         self._streams: dict[str, np.random.Generator] = {}
 
     def rng(self, name: str) -> np.random.Generator:
-        """See `wattkeeper.policies.protocols.Context`."""
+        """See `wattkeeper.policies.points.policy.Context`."""
         if self._config is not None and not self._config.draws:
             self._refuse(UNDECLARED.format("draws at random (ctx.rng)", "`draws = True`"))
         return self._streams.setdefault(name, self._names.policy("test", name))
 
     def foresight(self, start: Start) -> Profile:
-        """See `wattkeeper.policies.protocols.Context`."""
+        """See `wattkeeper.policies.points.policy.Context`."""
         if self._config is not None and not self._config.needs_foresight:
             self._refuse(UNDECLARED.format("asks for foresight", "`needs_foresight = True`"))
         return self.known
 
     def signal(self, name: str) -> SignalView:
-        """See `wattkeeper.policies.protocols.Context`."""
+        """See `wattkeeper.policies.points.policy.Context`."""
         if self._config is not None and name not in self._config.signals:
             self._refuse(UNDECLARED.format(f"reads the signal {name!r}", "it in `signals`"))
         return scripted_signal(name).view(FixedTime(self.now_s))

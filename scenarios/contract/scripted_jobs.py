@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from wattkeeper.policies.moments import Progress
-from wattkeeper.policies.protocols import (
-    CapacityView,
-    Configuration,
-    Job,
-    Measurement,
-    Outcome,
-    Placement,
-    Running,
-    Selection,
-    Start,
-)
+from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.moments import Progress
+from wattkeeper.policies.points.select import CapacityView, Selection
+from wattkeeper.policies.points.views import Configuration, Measurement, Outcome, Running, Start
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.contract.answers import (
     check_configuration,

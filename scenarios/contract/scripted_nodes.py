@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wattkeeper.policies.elastic.replanning import (
+from wattkeeper.policies.points.replan import (
     ElasticTask,
     ElasticView,
     ReplanMoment,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wattkeeper.policies.retaining import Retention, StoredModel, StoredModels, check_retention
+from wattkeeper.policies.points.retain import Retention, StoredModel, StoredModels, check_retention
 from wattkeeper.scenarios.contract.answers import require_allowed, require_type
 from wattkeeper.scenarios.contract.breach import require
 from wattkeeper.scenarios.contract.steps import Ask, Step

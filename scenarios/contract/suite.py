@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from wattkeeper.policies.protocols import ZooView
+from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.registry import BASES, PolicyConfig, build_policy
 from wattkeeper.scenarios.contract.breach import ContractBreach, require
 from wattkeeper.scenarios.contract.json_state import find_unsuitable

@@ -18,7 +18,7 @@ from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
-from wattkeeper.sim.results.accounting import CARBON, COST, Tariff
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff
 from wattkeeper.traces.arrow import to_floats
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series

@@ -21,7 +21,7 @@ from wattkeeper.sim.cluster.losses import (
     NodeChange,
     RunLosses,
 )
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.traces.generate.node_events import DrawnLosses, draw
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read

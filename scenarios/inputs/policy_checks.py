@@ -2,7 +2,7 @@
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.points.moments import FIRST
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.policies.points.job import WHOLE, Job
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import WHOLE, Job
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
@@ -18,9 +18,9 @@ from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.environment import SimulationEnvironment
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.replay.backend import Profiles, Replay
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 

@@ -18,19 +18,19 @@ from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
 from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.cluster_results.accounting import NO_TARIFF, Tariff
+from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.replay.latencies import AllLatencies
-from wattkeeper.sim.results.accounting import NO_TARIFF, Tariff
 from wattkeeper.sim.results.parquet import ScratchFolder
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
     from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
+    from wattkeeper.sim.cluster_results.node_use import NodePrices
     from wattkeeper.sim.elastic.jobs import ElasticJob
     from wattkeeper.sim.engine.stragglers import Stragglers
-    from wattkeeper.sim.results.node_use import NodePrices
     from wattkeeper.traces.layer_costs import LayerProfile
     from wattkeeper.traces.node_rates import NodeRates
     from wattkeeper.traces.pipelines import PipelinePoints
@@ -86,7 +86,8 @@ class RunInputs(NamedTuple):
         search: The search whose networks are trained, instead of jobs that are replayed.
         trainings: Folder of those trainings.
         scratch: For rows and tables of large runs; None: they are in memory.
-        checked: Whether all laws of `wattkeeper.sim.results.laws` are checked after each run.
+        checked: Whether all laws of `wattkeeper.sim.cluster_results.laws` are checked after each
+            run.
         trained: Workloads that scripts train, in a live run (`live.workloads`).
         tariff: What electricity costs and emits.
         limits: Models of power limits of jobs without a profile, by GPU type; only where `Tune`

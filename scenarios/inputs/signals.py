@@ -33,8 +33,8 @@ from wattkeeper.scenarios.spec.sections.signals import (
 from wattkeeper.scenarios.spec.variants import electricity_of, points_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.signals import SignalSeries
-from wattkeeper.sim.results.accounting import Tariff
+from wattkeeper.sim.cluster_results.accounting import Tariff
+from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import PERIODS_S, Series
 from wattkeeper.traces.trace import Trace

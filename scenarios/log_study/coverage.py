@@ -13,7 +13,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.job_filter import TYPES
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.accounting import SHORTEST_S
+from wattkeeper.sim.cluster_results.accounting import SHORTEST_S
 from wattkeeper.traces.arrow import replace_column, to_floats
 from wattkeeper.traces.gpu_time import gpu_seconds
 from wattkeeper.traces.trace import Trace

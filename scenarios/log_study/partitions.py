@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import join_types
 
 Partitions = Mapping[str, tuple[str, ...]]

@@ -25,8 +25,8 @@ from wattkeeper.scenarios.log_study.scenario_text import HEADER, StudyPlan, writ
 from wattkeeper.scenarios.log_study.schedulers import REAL, SCHEDULERS
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.folder import check_folder, check_possible
-from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files.atomic import is_leftover, replace_file
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.longest_limits import fill_limits

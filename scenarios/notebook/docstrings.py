@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 
-from wattkeeper.policies import moments, protocols
+from wattkeeper.policies.points import configure, job, moments, place, policy, select, tune, views
+
+MODULES = (configure, job, moments, place, policy, select, tune, views)
+"""Modules that are compiled, with what policies see."""
 
 
 def restore_docstrings() -> None:
@@ -16,7 +19,7 @@ def restore_docstrings() -> None:
     What is compiled has neither docstrings nor annotations. Those of a method cannot be set: the
     docstring of its class lists it.
     """
-    for module in (moments, protocols):
+    for module in MODULES:
         package, _, name = module.__name__.rpartition(".")
         source = files(package) / f"{name}.py"  # the module's own path may be that of a library
         for node in ast.parse(source.read_text(encoding="utf-8")).body:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.wording import axis_text
-from wattkeeper.sim.results.metrics import METRICS
+from wattkeeper.sim.cluster_results.metrics import METRICS
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How texts begin that spreadsheets take for formulas."""

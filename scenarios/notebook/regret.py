@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.report.charts.columns import read_outcomes
-from wattkeeper.sim.results.metrics import JobOutcomes
+from wattkeeper.sim.cluster_results.metrics import JobOutcomes
 
 if TYPE_CHECKING:
     import pandas as pd

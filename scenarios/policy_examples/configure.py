@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Outcome, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Outcome, Start
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

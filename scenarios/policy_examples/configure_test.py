@@ -6,7 +6,7 @@ of the example: replace them where the policy becomes another one.
 
 from pathlib import Path
 
-from wattkeeper.policies.protocols import Configuration, Start
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.scenarios.policy_kit import (
     ScriptedContext,
     check_policy_file,

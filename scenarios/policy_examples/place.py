@@ -12,16 +12,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.place.first_fit import FirstFitConfig
-from wattkeeper.policies.protocols import (
-    NEW,
-    WHOLE,
-    ClusterView,
-    Context,
-    Job,
-    Outcome,
-    Place,
-    Placement,
-)
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Outcome
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

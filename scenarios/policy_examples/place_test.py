@@ -6,7 +6,7 @@ of the example: replace them where the policy becomes another one.
 
 from pathlib import Path
 
-from wattkeeper.policies.protocols import Outcome, Start
+from wattkeeper.policies.points.views import Outcome, Start
 from wattkeeper.scenarios.policy_kit import (
     ScriptedContext,
     check_policy_file,

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.elastic.replanning import ElasticView, Replan, Reshape, Shape
-from wattkeeper.policies.protocols import Context
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.replan import ElasticView, Replan, Reshape, Shape
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -6,7 +6,7 @@ of the example: replace them where the policy becomes another one.
 
 from pathlib import Path
 
-from wattkeeper.policies.elastic.replanning import ElasticTask, ElasticView
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView
 from wattkeeper.scenarios.policy_kit import ScriptedContext, check_policy_file, load_policy, profile
 
 FILE = Path(__file__).with_name("replan.py")

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.registry import Point, PolicyConfig
-from wattkeeper.policies.retaining import (
+from wattkeeper.policies.points.retain import (
     Retain,
     Retention,
     StoredModel,
     StoredModels,
     evict_in_order,
 )
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 class Fading(Retain):

@@ -6,7 +6,7 @@ of the example: replace them where the policy becomes another one.
 
 from pathlib import Path
 
-from wattkeeper.policies.retaining import StoredModel, StoredModels
+from wattkeeper.policies.points.retain import StoredModel, StoredModels
 from wattkeeper.scenarios.policy_kit import check_policy_file, load_policy
 
 FILE = Path(__file__).with_name("retain.py")

@@ -9,7 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Outcome, Select, Selection
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
+from wattkeeper.policies.points.views import Outcome
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -7,7 +7,9 @@ of the example: replace them where the policy becomes another one.
 from collections.abc import Collection
 from pathlib import Path
 
-from wattkeeper.policies.protocols import CapacityView, Configuration, Job, Start
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.select import CapacityView
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.scenarios.policy_kit import (
     ScriptedContext,
     check_policy_file,

@@ -8,8 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -24,7 +24,7 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.markup import tag
 from wattkeeper.scenarios.report.phrases import Words, join_list, typeset_minus
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.results.accounting import CARBON, COST, ENERGY
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
 from wattkeeper.traces.gpus.model import read_gpu_types
 
 ByDirection = Mapping[str, list[list[Words]]]

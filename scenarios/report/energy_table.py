@@ -17,7 +17,7 @@ from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.report.markup import build_table, tag
 from wattkeeper.scenarios.report.phrases import name_baseline, typeset_minus, variant_label
-from wattkeeper.sim.results.accounting import ENERGY
+from wattkeeper.sim.cluster_results.accounting import ENERGY
 
 
 def energy_section(manifest: Manifest, summary: Json) -> Element | None:

@@ -29,7 +29,7 @@ from wattkeeper.scenarios.report.phrases import (
 )
 from wattkeeper.scenarios.report.times_section import describe_hardest_hit
 from wattkeeper.scenarios.spec.wording import percent
-from wattkeeper.sim.results.accounting import ENERGY
+from wattkeeper.sim.cluster_results.accounting import ENERGY
 
 MANY = 10
 """Variants up to which each gets a sentence, in the order of the scenario."""

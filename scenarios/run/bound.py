@@ -12,14 +12,14 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, ScenarioError
 from wattkeeper.policies.planning.hull import SpeedPoint, locked_points, paused, speed_points
 from wattkeeper.policies.planning.optimum import fill, fill_until_done
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.signals import read_tariff
 from wattkeeper.scenarios.run.build import source_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import zoo_of
-from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 from wattkeeper.traces.gpus.model import Boundness

@@ -16,22 +16,22 @@ from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.attempts.decisions import SignalSource
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster_results.tables import RunResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.rng import NamedStreams, PublishedStreams, RandomStreams, checksum
-from wattkeeper.sim.engine.signals import Signal
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import ElasticParts, World
-from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.sim.kernel.context import SignalSource
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.signals import Signal
+from wattkeeper.sim.kernel.streams import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.traces.arrow import replace_column
 
 if TYPE_CHECKING:
+    from wattkeeper.sim.cluster_results.laws import Cap, RunLaws
+    from wattkeeper.sim.cluster_results.node_use import ElasticScope
     from wattkeeper.sim.engine.zoo import SimulatedZoo
-    from wattkeeper.sim.results.laws import Cap, RunLaws
-    from wattkeeper.sim.results.node_use import ElasticScope
 
 Prepare = Callable[[World], object]
 """Called with a world before it runs, to start SimPy processes in its environment."""
@@ -123,7 +123,7 @@ def collect_results(
         scheduled=inputs.jobs is not None or bool(inputs.every_s),
     )
     if inputs.checked:
-        from wattkeeper.sim.results.laws import check_laws
+        from wattkeeper.sim.cluster_results.laws import check_laws
 
         check_laws(result.tables, result.metrics, _laws_of(spec, inputs, world, not unmeasured))
     return result
@@ -131,7 +131,7 @@ def collect_results(
 
 def _laws_of(spec: RunSpec, inputs: RunInputs, world: World, measured: bool) -> RunLaws:
     """What the laws of a run need to know."""
-    from wattkeeper.sim.results.laws import RunLaws
+    from wattkeeper.sim.cluster_results.laws import RunLaws
 
     cluster, jobs = inputs.cluster, inputs.jobs
     cap: Cap | None = None
@@ -155,7 +155,7 @@ def _scope(inputs: RunInputs) -> ElasticScope | None:
     elastic, jobs = inputs.elastic, inputs.jobs
     if elastic is None or jobs is None:
         return None
-    from wattkeeper.sim.results.node_use import ElasticScope
+    from wattkeeper.sim.cluster_results.node_use import ElasticScope
 
     return ElasticScope(
         elastic.jobs, elastic.until_s, len(jobs) == len(elastic.jobs), inputs.prices

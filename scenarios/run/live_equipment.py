@@ -12,8 +12,9 @@ from wattkeeper.live.devices.device import Device, common_range
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.arguments import power_limit_steps
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, ScenarioError
-from wattkeeper.policies.moments import FIRST, Moment
-from wattkeeper.policies.protocols import WHOLE, Options
+from wattkeeper.policies.points.job import WHOLE
+from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs

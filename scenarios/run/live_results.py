@@ -13,8 +13,8 @@ from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant
 from wattkeeper.scenarios.run.live_equipment import Equipment
 from wattkeeper.scenarios.run.live_signals import describe_arrivals
 from wattkeeper.scenarios.spec.variants import RunSpec
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.digest import digest_tables
-from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.arrow import replace_column
 
 Endings = Sequence[AttemptEnding]

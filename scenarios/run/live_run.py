@@ -44,7 +44,7 @@ from wattkeeper.scenarios.run.live_signals import log_path, open_live_signals
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import RunResult
 
 STUCK_S: Final = 8.0
 """After an interruption, a step of the run may take so long, s; then it is interrupted itself, as

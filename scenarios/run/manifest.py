@@ -37,10 +37,10 @@ from wattkeeper.scenarios.spec.sections.workload import (
 )
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.accounting import CARBON, COST, Tariff, Window
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff, Window
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
-from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
 from wattkeeper.traces.schema import drop_optional

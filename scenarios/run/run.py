@@ -41,6 +41,8 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.folder import check_folder, to_json, write_results
 from wattkeeper.sim.results.parquet import (
     ScratchFolder,
@@ -48,9 +50,7 @@ from wattkeeper.sim.results.parquet import (
     fill_optional,
     present_columns,
 )
-from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
-from wattkeeper.sim.results.tables import RunResult
 
 if TYPE_CHECKING:
     from wattkeeper.live.controller.backend import AttemptEnding
@@ -144,7 +144,7 @@ def run(
         known: Results of simulated runs of this scenario, which do not run again.
         scratch: Folder for the rows and tables of large runs on this machine, which are there as
             long as the results are used; None: they are in memory.
-        check: Whether to check all laws of `wattkeeper.sim.results.laws` after each run.
+        check: Whether to check all laws of `wattkeeper.sim.cluster_results.laws` after each run.
 
     Raises:
         WattkeeperError: If input is wrong or a policy chose what is not allowed.

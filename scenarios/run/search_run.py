@@ -20,10 +20,10 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import build_world, collect_results
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.rng import NamedStreams
+from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
-from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.files.private import check_own_tree
 

@@ -11,10 +11,10 @@ from wattkeeper.scenarios.run.build import (
     streams_of,
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.engine.environment import SimulationEnvironment
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.replay.backend import Replay
-from wattkeeper.sim.results.tables import RunResult
 
 
 def execute(

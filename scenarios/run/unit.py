@@ -15,7 +15,7 @@ from wattkeeper.policies.parts import foreign_modules
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run import simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import RunResult
 
 SOFTWARE: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
 

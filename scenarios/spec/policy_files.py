@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_import
 from wattkeeper.policies.parts import FORECASTS, AsidePart, Part, add_parts, find_part, set_aside
-from wattkeeper.policies.protocols import Policy
+from wattkeeper.policies.points.policy import Policy
 
 PREFIX = "policy_file_"
 """Start of the names of their modules."""

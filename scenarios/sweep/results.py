@@ -16,9 +16,9 @@ from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.sweep.cache import is_stored, link_folder, load
 from wattkeeper.scenarios.sweep.work import PointWork
+from wattkeeper.sim.cluster_results.schemas import VALUES
 from wattkeeper.sim.results.checksums import write_sums
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
-from wattkeeper.sim.results.schemas import VALUES
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.schema import field

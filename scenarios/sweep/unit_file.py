@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.run.unit import UnitResult
-from wattkeeper.sim.results.accounting import Account, EnergyParts, Sleeps, Window
-from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.sim.cluster_results.accounting import Account, EnergyParts, Sleeps, Window
+from wattkeeper.sim.cluster_results.tables import RunResult
 
 _LENGTH: Final = 8
 

@@ -74,7 +74,7 @@ def find_holds(
 
 @cache
 def parse_slots(chose: str) -> tuple[Slot, ...]:
-    """Read a placement as `wattkeeper.sim.results.columns.format_choice` writes it."""
+    """Read a placement as `wattkeeper.sim.cluster_results.columns.format_choice` writes it."""
     slots = []
     for text in chose.split():
         node, _, rest = text.partition(":")

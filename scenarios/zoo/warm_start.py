@@ -11,7 +11,7 @@ from wattkeeper.live.zoo.parents import ParentMatch, choose_parent, match
 from wattkeeper.live.zoo.rows import task_key
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.policies.errors import InputError, Problem, StoreError
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, load_module
 from wattkeeper.traces.files.atomic import replace_file

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
-from wattkeeper.policies.moments import NO_PROGRESS, Progress
-from wattkeeper.policies.profile import epochs_left
-from wattkeeper.policies.protocols import (
+from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.moments import NO_PROGRESS, Progress
+from wattkeeper.policies.points.views import (
     NO_KNOBS,
     Configuration,
-    Job,
     Knobs,
     Measurement,
     Outcome,
-    Placement,
     Slice,
     Start,
 )
+from wattkeeper.policies.profile import epochs_left
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint

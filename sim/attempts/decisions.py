@@ -10,30 +10,23 @@ caller may keep them in memory or restore them from a store.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-from mypy_extensions import mypyc_attr
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.failures import explain_failure, is_foreign
-from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.profile import UNLIMITED_W
-from wattkeeper.policies.protocols import (
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context, Policy
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import (
     Configuration,
-    Configure,
-    Context,
-    Job,
     Knobs,
     Measurement,
     Outcome,
-    Policy,
     Running,
     Start,
-    Tune,
-    ZooView,
 )
+from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.sim.attempts.attempt import Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.validation import (
     check_configuration,
@@ -43,177 +36,11 @@ from wattkeeper.sim.attempts.validation import (
     check_types_of_configuration,
     check_types_of_knobs,
 )
+from wattkeeper.sim.kernel.context import Engaged, PolicyContext
+from wattkeeper.sim.kernel.journal import DecisionJournal
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from wattkeeper.policies.profile import Objective, Profile
-    from wattkeeper.policies.registry import Point, PolicyConfig
-    from wattkeeper.policies.signals import SignalView
-
-
-class Timed(Protocol):
-    """What knows the time of a run."""
-
-    @property
-    def now_s(self) -> float:
-        """Time since the run began, s."""
-
-
-class SignalSource(Protocol):
-    """A named series of values over the time of a run."""
-
-    def next_change_s(self, after_s: float) -> float:
-        """When the first slot after a time (s) begins, s; infinite if there is none."""
-
-    def view(self, env: Timed) -> SignalView:
-        """The signal as a policy sees it at the time of an environment."""
-
-
-class FixedTime(NamedTuple):
-    """One time, s, at which all that is asked is asked."""
-
-    now_s: float
-
-
-class PolicyContext:
-    """See `wattkeeper.policies.protocols.Context`; one for each policy.
-
-    Args:
-        point: The policy's decision point.
-        config: Its config.
-        env: The environment of the run, or something else that has its time.
-        objective: What a job costs.
-        zoo: Models to start from.
-        stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
-        foresight: The profile that an attempt will be replayed from; it is only asked for a policy
-            that declares foresight. None: there is none.
-        signals: The signals of the run, by name.
-
-    Attributes:
-        point: The policy's decision point.
-        slices: Whether the policy may ask for slices.
-        is_asked_later: Whether the policy is asked after the start of an attempt.
-    """
-
-    def __init__(
-        self,
-        point: Point,
-        config: PolicyConfig,
-        env: Timed,
-        objective: Objective,
-        zoo: ZooView,
-        stream_of: Callable[[Point, str], np.random.Generator],
-        foresight: Callable[[Start], Profile] | None = None,
-        signals: Mapping[str, SignalSource] | None = None,
-    ) -> None:
-        self.objective = objective
-        self.zoo = zoo
-        self.point = point
-        self.slices = config.slices
-        self.is_asked_later = not set(config.moments) <= set(FIRST)
-        self._config = config
-        self._env = env
-        self._stream_of = stream_of
-        self._foresight = foresight
-        self._sources = signals or {}
-        self._signals: dict[str, SignalView] = {}
-        self._streams: dict[str, np.random.Generator] = {}
-
-    def of_queue(self, queue: str) -> PolicyContext:
-        """The context of the same policy for one queue, with random streams of its own."""
-        return PolicyContext(
-            self.point,
-            self._config,
-            self._env,
-            self.objective,
-            self.zoo,
-            lambda point, name: self._stream_of(point, f"{name} of queue {queue}"),
-            self._foresight,
-            self._sources,
-        )
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the policy, or a part of it, is of another distribution."""
-        return any(is_foreign(type(part)) for part in self._config.parts)
-
-    @property
-    def policy(self) -> str:
-        """The policy as messages name it."""
-        return f"the {self.point} policy {self._config.kind!r}"
-
-    @property
-    def now_s(self) -> float:
-        """See `wattkeeper.policies.protocols.Context`."""
-        return self._env.now_s
-
-    def rng(self, name: str) -> np.random.Generator:
-        """See `wattkeeper.policies.protocols.Context`."""
-        if name not in self._streams:
-            self._streams[name] = self._stream_of(self.point, name)
-        return self._streams[name]
-
-    def signal(self, name: str) -> SignalView:
-        """See `wattkeeper.policies.protocols.Context`."""
-        if name not in self._signals:
-            if name not in self._config.signals:
-                raise PolicyError(f"{self.policy} declares no signal {name!r}", self.point)
-            if name not in self._sources:
-                raise PolicyError(
-                    f"{self.policy} reads {name!r}; there is no such signal here", self.point
-                )
-            self._signals[name] = self._sources[name].view(self._env)
-        return self._signals[name]
-
-    def explain_failure(
-        self, error: BaseException, method: Callable[..., Any], about: str
-    ) -> BaseException:
-        """The error to raise in place of one that a method of the policy raised.
-
-        `about` names the job. See `wattkeeper.policies.failures.explain_failure`.
-        """
-        at = f" for {about}" if about else ""
-        return explain_failure(self._config, error, method, f"{at} at {self.now_s:.12g} s")
-
-    def foresight(self, start: Start) -> Profile:
-        """See `wattkeeper.policies.protocols.Context`."""
-        if not self._config.needs_foresight or self._foresight is None:
-            raise PolicyError(f"{self.policy} declares no foresight", self.point)
-        return self._foresight(start)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class DecisionJournal:
-    """Takes down what policies decide."""
-
-    @abstractmethod
-    def note(
-        self,
-        now_s: float,
-        point: Point,
-        job: Job,
-        attempt: int,
-        saw: tuple[object, ...],
-        chose: str,
-    ) -> None:
-        """Take down a decision about an attempt of a job.
-
-        It was made at `now_s`, s. `saw` is what the policy was shown; its `repr` is the same in
-        every run.
-        """
-
-
-class Engaged(NamedTuple):
-    """A policy of a run, and the context that it is asked with."""
-
-    policy: Any
-    ctx: PolicyContext
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the types of its answers are checked."""
-        return is_foreign(type(self.policy)) or self.ctx.is_foreign
+    from wattkeeper.policies.registry import Point
 
 
 class DecisionMaker:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Protocol
 
-from wattkeeper.policies.protocols import ClusterView, Job, Placement
+from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 
 

@@ -8,18 +8,18 @@ import math
 from typing import Any, cast
 
 from wattkeeper.policies.errors import PolicyError, cut_message
-from wattkeeper.policies.profile import MOST_LIMITS
-from wattkeeper.policies.protocols import (
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.select import Selection
+from wattkeeper.policies.points.views import (
     NO_KNOBS,
     Configuration,
-    Job,
     Knobs,
     Options,
     Running,
-    Selection,
     Slice,
     Start,
 )
+from wattkeeper.policies.profile import MOST_LIMITS
 from wattkeeper.policies.registry import Point
 
 

@@ -9,7 +9,8 @@ from mypy_extensions import i64
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import NEW, WHOLE, ClusterView, Job, Placement
+from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 
 _ONE: Final[i64] = 1
@@ -111,14 +112,14 @@ class Cluster(ClusterView):
 
     @property
     def free(self) -> Ints:
-        """See `wattkeeper.policies.protocols.ClusterView`."""
+        """See `wattkeeper.policies.points.place.ClusterView`."""
         if self._stale:
             self._update_views()
         return self._free_view
 
     @property
     def changes(self) -> Ints:
-        """See `wattkeeper.policies.protocols.ClusterView`."""
+        """See `wattkeeper.policies.points.place.ClusterView`."""
         if self._stale:
             self._update_views()
         return self._changes_view
@@ -137,11 +138,11 @@ class Cluster(ClusterView):
             self._stale.append(node)
 
     def shared(self, node: int) -> Mapping[int, int]:
-        """See `wattkeeper.policies.protocols.ClusterView`."""
+        """See `wattkeeper.policies.points.place.ClusterView`."""
         return {} if node in self.closed else self._shared.get(node, {})
 
     def types_for(self, job: Job) -> tuple[int, ...]:
-        """See `wattkeeper.policies.protocols.ClusterView`."""
+        """See `wattkeeper.policies.points.place.ClusterView`."""
         if job.gpu_type is None:
             return self._all_types
         if job.gpu_type not in self._allowed:
@@ -149,11 +150,11 @@ class Cluster(ClusterView):
         return self._allowed[job.gpu_type]
 
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        """See `wattkeeper.policies.protocols.ClusterView`."""
+        """See `wattkeeper.policies.points.place.ClusterView`."""
         return self._search(gpus, gpu_type, tightest=True)
 
     def first_node(self, gpus: int, gpu_type: int) -> int | None:
-        """See `wattkeeper.policies.protocols.ClusterView`."""
+        """See `wattkeeper.policies.points.place.ClusterView`."""
         return self._search(gpus, gpu_type, tightest=False)
 
     def _search(self, gpus: int, gpu_type: int, *, tightest: bool) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.planning.sharing import Sharing
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.sim.cluster.losses import ClusterLosses
 
 

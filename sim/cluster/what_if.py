@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.protocols import WHOLE, ClusterView, Job, Placement
+from wattkeeper.policies.points.job import WHOLE, Job, Placement
+from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.sim.cluster.cluster import Cluster
 
 
 class ClusterWithout(ClusterView):
-    """A cluster without some of its jobs; see `wattkeeper.policies.protocols.ClusterView`.
+    """A cluster without some of its jobs; see `wattkeeper.policies.points.place.ClusterView`.
 
     Args:
         cluster: The cluster, which must not change while the view is used.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wattkeeper.policies.elastic.replanning import ElasticView, Replan, Reshape, check_reshape
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.sim.attempts.decisions import PolicyContext
+from wattkeeper.policies.points.replan import ElasticView, Replan, Reshape, check_reshape
+from wattkeeper.sim.kernel.context import PolicyContext
 
 
 def ask_replan(replan: Replan, ctx: PolicyContext, view: ElasticView) -> Reshape | None:

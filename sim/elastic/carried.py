@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from wattkeeper.sim.elastic.spent import Fate, Spent
-from wattkeeper.sim.recording.recorder import ABSENT, Recorder
+from wattkeeper.sim.kernel.rows import ABSENT
+from wattkeeper.sim.recording.recorder import Recorder
 
 
 class CarriedSteps(NamedTuple):

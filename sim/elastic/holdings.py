@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wattkeeper.policies.protocols import NEW, Job, Placement
+from wattkeeper.policies.points.job import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
-from wattkeeper.sim.engine.event_loop import EventLoop
+from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.recording.recorder import ShapeRow
 
 if TYPE_CHECKING:

@@ -12,14 +12,15 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from wattkeeper.policies.elastic.replanning import (
+from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.place import ClusterView
+from wattkeeper.policies.points.replan import (
     ElasticTask,
     ElasticView,
     Replan,
     ReplanMoment,
     Reshape,
 )
-from wattkeeper.policies.protocols import ClusterView, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
@@ -27,7 +28,7 @@ from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.sharing import NodeSharing, find_free_nodes
 from wattkeeper.sim.elastic.spent import Fate
 from wattkeeper.sim.elastic.training import ElasticTraining
-from wattkeeper.sim.engine.event_loop import SIGNAL, Callback, EventLoop, schedule_at
+from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
 
 if TYPE_CHECKING:
     from wattkeeper.sim.engine.world import ElasticParts, World

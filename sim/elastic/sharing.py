@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wattkeeper.policies.protocols import ClusterView, Key
+from wattkeeper.policies.points.job import Key
+from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.training import ElasticTraining

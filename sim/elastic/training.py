@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from wattkeeper.policies.elastic.replanning import ElasticTask, ReplanMoment, Reshape, Shape
-from wattkeeper.policies.moments import Progress
+from wattkeeper.policies.points.moments import Progress
+from wattkeeper.policies.points.replan import ElasticTask, ReplanMoment, Reshape, Shape
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.cycle import Cycle
 from wattkeeper.sim.elastic.pace import PaceClock
 from wattkeeper.sim.elastic.spent import Fate, Spent
-from wattkeeper.sim.engine.event_loop import Callback, EventLoop, ScheduledEvent, schedule_at
+from wattkeeper.sim.kernel.loop import Callback, EventLoop, ScheduledEvent, schedule_at
 
 if TYPE_CHECKING:
     from wattkeeper.sim.cluster.checkpoints import CheckpointRule

@@ -7,9 +7,11 @@ from typing import Protocol
 
 from mypy_extensions import mypyc_attr
 
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import ZooView
+from wattkeeper.policies.points.retain import Retention
+from wattkeeper.policies.points.views import Measurement, Options, Slice, Start
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import Job, Measurement, Options, Slice, Start, ZooView
-from wattkeeper.policies.retaining import Retention
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
@@ -19,8 +21,8 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.engine.event_loop import Driven
 from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.kernel.loop import Driven
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

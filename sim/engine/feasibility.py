@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import (
-    WHOLE,
-    CapacityView,
-    ClusterView,
-    Job,
-    Key,
-    Place,
-    Placement,
-)
+from wattkeeper.policies.points.job import WHOLE, Job, Key, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.select import CapacityView
 from wattkeeper.sim.attempts.attempt import Execution, Paused
-from wattkeeper.sim.attempts.decisions import Engaged
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.attempts.validation import check_types_of_placement, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 from wattkeeper.sim.engine.node_states import PowerBudget
+from wattkeeper.sim.kernel.context import Engaged
 
 
 class Feasibility(CapacityView):
@@ -77,17 +71,17 @@ class Feasibility(CapacityView):
 
     @property
     def gpus(self) -> int:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._gpus
 
     @property
     def free_gpus(self) -> int:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._cluster.free_gpus
 
     @property
     def growths(self) -> int:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._growths
 
     def withdraw(self, job: Job) -> None:
@@ -103,7 +97,7 @@ class Feasibility(CapacityView):
         return True
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         self.questions += 1 + len(without)
         if self._withdrawn and job.number in self._withdrawn:
             return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Configuration, Job, Options, Start
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend

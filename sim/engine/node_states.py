@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from wattkeeper.policies.protocols import Job, Placement
+from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.event_loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
+from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
 from wattkeeper.sim.recording.recorder import Recorder, whole_units
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.planning.sharing import cheapest, share_out
-from wattkeeper.policies.protocols import NO_KNOBS, Knobs
+from wattkeeper.policies.points.views import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import CapSignal

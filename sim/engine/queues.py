@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.protocols import (
-    CapacityView,
-    Context,
-    Job,
-    Outcome,
-    Policy,
-    Select,
-    Selection,
-)
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context, Policy
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
+from wattkeeper.policies.points.views import Outcome
 from wattkeeper.policies.registry import PolicyConfig, build_policy
 from wattkeeper.policies.scheduling.queueing import NOTHING
-from wattkeeper.sim.attempts.decisions import Engaged
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.engine.event_loop import NEVER
+from wattkeeper.sim.kernel.context import Engaged
+from wattkeeper.sim.kernel.loop import NEVER
 
 
 class QueueCapacity(CapacityView):
@@ -45,12 +40,12 @@ class QueueCapacity(CapacityView):
 
     @property
     def gpus(self) -> int:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._gpus
 
     @property
     def free_gpus(self) -> int:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         free = 0
         for index in self._types:
             free += self._free_by_type[index]
@@ -58,11 +53,11 @@ class QueueCapacity(CapacityView):
 
     @property
     def growths(self) -> int:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self.room.growths + self.power_given
 
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """See `wattkeeper.policies.protocols.CapacityView`."""
+        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self.room.fits(job, without)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.protocols import (
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.views import (
     NO_KNOBS,
     Configuration,
     Knobs,
@@ -19,7 +19,7 @@ from wattkeeper.policies.protocols import (
 )
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
-from wattkeeper.sim.engine.event_loop import Callback, EventLoop, schedule_at
+from wattkeeper.sim.kernel.loop import Callback, EventLoop, schedule_at
 
 WAKES: Final = 1_000_000
 MOST_SLICES: Final = 10_000

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from mypy_extensions import i64, mypyc_attr
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.policies.protocols import Job
-from wattkeeper.sim.native import read_f64_le, read_i64_le
+from wattkeeper.policies.points.job import Job
+from wattkeeper.sim.kernel.packed import read_f64_le, read_i64_le
 from wattkeeper.traces.arrow import replace_column
 
 CHUNK = 1 << 11

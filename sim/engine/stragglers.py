@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from wattkeeper.policies.protocols import Job
-from wattkeeper.sim.engine.event_loop import SIGNAL, Callback, EventLoop, schedule_at
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.policies.points.job import Job
+from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
+from wattkeeper.sim.kernel.streams import RandomStreams
 
 
 class Slowdown(NamedTuple):

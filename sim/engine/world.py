@@ -9,25 +9,20 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.profile import cost as cost_of
-from wattkeeper.policies.protocols import (
-    NEW,
+from wattkeeper.policies.points.job import NEW, Job, Placement
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import Context, EmptyZoo, Policy
+from wattkeeper.policies.points.select import Select, Selection
+from wattkeeper.policies.points.views import (
     NO_KNOBS,
     Configuration,
-    Context,
-    EmptyZoo,
-    Job,
     Knobs,
     Measurement,
     Options,
-    Placement,
-    Policy,
-    Select,
-    Selection,
     Slice,
     Start,
 )
+from wattkeeper.policies.profile import cost as cost_of
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
@@ -40,20 +35,24 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
-from wattkeeper.sim.attempts.decisions import (
-    DecisionMaker,
-    Engaged,
-    PolicyContext,
-    SignalSource,
-    format_pace,
-)
+from wattkeeper.sim.attempts.decisions import DecisionMaker, format_pace
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, LossRules, NodeChange, RunLosses
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import (
+from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.inheritances import Inheritances
+from wattkeeper.sim.engine.node_states import NodeChanges, NodeStates, PowerBudget
+from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
+from wattkeeper.sim.engine.queues import SelectByQueue
+from wattkeeper.sim.engine.retuner import Retuner
+from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
+from wattkeeper.sim.kernel.context import Engaged, PolicyContext, SignalSource
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import (
     NEVER,
     SIGNAL,
     UP,
@@ -62,18 +61,9 @@ from wattkeeper.sim.engine.event_loop import (
     ScheduledEvent,
     schedule_at,
 )
-from wattkeeper.sim.engine.feasibility import Feasibility
-from wattkeeper.sim.engine.inheritances import Inheritances
-from wattkeeper.sim.engine.node_states import NodeChanges, NodeStates, PowerBudget
-from wattkeeper.sim.engine.power_cap import PowerCap, Retries, pace_at
-from wattkeeper.sim.engine.queues import SelectByQueue
-from wattkeeper.sim.engine.retuner import Retuner
-from wattkeeper.sim.engine.rng import RandomStreams
-from wattkeeper.sim.engine.run_config import PolicySet, RunRules
-from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
+from wattkeeper.sim.kernel.rows import ABSENT
+from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.recording.recorder import (
-    ABSENT,
     EARLY,
     PROFILED,
     REACHED,
@@ -386,7 +376,7 @@ class World(Listener):
         )
 
     def arrive(self) -> None:
-        """See `wattkeeper.sim.engine.event_loop.Driven`."""
+        """See `wattkeeper.sim.kernel.loop.Driven`."""
         now_s = self._loop.now_s
         next_s = self._loop.next_arrival_s
         while next_s <= now_s:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.protocols import Job
-from wattkeeper.policies.registry import PolicyConfig, build_policy
-from wattkeeper.policies.retaining import (
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.retain import (
     Retain,
     Retention,
     StoredModel,
     StoredModels,
     check_retention,
 )
+from wattkeeper.policies.registry import PolicyConfig, build_policy
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.kernel.streams import RandomStreams
 
 if TYPE_CHECKING:
     from wattkeeper.sim.engine.warm_start import WarmStartModel
@@ -105,17 +105,17 @@ class SimulatedZoo:
         self._coverages: dict[int, float] = {}
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         return None if job.model is None else self._spec.known[job.model].child
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         if self._view is None:
             self._view = tuple(self._trained.values())
         return self._view
 
     def work_left(self, job: Job, parent: str) -> float:
-        """See `wattkeeper.policies.protocols.ZooView`."""
+        """See `wattkeeper.policies.points.policy.ZooView`."""
         return self._spec.warm_start.work(self._coverage(job, parent))
 
     def work(self, job: Job, parent: str) -> float:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from mypy_extensions import i64
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.protocols import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import SliceTotals
-from wattkeeper.sim.attempts.decisions import DecisionJournal
-from wattkeeper.sim.native import BytesWriter, append, vec, write_f64_le, write_i32_le, write_i64_le
-from wattkeeper.sim.recording.spool import Spool, SpooledBlock
+from wattkeeper.sim.kernel.journal import Journal
+from wattkeeper.sim.kernel.packed import write_f64_le, write_i32_le, write_i64_le
+from wattkeeper.sim.kernel.rows import ABSENT, Rows
+from wattkeeper.sim.kernel.spool import Spool
 
 UNITS_PER_WATT: Final = 2**32
 """Power is counted in whole parts of a watt, so that sums of changes are exact up to 1 GW."""
@@ -27,6 +22,7 @@ UNITS_PER_WATT: Final = 2**32
 MOST_UNITS: Final = 2**62
 
 _EXACT: Final = 2.0**51
+
 _ROUNDING: Final = 1.5 * 2.0**52
 """A double of this size has no fraction: adding it rounds to the nearest whole number, half to
 even, as `round` does, below `_EXACT`."""
@@ -36,8 +32,6 @@ EARLY: Final = 2
 PROFILED: Final = 4
 REPLAYED: Final = 8
 """Flags of an attempt; `REPLAYED`: from a profile."""
-
-ABSENT: Final = -1
 
 
 def whole_units(power_w: float) -> int:
@@ -129,27 +123,6 @@ _SLEPT = {"from_s": "f8", "to_s": "f8", "awake": "i8", "asleep": "i8"}
 """Columns of sleep of nodes, with the power of their GPUs awake and asleep; from infinity on, they
 sleep for ever."""
 
-_DECIDED = {
-    "time_s": "f8",
-    "number": "i8",
-    "seen": "i8",
-    "also_seen": "i8",
-    "attempt": "i4",
-    "chose": "i4",
-    "maker": "i1",
-}
-"""Columns of decisions."""
-
-MOST_CHARACTERS: Final = 2000
-"""Of a text whose digest is remembered; views of large clusters print longer ones."""
-
-FEW_GPUS: Final = 16
-"""Placements of fewer GPUs on one node are found by their numbers."""
-
-BUFFER_BYTES = 1 << 18
-"""Size from which written rows are put aside."""
-
-MOST_ROWS: Final = 2**62
 
 _DEFAULTS: dict[str, float] = {
     "attempt": 1,
@@ -159,242 +132,6 @@ _DEFAULTS: dict[str, float] = {
     "flags": REACHED,
     "lost_node": ABSENT,
 }
-
-
-class _Rows:
-    """Rows of numbers, appended one by one, read as columns.
-
-    Args:
-        codes: Name and type of each column, in the order in which `writer` is given them; as NumPy
-            codes them, little-endian. `row`: the number of the attempt that a row is about.
-        spool: Takes complete rows.
-
-    Attributes:
-        writer: Takes the numbers of a row, then `end_row` is called; compiled code writes numbers
-            without making objects of them.
-    """
-
-    def __init__(self, codes: Mapping[str, str], spool: Spool) -> None:
-        self.writer = BytesWriter()
-        self._spool = spool
-        self._blocks: list[SpooledBlock] = []
-        self._begins: list[int] = [0]
-        self._about: list[tuple[int, int]] = []
-        self._type = np.dtype([(name, f"<{code}") for name, code in codes.items()])
-        self._row_bytes: int = self._type.itemsize
-
-    def __len__(self) -> int:
-        return self._begins[-1] + len(self.writer) // self._row_bytes
-
-    def end_row(self) -> None:
-        """Complete a row."""
-        if len(self.writer) >= BUFFER_BYTES:
-            self._move()
-
-    def _move(self) -> None:
-        rows = np.frombuffer(self.writer.getvalue(), self._type)
-        self.writer = BytesWriter()
-        self._blocks.append(self._spool.keep(rows))
-        self._begins.append(self._begins[-1] + len(rows))
-        if "row" in self:
-            about = rows["row"]
-            self._about.append((int(about.min(initial=MOST_ROWS)), int(about.max(initial=ABSENT))))
-
-    def __contains__(self, name: str) -> bool:
-        return name in (self._type.names or ())
-
-    def blocks(self) -> list[SpooledBlock]:
-        """All rows, in blocks that a processor's cache holds; at least one."""
-        if len(self.writer) or not self._blocks:
-            self._move()
-        return self._blocks
-
-    def column(self, name: str, begin: int = 0, end: int | None = None) -> npt.NDArray[Any]:
-        """A column of some rows, by default of all, shape (rows,)."""
-        blocks, begins = self.blocks(), self._begins
-        end = len(self) if end is None else end
-        values = np.empty(end - begin, self._type[name])
-        index = bisect_right(begins, begin) - 1
-        while index < len(blocks) and begins[index] < end:
-            first = begins[index]
-            part = blocks[index][name][max(begin - first, 0) : end - first]
-            at = max(first - begin, 0)
-            values[at : at + len(part)] = part
-            index += 1
-        return values
-
-    def among(self, begin: int, end: int) -> dict[str, npt.NDArray[Any]]:
-        """The rows about some attempts, as columns."""
-        names = self._type.names or ()
-        parts = {name: [np.empty(0, self._type[name])] for name in names}
-        for block, (first, last) in zip(self.blocks(), self._about, strict=True):
-            if last >= begin and first < end:
-                row = block["row"]
-                inside = (row >= begin) & (row < end)
-                for name in names:
-                    parts[name].append(block[name][inside])
-        return {name: np.concatenate(part) for name, part in parts.items()}
-
-    def spread(self, name: str, values: npt.NDArray[Any], begin: int) -> None:
-        """Put a column where its rows belong in `values`: of the attempts from `begin` on."""
-        columns = self.among(begin, begin + len(values))
-        values[columns["row"] - begin] = columns[name]
-
-
-class Journal(DecisionJournal):
-    """Decisions in order, as columns.
-
-    The start of a job is decided by `Select` and `Place` together and stored as one row: a choice
-    of `Select` that is a placement.
-
-    Attributes:
-        makers: Decision point and policy, one entry per decision point.
-        choices: Index of each choice, a placement or a text.
-    """
-
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-        self.makers: list[tuple[str, str]] = []
-        self._points: list[str] = []
-        self.choices: dict[Placement | str, int] = {}
-        self._on_one_node = vec[i64]()
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the decisions."""
-        self._rows = _Rows(_DECIDED, self._spool)
-
-    def add_maker(self, point: str, policy: str) -> None:
-        """Add the policy of a decision point."""
-        self.makers.append((point, policy))
-        self._points.append(point)
-
-    def maker_of(self, point: str) -> int:
-        """The index of a decision point's policy."""
-        return self._points.index(point)
-
-    def index_choice(self, chose: Placement | str) -> int:
-        """The index of a choice; a new choice gets the next one."""
-        return self.choices.setdefault(chose, len(self.choices))
-
-    def index_placement(self, placement: Placement) -> int:
-        """The index of a placement; one of a few whole GPUs of one node is found by its numbers."""
-        node, gpus, gpu = placement[0]
-        if gpu != NEW or len(placement) > 1 or gpus >= FEW_GPUS:
-            return self.index_choice(placement)
-        row: i64 = node * FEW_GPUS + gpus
-        while row >= len(self._on_one_node):
-            self._on_one_node = append(self._on_one_node, ABSENT)
-        known = self._on_one_node[row]
-        if known == ABSENT:
-            known = self._on_one_node[row] = self.index_choice(placement)
-        return known
-
-    def add(
-        self,
-        now_s: float,
-        maker: int,
-        number: int,
-        attempt: int,
-        chose: int,
-        seen: int,
-        also_seen: int = 0,
-    ) -> None:
-        """Add a decision about a job; what the policy saw is two numbers, or a digest.
-
-        For a start, `Select` saw the number of waiting jobs and of free GPUs.
-        """
-        row = self._rows.writer
-        write_f64_le(row, now_s)
-        write_i64_le(row, number)
-        write_i64_le(row, seen)
-        write_i64_le(row, also_seen)
-        write_i32_le(row, attempt)
-        write_i32_le(row, chose)
-        row.append(maker)
-        self._rows.end_row()
-
-    def note(
-        self, now_s: float, point: str, job: Job, attempt: int, saw: tuple[object, ...], chose: str
-    ) -> None:
-        """See `wattkeeper.sim.attempts.decisions.DecisionJournal`."""
-        maker, choice = self.maker_of(point), self.index_choice(chose)
-        self.add(now_s, maker, job.number, attempt, choice, digest_of(saw))
-
-    def decisions(self, gpus_of: Callable[[Ints], Ints]) -> Iterator[dict[str, npt.NDArray[Any]]]:
-        """The decisions as columns, in parts; those of a start in two rows: `Select`, then `Place`.
-
-        Args:
-            gpus_of: Returns the GPUs of jobs by their number.
-
-        Returns:
-            `time_s`, `maker` (index into `makers`), `number`, `attempt`, `chose` (index into
-            `choices`) and `saw`: a digest of 64 bits of time, job, attempt, and the policy's view:
-            for `Place` the GPUs of the job, and the number of free ones.
-        """
-        self.index_choice("start")
-        places = np.array([not isinstance(choice, str) for choice in self.choices], dtype=bool)
-        for block in self._rows.blocks():
-            yield self._expand(block, places, gpus_of)
-
-    def _expand(
-        self, block: SpooledBlock, places: npt.NDArray[np.bool_], gpus_of: Callable[[Ints], Ints]
-    ) -> dict[str, npt.NDArray[Any]]:
-        """The decisions of some rows, each start in two rows."""
-        raw = {name: block[name] for name in _DECIDED}
-        digest = np.zeros(block.rows, dtype=np.uint64)
-        for name in ("time_s", "number", "attempt"):
-            digest = _add_to_digest(digest, raw[name])
-        starts = places[raw["chose"]]
-        raw["saw"] = digest
-        columns = {name: np.repeat(values, 1 + starts) for name, values in raw.items()}
-        placed = np.flatnonzero(starts) + np.arange(1, 1 + int(starts.sum()))
-        columns["chose"][placed - 1] = self.index_choice("start")
-        columns["maker"][placed] = self.maker_of("place")
-        columns["seen"][placed] = gpus_of(columns["number"][placed])
-        for name in ("seen", "also_seen"):
-            columns["saw"] = _add_to_digest(columns["saw"], columns.pop(name))
-        return columns
-
-
-def _add_to_digest(
-    digest: npt.NDArray[np.uint64], values: npt.NDArray[Any]
-) -> npt.NDArray[np.uint64]:
-    """Digests of 64 bits with one more column."""
-    wide = values.astype(np.int64) if values.dtype.kind == "i" else values.copy()
-    mixed = _mix(wide.view(np.uint64))
-    mixed ^= digest
-    return _mix(mixed)
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A bijection of 64 bits that spreads every bit (SplitMix64; Steele et al., OOPSLA '14).
-
-    The values are replaced.
-    """
-    values += np.uint64(0x9E3779B97F4A7C15)
-    values ^= values >> np.uint64(30)
-    values *= np.uint64(0xBF58476D1CE4E5B9)
-    values ^= values >> np.uint64(27)
-    values *= np.uint64(0x94D049BB133111EB)
-    values ^= values >> np.uint64(31)
-    return values
-
-
-def digest_of(seen: object) -> int:
-    """A digest of values that are not numbers, as a signed integer of 64 bits."""
-    text = repr(seen)
-    return _remembered_digest(text) if len(text) <= MOST_CHARACTERS else _digest_of_text(text)
-
-
-@lru_cache(maxsize=1 << 12)
-def _remembered_digest(text: str) -> int:
-    """Many decisions, such as those of the first job of a group, see the same short text."""
-    return _digest_of_text(text)
-
-
-def _digest_of_text(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 class NodeRow(NamedTuple):
@@ -513,20 +250,20 @@ class Recorder:
     def clear(self) -> None:
         """Forget all but the journal."""
         self.parents: dict[int, str] = {}
-        self._ended = _Rows(_ENDED, self.spool)
-        self._trained = _Rows(_TRAINED, self.spool)
-        self._locked = _Rows(_LOCKED, self.spool)
-        self._delayed = _Rows(_DELAYED, self.spool)
-        self._retuned = _Rows(_RETUNED, self.spool)
-        self._sliced = _Rows(_SLICED, self.spool)
-        self._broken_off = _Rows(_BROKEN_OFF, self.spool)
-        self._slowed = _Rows(_SLOWED, self.spool)
-        self._sized = _Rows(_SIZED, self.spool)
-        self._drawn = _Rows(_DRAWN, self.spool)
-        self._paused = _Rows(_PAUSED, self.spool)
-        self._changed = _Rows(_CHANGED, self.spool)
-        self._held = _Rows(_HELD, self.spool)
-        self._slept = _Rows(_SLEPT, self.spool)
+        self._ended = Rows(_ENDED, self.spool)
+        self._trained = Rows(_TRAINED, self.spool)
+        self._locked = Rows(_LOCKED, self.spool)
+        self._delayed = Rows(_DELAYED, self.spool)
+        self._retuned = Rows(_RETUNED, self.spool)
+        self._sliced = Rows(_SLICED, self.spool)
+        self._broken_off = Rows(_BROKEN_OFF, self.spool)
+        self._slowed = Rows(_SLOWED, self.spool)
+        self._sized = Rows(_SIZED, self.spool)
+        self._drawn = Rows(_DRAWN, self.spool)
+        self._paused = Rows(_PAUSED, self.spool)
+        self._changed = Rows(_CHANGED, self.spool)
+        self._held = Rows(_HELD, self.spool)
+        self._slept = Rows(_SLEPT, self.spool)
 
     def add_attempt(
         self,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Objective, Profile
-from wattkeeper.policies.protocols import Job, Options, Start
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Inheritance
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.event_loop import EventLoop
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.kernel.loop import EventLoop
+from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, AllLatencies
 from wattkeeper.sim.replay.pipelined import PipelineTraining
 from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained

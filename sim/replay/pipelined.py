@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.hull import SpeedPoint, up_to_point
 from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
-from wattkeeper.policies.protocols import NO_KNOBS, Knobs
+from wattkeeper.policies.points.views import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.replay.replayed import RecordedWorkload, ReplayRules

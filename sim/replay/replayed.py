@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from wattkeeper.policies.points.views import Measurement, Options, Start
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import Measurement, Options, Start
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
@@ -24,8 +24,8 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule, TrainingSpan
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.event_loop import EventLoop, ScheduledEvent, schedule_at
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.kernel.loop import EventLoop, ScheduledEvent, schedule_at
+from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.replay.latencies import Latencies
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from wattkeeper.policies.moments import Progress
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, relative_points, up_to_limit
-from wattkeeper.policies.protocols import NO_KNOBS, Knobs
+from wattkeeper.policies.points.moments import Progress
+from wattkeeper.policies.points.views import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.event_loop import EventLoop
+from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 

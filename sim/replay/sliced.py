@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from wattkeeper.policies.protocols import SETUP_S, Measurement, Slice
+from wattkeeper.policies.points.views import SETUP_S, Measurement, Slice
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
     Attempt,

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.profile import Curve, Profile
-from wattkeeper.policies.protocols import Job, Options
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

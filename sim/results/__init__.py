@@ -1,1 +1,1 @@
-"""Results of runs: tables, metrics, timeline, statistics, and the folder that holds them."""
+"""What any run leaves: folder, tables in Parquet, digests, statistics, summary."""

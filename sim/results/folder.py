@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.checksums import SUMS, write_sums
 from wattkeeper.sim.results.indented import indent_json
 from wattkeeper.sim.results.parquet import write_tables
-from wattkeeper.sim.results.schemas import TABLES
 from wattkeeper.sim.results.summary import metric_values
-from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files.atomic import check_place, is_leftover, replace_folder, resolve, settle
 
 SWEEP: Final = "sweep.json"

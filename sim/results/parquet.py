@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.sim.results.schemas import KEYS
+from wattkeeper.sim.cluster_results.schemas import KEYS
 from wattkeeper.traces.arrow import one_chunk
 
 ROW_GROUP: Final = 1 << 17

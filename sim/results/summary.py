@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.sim.results.accounting import Tariff, Window
-from wattkeeper.sim.results.metrics import COSTS
-from wattkeeper.sim.results.schemas import VALUES
+from wattkeeper.sim.cluster_results.accounting import Tariff, Window
+from wattkeeper.sim.cluster_results.metrics import COSTS
+from wattkeeper.sim.cluster_results.schemas import VALUES
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.statistics import NOT_COMPARED, over_seeds, versus
-from wattkeeper.sim.results.tables import RunResult
 
 
 def charge_alike(results: Sequence[RunResult], tariffs: Mapping[str, Tariff]) -> list[RunResult]:

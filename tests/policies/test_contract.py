@@ -22,8 +22,8 @@ from tests.support.worlds import (
     spec,
 )
 from wattkeeper.policies.configure._chain import chain_of
-from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.protocols import ZooView
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.registry import BASES, POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.contract import suite
 from wattkeeper.scenarios.contract.rehearsal import SIZES, Rehearsal

@@ -1,6 +1,6 @@
 """Words of protocol tuples, of which journals have a digest."""
 
-from wattkeeper.policies.protocols import Configuration, Knobs, Measurement
+from wattkeeper.policies.points.views import Configuration, Knobs, Measurement
 
 
 def test_words_are_what_they_were_without_clocks() -> None:

@@ -89,7 +89,8 @@ ACME = '''
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.points.views import Configuration
+from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

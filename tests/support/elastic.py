@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.support.worlds import chosen, run_world, spec
-from wattkeeper.policies.elastic.replanning import ElasticTask
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.replan import ElasticTask
 from wattkeeper.policies.registry import PolicyConfig, find_config
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses

@@ -11,7 +11,9 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.registry import PolicyConfig
 
 

@@ -42,7 +42,7 @@ IMPORTED: Final = (
     "wattkeeper.scenarios.spec.yaml_document",
     "wattkeeper.sim.engine.world",
     "wattkeeper.sim.engine.zoo",
-    "wattkeeper.sim.results.tables",
+    "wattkeeper.sim.cluster_results.tables",
     "wattkeeper.traces.library.importer",
     "wattkeeper.traces.library.store",
 )

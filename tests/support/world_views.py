@@ -14,11 +14,12 @@ from tests.support.worlds import (
     settings_of_worlds,
     stub,
 )
+from wattkeeper.policies.points.job import NEW, Job
+from wattkeeper.policies.points.views import Configuration
 from wattkeeper.policies.profile import Curve, Profile
-from wattkeeper.policies.protocols import NEW, Configuration, Job
 from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.sim.cluster_results.tables import RunResult, collect
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.tables import RunResult, collect
 
 any_world = given(setting=settings_of_worlds())
 

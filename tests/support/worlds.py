@@ -13,28 +13,32 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.moments import FIRST, Moment
+from wattkeeper.policies.points.job import JOB_ATTRIBUTES, Job
+from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.policies.protocols import JOB_ATTRIBUTES, Job
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.contract.scripted import GPU, NEVER, SAMPLES, example, profile
-from wattkeeper.sim.attempts.decisions import SignalSource
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.cluster.losses import RunLosses
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.rng import NamedStreams, RandomStreams
+from wattkeeper.sim.cluster_results.columns import (
+    attempt_columns,
+    decision_columns,
+    recorded_columns,
+)
+from wattkeeper.sim.cluster_results.tables import ALL_ROWS
+from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.engine.world import ElasticParts, World
+from wattkeeper.sim.kernel.context import SignalSource
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.streams import NamedStreams, RandomStreams
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
-from wattkeeper.sim.results.columns import attempt_columns, decision_columns, recorded_columns
-from wattkeeper.sim.results.tables import ALL_ROWS
-from wattkeeper.sim.results.timeline import Timeline, timeline
 from wattkeeper.traces.schema import JOBS, jobs_table
 
 OTHER_GPU = "A40"

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.sim.results.metrics import LAST
+from wattkeeper.sim.cluster_results.metrics import LAST
 
 
 class LearningWindow(NamedTuple):

@@ -43,7 +43,8 @@ def compare_waits(jobs: pa.Table, attempts: Mapping[str, pa.Table]) -> list[Wait
     Args:
         jobs: Of a trace (`wattkeeper.traces.schema.JOBS`); those without a recorded start, or that
             a run never started, do not count.
-        attempts: By variant, the attempts of one seed (`wattkeeper.sim.results.schemas.JOBS`).
+        attempts: By variant, the attempts of one seed
+            (`wattkeeper.sim.cluster_results.schemas.JOBS`).
 
     Returns:
         The first part, with an empty ``by``, is of all jobs; empty if no job counts.

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.accounting import CARBON, COST
-from wattkeeper.sim.results.metrics import ROUNDING
-from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST
+from wattkeeper.sim.cluster_results.metrics import ROUNDING
+from wattkeeper.sim.cluster_results.tables import RunResult
 
 WEIGHTS: Final = {"carbon": CARBON, "price": COST, "energy": "energy_j"}
 """The column of jobs by what is compared."""

@@ -63,7 +63,8 @@ def compare_times(
 
     Args:
         jobs: Of a trace (`wattkeeper.traces.schema.JOBS`).
-        attempts: By variant, the attempts of one seed (`wattkeeper.sim.results.schemas.JOBS`), with
+        attempts: By variant, the attempts of one seed
+            (`wattkeeper.sim.cluster_results.schemas.JOBS`), with
             the trace's submissions.
         baselines: The baseline of each variant; variants without a run of it do not count.
 

@@ -16,7 +16,7 @@ from wattkeeper.scenarios.analysis.consumption import (
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import label_variants
 from wattkeeper.scenarios.cli.tables.fitting import print_whole
-from wattkeeper.sim.results.accounting import ENERGY, year_name
+from wattkeeper.sim.cluster_results.accounting import ENERGY, year_name
 
 
 def print_electricity(console: Console, manifest: Manifest, summary: Json) -> None:

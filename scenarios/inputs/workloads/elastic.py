@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
-from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
+from wattkeeper.policies.points.replan import ElasticTask
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, ScenarioInputs

@@ -11,8 +11,8 @@ from wattkeeper.scenarios.inputs.signals import state_signal
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.engine.signals import SignalSeries
-from wattkeeper.sim.results.node_use import NodePrices
+from wattkeeper.sim.cluster_results.node_use import NodePrices
+from wattkeeper.sim.kernel.signals import SignalSeries
 
 
 def check_rents(loaded: LoadedScenario, clusters: Sequence[UsedCluster]) -> None:

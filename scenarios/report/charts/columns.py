@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.sim.cluster_results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.sim.recording.recorder import waits_between_attempts
-from wattkeeper.sim.results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.traces.arrow import to_floats
 
 ALWAYS = (

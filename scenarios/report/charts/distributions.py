@@ -9,7 +9,7 @@ from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.vocabulary import TIMES, choose_unit
 from wattkeeper.scenarios.report.charts.chart import Chart, Line, data_axis, to_numbers
 from wattkeeper.scenarios.report.charts.downsample import distribution
-from wattkeeper.sim.results.metrics import JobOutcomes
+from wattkeeper.sim.cluster_results.metrics import JobOutcomes
 
 JOB_TIMES = {
     "jct": ("Job completion", "from submission to end"),

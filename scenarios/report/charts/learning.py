@@ -20,7 +20,7 @@ from wattkeeper.scenarios.report.charts.chart import (
 )
 from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.results.metrics import JobOutcomes
+from wattkeeper.sim.cluster_results.metrics import JobOutcomes
 from wattkeeper.traces.arrow import to_floats
 
 CHOICES = 400

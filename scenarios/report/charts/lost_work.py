@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.traces.arrow import to_floats
 

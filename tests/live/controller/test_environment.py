@@ -19,7 +19,7 @@ from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
 from wattkeeper.live.controller.virtual_time import VirtualTime, VirtualWallClock
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.sim.engine.event_loop import Callback
+from wattkeeper.sim.kernel.loop import Callback
 
 
 @pytest.fixture

@@ -31,8 +31,10 @@ POLICY = '''\
 import math
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
+from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

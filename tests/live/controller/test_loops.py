@@ -17,7 +17,8 @@ LOOPING = """
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.points.views import Configuration
+from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 class Looping(Configure):

@@ -143,8 +143,10 @@ POLICY = '''\
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.moments import Moment
-from wattkeeper.policies.protocols import Context, Knobs, Running, Slice, Tune
+from wattkeeper.policies.points.moments import Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running, Slice
+from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.elastic import run_elastic, task
-from wattkeeper.policies.elastic.replanning import ElasticView, Reshape
+from wattkeeper.policies.points.replan import ElasticView, Reshape
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.elastic import asking
 from wattkeeper.sim.elastic import jobs as simulated

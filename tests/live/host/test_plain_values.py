@@ -15,7 +15,7 @@ from wattkeeper.live.pipeline.reports import OperationTotals, Order, RankReport,
 from wattkeeper.live.weight_transfer.report import TensorReport, TransferReport
 from wattkeeper.live.wire.messages import Assignment, Cause
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.policies.protocols import Slice
+from wattkeeper.policies.points.views import Slice
 
 TENSOR = TensorReport(
     name="w", status="copied", source="v", why="same shape", shape=(2, 3), trained=True

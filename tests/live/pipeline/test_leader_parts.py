@@ -15,11 +15,13 @@ from wattkeeper.live.pipeline.plan_chooser import PlanChooser
 from wattkeeper.live.pipeline.reports import OperationTotals, RankReport
 from wattkeeper.live.pipeline.slow_stages import SlowStages, scale_profile
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.moments import NO_PROGRESS
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
-from wattkeeper.policies.protocols import Context, Knobs, Running, Tune
+from wattkeeper.policies.points.moments import NO_PROGRESS
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import PolicyConfig, find_config
 from wattkeeper.traces.pipelines import read_pipeline
 

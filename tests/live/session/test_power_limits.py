@@ -15,7 +15,7 @@ from wattkeeper.live.session.local_coordinator import LocalCoordinator
 from wattkeeper.live.wire.messages import ProfileReport
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.policies.points.views import Measurement, Slice
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 
 

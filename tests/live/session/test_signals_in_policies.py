@@ -17,7 +17,7 @@ from tests.support.sessions import DRAWN, history
 from tests.support.worlds import by_job, chosen, run_world, spec, steady, stub
 from wattkeeper.live.devices.power_limiter import PowerLimiter
 from wattkeeper.live.devices.synthetic import SyntheticDevice
-from wattkeeper.policies.protocols import Configuration, Start
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import Point
 from wattkeeper.scenarios.contract.scripted import job
 
@@ -28,7 +28,8 @@ import os
 import signal
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Knobs, Tune
+from wattkeeper.policies.points.views import Knobs
+from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -18,7 +18,7 @@ from wattkeeper.live.wire.clock import RemoteWallClock
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.policies.protocols import Measurement, Slice
+from wattkeeper.policies.points.views import Measurement, Slice
 
 TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
 ASSIGNMENT = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0), slice=Slice(200.0))

@@ -19,17 +19,10 @@ from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
 from wattkeeper.policies.configure.oracle import OracleConfig
 from wattkeeper.policies.configure.zeus import ZeusConfig
 from wattkeeper.policies.errors import PolicyFailed
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Knobs, Options, Outcome, Running, Start
 from wattkeeper.policies.profile import Objective, epochs_left, optimum
-from wattkeeper.policies.protocols import (
-    Configuration,
-    Configure,
-    Context,
-    Knobs,
-    Options,
-    Outcome,
-    Running,
-    Start,
-)
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.contract.scripted import NEVER, ScriptedContext, job, profile
 

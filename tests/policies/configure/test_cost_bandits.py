@@ -11,8 +11,8 @@ from tests.support.worlds import AttemptRow, attempts, by_job, chosen, run_world
 from wattkeeper.policies.configure._cost_bandit import GroupCosts, RunCosts
 from wattkeeper.policies.configure.expected_improvement import improvement, posterior
 from wattkeeper.policies.configure.thompson import belief
+from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.profile import Objective, Profile, optimum
-from wattkeeper.policies.protocols import Options
 from wattkeeper.scenarios.contract.scripted import NEVER, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.configure.frugal import Frugal, FrugalConfig
-from wattkeeper.policies.moments import Progress
-from wattkeeper.policies.protocols import Configuration, Measurement, Outcome, Running, Start
+from wattkeeper.policies.points.moments import Progress
+from wattkeeper.policies.points.views import Configuration, Measurement, Outcome, Running, Start
 from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
 
 ANY = profile()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.worlds import AttemptRow, attempts, by_job, chosen, run_world
 from wattkeeper.policies.configure.zeus import Zeus, ZeusConfig
+from wattkeeper.policies.points.views import Configuration, Outcome, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Configuration, Outcome, Start
 from wattkeeper.scenarios.contract.scripted import NEVER, ScriptedContext, job, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 

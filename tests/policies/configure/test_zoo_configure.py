@@ -16,7 +16,8 @@ from wattkeeper.policies.matching.choice import Candidate, Rule
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS
-from wattkeeper.policies.protocols import Configuration, Job, Options, Start
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile

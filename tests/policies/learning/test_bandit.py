@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.generators import unused
 from wattkeeper.policies.learning.bandit import GaussianThompson, Rewards
 from wattkeeper.scenarios.contract.scripted import job
-from wattkeeper.sim.engine.rng import PublishedStreams, checksum
+from wattkeeper.sim.kernel.streams import PublishedStreams, checksum
 
 SIZES = (8, 16, 32, 64, 128)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.policies.learning.epoch_costs import EpochCosts
-from wattkeeper.policies.protocols import Measurement, Options
+from wattkeeper.policies.points.views import Measurement, Options
 
 SIZES = (16, 32, 64, 128, 256)
 LIMITS = (100.0, 150.0, 200.0, 250.0)

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.place.fragmentation_aware import FragmentationAware, Workload
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Demand, Job, Place, Placement
+from wattkeeper.policies.points.job import NEW, Demand, Job, Placement
+from wattkeeper.policies.points.place import ClusterView, Place
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.registry import policies
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, NodeGroup

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.policies.place.test_place import NOBODY, make_job
-from wattkeeper.policies.protocols import NEW, Job, Place, Placement
+from wattkeeper.policies.points.job import NEW, Job, Placement
+from wattkeeper.policies.points.place import Place
 from wattkeeper.policies.registry import policies
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec

@@ -12,8 +12,8 @@ import pytest
 from tests.support.elastic import run_elastic, shapes, task
 from tests.support.messages import assert_states
 from wattkeeper import scenarios
-from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.points.replan import ElasticTask
 from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.replan.adaptive import AdaptiveConfig
 from wattkeeper.sim.cluster.losses import NodeChange

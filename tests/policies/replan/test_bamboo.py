@@ -13,8 +13,8 @@ from tests.sim.elastic.test_elastic_jobs import plain
 from tests.support.elastic import run_elastic, shapes, task
 from tests.support.messages import assert_states
 from tests.support.worlds import attempts, decided
-from wattkeeper.policies.elastic.replanning import ElasticView, Reshape, Shape, check_reshape
 from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.points.replan import ElasticView, Reshape, Shape, check_reshape
 from wattkeeper.policies.replan.bamboo import form_ring
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.world import World

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tests.support.elastic import run_elastic, shapes
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.reconfiguration import reconfigure
-from wattkeeper.policies.elastic.replanning import (
+from wattkeeper.policies.elastic.stages import LayerCost
+from wattkeeper.policies.elastic.templates import plan_templates, template_sizes
+from wattkeeper.policies.points.replan import (
     ElasticTask,
     ElasticView,
     ReplanMoment,
@@ -22,8 +24,6 @@ from wattkeeper.policies.elastic.replanning import (
     Shape,
     check_reshape,
 )
-from wattkeeper.policies.elastic.stages import LayerCost
-from wattkeeper.policies.elastic.templates import plan_templates, template_sizes
 from wattkeeper.policies.replan.oobleck import Oobleck, OobleckConfig
 from wattkeeper.sim.cluster.losses import NodeChange
 

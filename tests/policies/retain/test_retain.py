@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wattkeeper.policies.points.retain import Retention, StoredModel, StoredModels
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.retain._knapsack import cheapest_cover
-from wattkeeper.policies.retaining import Retention, StoredModel, StoredModels
 
 KINDS = list(policies("retain"))
 IN_ORDER = ("lru", "lfu", "gdsf")

@@ -19,12 +19,13 @@ from wattkeeper.policies.forecasts.history import HistoryConfig
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
 from wattkeeper.policies.planning.waiting import Outlook, best_start
-from wattkeeper.policies.protocols import Context, Job
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.select.carbon_aware import CarbonAwareConfig
 from wattkeeper.policies.signals import SignalView
-from wattkeeper.sim.attempts.decisions import FixedTime
-from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.context import FixedTime
+from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 HOUR_S, DAY_S = 3600.0, 86400.0
 

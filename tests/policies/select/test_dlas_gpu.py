@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.select_worlds import Pool, Ran, make_job, simulate, workloads
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.select.dlas_gpu import DlasGpuConfig
 
 

@@ -10,7 +10,9 @@ from hypothesis import given
 
 from tests.support.select_worlds import Now, Pool, World, make_job, simulate, workloads
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Job, Select, Selection
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import Select, Selection
 from wattkeeper.policies.select.easy_backfill import EasyBackfillConfig
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.support.select_worlds import Pool, World, make_job
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.registry import PolicyConfig, find_config
 
 FEW, MANY = 400, 1600

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.select_worlds import Nodes, Pool, World, make_job, workloads
-from wattkeeper.policies.protocols import CapacityView, Context, Job, Key, Select, Selection
+from wattkeeper.policies.points.job import Job, Key
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.scheduling.preempting import SLACK
 from wattkeeper.policies.select.gittins import GittinsConfig
 from wattkeeper.policies.select.las import LasConfig

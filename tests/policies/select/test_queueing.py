@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.select_worlds import Pool, make_job
-from wattkeeper.policies.protocols import Context, Job
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.scheduling.queueing import InOrder
 
 NOBODY = cast("Context", None)

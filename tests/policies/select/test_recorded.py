@@ -14,7 +14,7 @@ from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.select_worlds import make_job
 from tests.support.worlds import attempts, chosen, run_world, spec
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.traces.library import store
 
 

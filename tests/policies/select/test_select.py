@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.support.select_worlds import Nodes, Pool, World, make_job, simulate, workloads
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.policies.scheduling.gittins import Gittins
 from wattkeeper.policies.select.dlas_gpu import DlasGpuConfig

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.worlds import attempts, by_job, chosen, curves, decisions, run_world
+from wattkeeper.policies.points.views import Configuration, Measurement, Running, Start
 from wattkeeper.policies.profile import ClockSetting, Curve
-from wattkeeper.policies.protocols import Configuration, Measurement, Running, Start
 from wattkeeper.policies.tune.zeus_jit import ZeusJit, ZeusJitConfig
 from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
 from wattkeeper.sim.engine.sources import RecurringSource

@@ -18,7 +18,7 @@ from tests.support.results import seal
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.sim_vs_live import METRICS, compare
 from wattkeeper.scenarios.analysis.study import read
-from wattkeeper.sim.results.schemas import JOBS
+from wattkeeper.sim.cluster_results.schemas import JOBS
 
 
 @pytest.fixture(scope="module")

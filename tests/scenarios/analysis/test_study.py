@@ -15,7 +15,7 @@ from tests.support.results import seal
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.run.run import ScenarioResult
-from wattkeeper.sim.results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
 from wattkeeper.traces.schema import is_optional
 
 

@@ -97,7 +97,7 @@ PLANTS = {
         {"recurring": {"digest", "cost"}},
     ),
     "a changed random stream": (
-        "sim/engine/rng.py",
+        "sim/kernel/streams.py",
         'f"run/{job.group_id}/',
         'f"runs/{job.group_id}/',
         {"recurring": {"digest", "energy_j"}},
@@ -110,7 +110,7 @@ PLANTS = {
     ),
     "a run twice as slow": ("scenarios/run/run.py", None, TWICE, {"queue": {"speed"}}),
     "a missing metric": (
-        "sim/results/metrics.py",
+        "sim/cluster_results/metrics.py",
         '        "p95_jct_s": p95_jct_s,\n',
         "",
         {"recurring": {"p95_jct_s"}},

@@ -68,7 +68,7 @@ PLANTS = {
         "lost_j = self.checkpoints.unsaved_s * self.power_w",
     ),
     "steps under way count as useful": (
-        "sim/results/node_use.py",
+        "sim/cluster_results/node_use.py",
         "useful_s, redundant_s, lost_s, open_s, pause_s",
         "useful_s + open_s, redundant_s, lost_s, open_s, pause_s",
     ),

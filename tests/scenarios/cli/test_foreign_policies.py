@@ -16,7 +16,8 @@ from tests.support.warm import forker
 MODULE = '''\
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.points.views import Configuration
+from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -22,7 +22,9 @@ GOOD = '''\
 import copy
 from typing import Any, ClassVar, Literal
 
-from wattkeeper.policies.protocols import Configuration, Configure, Context, Outcome, Start
+from wattkeeper.policies.points.views import Configuration, Outcome, Start
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 
@@ -184,7 +186,7 @@ SCHEDULER = '''\
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Select, Selection
+from wattkeeper.policies.points.select import Select, Selection
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -16,8 +16,8 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.profile import Curve, Objective, Profile, expectations
 from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import Callback
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.traces.files.atomic import replace_file, replace_folder
 from wattkeeper.traces.library import store
 

@@ -14,7 +14,7 @@ from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.analysis.consumption import format_amount
-from wattkeeper.sim.results.accounting import COST
+from wattkeeper.sim.cluster_results.accounting import COST
 
 SCENARIO = """\
 name: owner

@@ -15,7 +15,7 @@ from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.scenarios.analysis.consumption import format_amount
 from wattkeeper.scenarios.report.phrases import typeset_minus
-from wattkeeper.sim.results.accounting import ENERGY
+from wattkeeper.sim.cluster_results.accounting import ENERGY
 
 SLEEPING = """\
 name: sleeping

@@ -17,8 +17,9 @@ from tests.conftest import Command, small
 from tests.support.runs import content, names
 from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.sim.recording import spool
-from wattkeeper.sim.results import parquet, tables
+from wattkeeper.sim.cluster_results import tables
+from wattkeeper.sim.kernel import spool
+from wattkeeper.sim.results import parquet
 from wattkeeper.sim.results.parquet import StoredTable
 from wattkeeper.traces.files.atomic import is_leftover
 
@@ -158,8 +159,9 @@ def test_no_more_rows_are_held_than_those_of_a_row_group(
 
 KILLED = """
 import os, signal, sys
-from wattkeeper.sim.recording import spool
-from wattkeeper.sim.results import parquet, tables
+from wattkeeper.sim.kernel import spool
+from wattkeeper.sim.cluster_results import tables
+from wattkeeper.sim.results import parquet
 tables.MOST_ATTEMPTS = spool.MOST_HELD_BYTES = 0
 tables.ROW_GROUP = parquet.ROW_GROUP = 100
 make, left = tables._table, [int(sys.argv.pop(1))]

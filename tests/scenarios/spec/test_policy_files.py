@@ -22,7 +22,8 @@ POLICY = '''\
 
 from typing import ClassVar, Literal
 
-from wattkeeper.policies.protocols import Knobs, Tune
+from wattkeeper.policies.points.views import Knobs
+from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.registry import Point, PolicyConfig
 
 

@@ -34,10 +34,10 @@ from wattkeeper.scenarios.sweep import run
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import expand_sweep
 from wattkeeper.scenarios.sweep.work import PointWork
+from wattkeeper.sim.cluster_results.accounting import Account, EnergyParts, Sleeps, Window
+from wattkeeper.sim.cluster_results.schemas import VALUES
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results import checksums
-from wattkeeper.sim.results.accounting import Account, EnergyParts, Sleeps, Window
-from wattkeeper.sim.results.schemas import VALUES
-from wattkeeper.sim.results.tables import RunResult
 from wattkeeper.traces.files import atomic
 from wattkeeper.traces.files.digests import digest_file
 
@@ -241,7 +241,8 @@ MOODY = '''
 import os, signal
 from pathlib import Path
 from typing import Literal
-from wattkeeper.policies.protocols import Configuration, Configure
+from wattkeeper.policies.points.views import Configuration
+from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.registry import PolicyConfig
 
 

@@ -33,15 +33,17 @@ from tests.support.worlds import (
 )
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.protocols import WHOLE, Context, Knobs, Running
+from wattkeeper.policies.points.job import WHOLE
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.timeline import perfetto
+from wattkeeper.sim.cluster_results.tables import collect
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.tables import collect
 
 Event = dict[str, Any]
 

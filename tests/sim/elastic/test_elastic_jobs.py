@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
 from tests.support.worlds import attempts, chosen, decided, decisions, spec, timeline_of
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange

@@ -19,20 +19,20 @@ from tests.support.elastic import BUSY_W, IDLE_W, run_elastic
 from tests.support.examples import examples
 from tests.support.worlds import attempts, chosen, spec
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
-from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.elastic.stages import LayerCost
 from wattkeeper.policies.elastic.templates import plan_templates
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.replan import ElasticTask
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Job
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
+from wattkeeper.sim.cluster_results.columns import recorded_columns
+from wattkeeper.sim.cluster_results.node_use import ElasticScope, NodePrices
+from wattkeeper.sim.cluster_results.tables import RunResult, collect
 from wattkeeper.sim.elastic.jobs import ElasticJob
-from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.sim.recording.recorder import ShapeRow
-from wattkeeper.sim.results.columns import recorded_columns
-from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
-from wattkeeper.sim.results.tables import RunResult, collect
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
     ("oobleck", {"join": "loss"}),

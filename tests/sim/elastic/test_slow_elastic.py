@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.sim.engine.test_slow_nodes import slow, slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
 from tests.support.worlds import attempts
-from wattkeeper.policies.elastic.replanning import ElasticView, Reshape
-from wattkeeper.policies.protocols import Context
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.replan import ElasticView, Reshape
 from wattkeeper.policies.replan._joining import JoiningReplan
 from wattkeeper.policies.replan.oobleck import Oobleck
 from wattkeeper.sim.cluster.losses import NodeChange

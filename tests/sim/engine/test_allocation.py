@@ -19,7 +19,8 @@ from tests.support.worlds import (
     steady,
     stub,
 )
-from wattkeeper.policies.protocols import NEW, ClusterView, Job, Placement
+from wattkeeper.policies.points.job import NEW, Job, Placement
+from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.world import World
 

@@ -36,14 +36,14 @@ from tests.support.worlds import (
     steady,
     timeline_of,
 )
+from wattkeeper.policies.points.views import SETUP_S, Slice
 from wattkeeper.policies.profile import Curve, Profile
-from wattkeeper.policies.protocols import SETUP_S, Slice
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster_results.accounting import Window
+from wattkeeper.sim.cluster_results.columns import attempt_columns, recorded_columns
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT
-from wattkeeper.sim.results.accounting import Window
-from wattkeeper.sim.results.columns import attempt_columns, recorded_columns
 
 SLICE = r"(?:reached: )?slice_w=([\d.]+)(?: slice_batch_size=(\d+))?"
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wattkeeper.sim.engine.event_loop import ARRIVAL, STOP, Callback, EventHeap
+from wattkeeper.sim.kernel.loop import ARRIVAL, STOP, Callback, EventHeap
 
 times = st.one_of(st.sampled_from([0.0, 1.0, 1.5]), st.floats(-1e12, 1e12), st.just(math.inf))
 steps = st.lists(st.one_of(st.none(), st.tuples(times, st.integers(STOP, 3))), max_size=200)

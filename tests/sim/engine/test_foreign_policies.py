@@ -17,7 +17,9 @@ import pytest
 from tests.support.messages import assert_states
 from tests.support.worlds import by_job, chosen, run_world, spec, steady, stub
 from wattkeeper.policies.errors import PolicyError, PolicyFailed
-from wattkeeper.policies.protocols import JOB_ATTRIBUTES, NEW, Configuration, Job, Knobs, Selection
+from wattkeeper.policies.points.job import JOB_ATTRIBUTES, NEW, Job
+from wattkeeper.policies.points.select import Selection
+from wattkeeper.policies.points.views import Configuration, Knobs
 from wattkeeper.policies.registry import Point
 from wattkeeper.scenarios.contract.scripted import job
 

@@ -16,7 +16,7 @@ from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
-from wattkeeper.sim.results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.traces.generate.synthetic import generate
 from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
 from wattkeeper.traces.library import store

@@ -28,13 +28,14 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.planning.hull import points_up_to
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Knobs, Running
 from wattkeeper.policies.profile import ClockSetting, Objective, Profile, optimum
-from wattkeeper.policies.protocols import Configuration, Context, Knobs, Running
 from wattkeeper.policies.tune.fixed_clock import FixedClockConfig
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
+from wattkeeper.sim.cluster_results.columns import recorded_columns
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.backend import options_of
-from wattkeeper.sim.results.columns import recorded_columns
 
 CLOCKS = (ClockSetting(900, 2.6, 80.0), ClockSetting(1200, 2.1, 120.0))
 """At 1200 MHz a job is almost as fast as without a limit, and draws less than at 150 W."""

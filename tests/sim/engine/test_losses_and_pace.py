@@ -11,15 +11,17 @@ import pytest
 
 from tests.support.worlds import by_job, chosen, run_world, spec, steady, stub
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.moments import FIRST
-from wattkeeper.policies.protocols import Context, Job, Knobs, Running
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
-from wattkeeper.sim.results.laws import RunLaws, check_laws
-from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.laws import RunLaws, check_laws
+from wattkeeper.sim.cluster_results.tables import RunResult, collect
 
 KNOWN = by_job(steady(10.0, 10.0))
 NO_CHECKPOINTS = LossRules()
@@ -158,8 +160,8 @@ def wakes_for_ever() -> PolicyConfig:
 
 
 def repeating() -> dict[str, Any]:
-    from wattkeeper.sim.engine.rng import NamedStreams
-    from wattkeeper.sim.engine.signals import Signal, SignalSeries
+    from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+    from wattkeeper.sim.kernel.streams import NamedStreams
 
     series = SignalSeries("s", np.array([0.0, 1.0]), np.array([1.0, 2.0]), 2.0, period_s=2.0)
     return {"s": Signal(series, None, NamedStreams(1))}

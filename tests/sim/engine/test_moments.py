@@ -27,13 +27,14 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.moments import FIRST, Moment
-from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
 from wattkeeper.sim.attempts.attempt import AttemptTotals
-from wattkeeper.sim.engine.event_loop import Callback
-from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.loop import Callback
+from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 EPOCH_S = 2.0
 KNOWN = by_job(steady(5.0, EPOCH_S))

@@ -30,22 +30,17 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import (
-    CapacityView,
-    Configuration,
-    Context,
-    Job,
-    Knobs,
-    Running,
-    Selection,
-)
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Selection
+from wattkeeper.policies.points.views import Configuration, Knobs, Running
 from wattkeeper.policies.registry import find_config
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules, NodeChange, RunLosses
+from wattkeeper.sim.cluster_results.columns import recorded_columns
 from wattkeeper.sim.engine.world import MOST_LOSSES, World
 from wattkeeper.sim.replay.latencies import Latencies
-from wattkeeper.sim.results.columns import recorded_columns
 
 
 def plain(name: str, submit_s: float, duration_s: float, gpus: int = 1) -> Job:

@@ -28,8 +28,11 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.points.job import NEW, Job, Placement
+from wattkeeper.policies.points.place import ClusterView
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs, Placement
 from wattkeeper.policies.registry import Point
 from wattkeeper.policies.scheduling.queueing import InOrder
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
@@ -193,7 +196,9 @@ def test_a_retry_starts_when_a_preemption_leaves_power() -> None:
 def test_a_policy_of_another_decision_point_is_refused() -> None:
     select = stub("select", select=lambda *_: None)
     object.__setattr__(select, "point", "place")
-    with pytest.raises(PolicyError, match=r"'stub' builds a Stub, .*policies\.protocols\.Place$"):
+    with pytest.raises(
+        PolicyError, match=r"'stub' builds a Stub, .*policies\.points\.place\.Place$"
+    ):
         run_world([plain("x", 0.0, 10.0)], {}, None, chosen(place=select))
 
 

@@ -25,13 +25,14 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.moments import FIRST, Moment
 from wattkeeper.policies.pipeline.exact import exact_frontier
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.published import published_frontier
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
-from wattkeeper.policies.protocols import Context, Knobs, Running
+from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.tune.perseus import PerseusConfig
 from wattkeeper.policies.tune.pipeline_exact import PipelineExactConfig

@@ -29,18 +29,19 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.moments import FIRST
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.pipelines import plan_point
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Knobs, Running
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
-from wattkeeper.policies.protocols import Configuration, Context, Knobs, Running
 from wattkeeper.scenarios.contract.scripted import GPU, LIMITS_W, job
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.traces.pipelines import replayed_profile
 
 PROFILED = steady(5.0, 2.0)

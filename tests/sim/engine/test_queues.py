@@ -27,24 +27,19 @@ from tests.support.worlds import (
 )
 from wattkeeper.policies.errors import InputError, PolicyError, PolicyFailed
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
-from wattkeeper.policies.moments import FIRST
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Selection
+from wattkeeper.policies.points.views import Knobs, Outcome, Running
 from wattkeeper.policies.profile import Profile
-from wattkeeper.policies.protocols import (
-    CapacityView,
-    Context,
-    Job,
-    Knobs,
-    Outcome,
-    Running,
-    Selection,
-)
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.contract.scripted import LIMITS_W
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
-from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 NODES = {"a": 2, "b": 1, "c": 2}
 """Nodes of 4 GPUs by type."""

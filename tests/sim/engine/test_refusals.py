@@ -11,7 +11,8 @@ from tests.support.world_views import bounded
 from tests.support.worlds import attempts, by_job, chosen, run_world, spec, starts, steady, stub
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.protocols import NEW, Configuration, Knobs, Start
+from wattkeeper.policies.points.job import NEW
+from wattkeeper.policies.points.views import Configuration, Knobs, Start
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.scenarios.contract.scripted import job, profile

@@ -23,12 +23,13 @@ from tests.support.worlds import (
     stub,
     timeline_of,
 )
-from wattkeeper.policies.protocols import Configuration, Job, Start
+from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.scheduling.queueing import InOrder
 from wattkeeper.scenarios.contract.scripted import job, profile
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import Callback, Driven, ScheduledEvent
 from wattkeeper.sim.engine.sources import RecurringSource
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import Callback, Driven, ScheduledEvent
 
 
 def test_order_of_events_at_one_time() -> None:

@@ -35,15 +35,15 @@ from wattkeeper.policies.planning.deadline import Menu, best_static
 from wattkeeper.policies.planning.hull import fastest, speed_points
 from wattkeeper.policies.planning.interpolation import interpolate_limits
 from wattkeeper.policies.planning.optimum import fill, fill_until_done
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.profile import Curve, Profile
-from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.tune.chase import ChaseConfig
 from wattkeeper.policies.tune.deadline import DeadlineConfig
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, curve, job, profile
-from wattkeeper.sim.engine.rng import NamedStreams
-from wattkeeper.sim.engine.signals import Signal, SignalSeries
 from wattkeeper.sim.engine.sources import TraceSource
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.kernel.signals import Signal, SignalSeries
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 
 class DatedSource(TraceSource):

@@ -26,14 +26,17 @@ from tests.support.worlds import (
     steady,
     stub,
 )
-from wattkeeper.policies.protocols import NEW, ClusterView, Context, Job, Knobs, Placement, Running
+from wattkeeper.policies.points.job import NEW, Job, Placement
+from wattkeeper.policies.points.place import ClusterView
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
+from wattkeeper.sim.cluster_results.columns import recorded_columns
 from wattkeeper.sim.engine.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.columns import recorded_columns
 
 
 def slow(time_s: float, factor: float, node: int = 0) -> NodeChange:

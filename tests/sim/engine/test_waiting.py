@@ -27,7 +27,8 @@ from tests.support.worlds import (
     stub,
 )
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import NEW, Job, Selection
+from wattkeeper.policies.points.job import NEW, Job
+from wattkeeper.policies.points.select import Selection
 from wattkeeper.policies.registry import PolicyConfig, policies
 from wattkeeper.scenarios.contract.scripted import example as example_of
 from wattkeeper.scenarios.contract.scripted import job

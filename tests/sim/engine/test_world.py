@@ -28,14 +28,10 @@ from tests.support.worlds import (
     stub,
 )
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.protocols import (
-    CapacityView,
-    ClusterView,
-    Context,
-    Job,
-    Placement,
-    Selection,
-)
+from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.place import ClusterView
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.select import CapacityView, Selection
 from wattkeeper.policies.tune.fixed_power import FixedPowerConfig
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.sources import RecurringSource

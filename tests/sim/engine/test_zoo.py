@@ -14,20 +14,20 @@ from tests.conftest import Command
 from tests.policies.configure.test_zoo_configure import chain
 from tests.support.messages import assert_states
 from tests.support.worlds import attempts, chosen, decided, steady, trace
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.protocols import Job
 from wattkeeper.policies.registry import policies
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.contract.scripted import job as plain_job
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.run_config import RunRules
 from wattkeeper.sim.engine.sources import TraceSource
 from wattkeeper.sim.engine.warm_start import WarmStartModel
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.engine.zoo import ModelOfJob, SimulatedZoo, ZooSpec
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.replay.backend import Profiles, Replay
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 

@@ -11,9 +11,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
-from wattkeeper.sim.results.node_use import (
+from wattkeeper.sim.cluster_results.node_use import (
     ElasticScope,
     JobSpan,
     energy_of_nodes,
@@ -23,6 +21,8 @@ from wattkeeper.sim.results.node_use import (
     rent_of_nodes,
     rest_of,
 )
+from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
 
 
 def shape_columns(rows: Sequence[ShapeRow], source: Source) -> dict[str, pa.Array]:

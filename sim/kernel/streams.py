@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from wattkeeper.policies.numerics.draws import WholeNumbers
-from wattkeeper.policies.protocols import Job
+from wattkeeper.policies.points.job import Job
 
 SPAN = 2**64
 

@@ -230,7 +230,7 @@ def aggregate_attempts(
     """Aggregate attempts into jobs.
 
     Args:
-        columns: From `wattkeeper.sim.results.columns.attempt_columns`, in order of time.
+        columns: From `wattkeeper.sim.cluster_results.columns.attempt_columns`, in order of time.
         number: Number of each attempt's job, shape (attempts,); not read where no job waited and
             none had several attempts.
         waits: Preemptions, and waits between attempts: number of the job, begin and end (s), shapes

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from wattkeeper.sim.native import append, vec
+from wattkeeper.sim.kernel.packed import append, vec
 
 STOP: Final = -6
 """Priority of the end of `run(until=...)`: before anything else of its time."""

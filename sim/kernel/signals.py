@@ -11,8 +11,8 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.forecasting import DAY_S, Forecast, ForecastConfig, KnownSignal
-from wattkeeper.sim.attempts.decisions import Timed
-from wattkeeper.sim.engine.rng import RandomStreams
+from wattkeeper.sim.kernel.context import Timed
+from wattkeeper.sim.kernel.streams import RandomStreams
 
 KNOWN_DAYS = 8
 """So many days before second 0 are known of a series that repeats."""
@@ -169,11 +169,11 @@ class Signal:
         self._predicted: dict[int, Floats] = {}
 
     def next_change_s(self, after_s: float) -> float:
-        """See `wattkeeper.sim.attempts.decisions.SignalSource`."""
+        """See `wattkeeper.sim.kernel.context.SignalSource`."""
         return self.series.begin_s(self.series.slot(after_s) + 1)
 
     def view(self, env: Timed) -> _View:
-        """See `wattkeeper.sim.attempts.decisions.SignalSource`."""
+        """See `wattkeeper.sim.kernel.context.SignalSource`."""
         return _View(self, env)
 
     def known(self, slot: int, slots: int) -> Floats:

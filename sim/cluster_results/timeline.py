@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.recording.recorder import (
     MOST_UNITS,

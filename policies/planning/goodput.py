@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from wattkeeper.policies.elastic.replanning import ElasticTask, Shape
+from wattkeeper.policies.points.replan import ElasticTask, Shape
 
 LARGEST: Final = 700.0
 """The exponential of a larger number is no float."""

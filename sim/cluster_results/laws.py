@@ -17,7 +17,7 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, WattkeeperError
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.results.accounting import ENERGY, Account, Window
+from wattkeeper.sim.cluster_results.accounting import ENERGY, Account, Window
 from wattkeeper.sim.results.parquet import AnyTable, StoredTable
 
 ROUNDING: Final = 1e-9

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from wattkeeper.policies.errors import PolicyError, cut_message
-from wattkeeper.policies.protocols import Policy
+from wattkeeper.policies.points.policy import Policy
 
 
 class StoredModel(NamedTuple):

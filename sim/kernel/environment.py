@@ -5,7 +5,7 @@ from typing import Any
 from simpy.core import EmptySchedule, Environment, SimTime, StopSimulation
 from simpy.events import NORMAL, Event, EventPriority
 
-from wattkeeper.sim.engine.event_loop import (
+from wattkeeper.sim.kernel.loop import (
     COMPLETION,
     STOP,
     Callback,

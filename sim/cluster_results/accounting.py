@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, Recorder
 from wattkeeper.traces.electricity.charges import Rate, clock

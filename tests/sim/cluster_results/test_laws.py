@@ -14,9 +14,9 @@ from tests.support.worlds import chosen, run_world, spec
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
-from wattkeeper.sim.results.accounting import Window
-from wattkeeper.sim.results.laws import LawBroken, RunLaws, check_balance, check_laws
-from wattkeeper.sim.results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.accounting import Window
+from wattkeeper.sim.cluster_results.laws import LawBroken, RunLaws, check_balance, check_laws
+from wattkeeper.sim.cluster_results.tables import RunResult, collect
 
 CLUSTER = replace(spec(3, 2), power_cap_w=1200.0)
 CHANGES = [NodeChange(20.0, "down", 0), NodeChange(60.0, "up", 0), NodeChange(90.0, "down", 1)]

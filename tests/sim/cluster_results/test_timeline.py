@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.world_views import collected
 from tests.support.worlds import Setting, attempts, settings_of_worlds, timeline_of
-from wattkeeper.sim.results.timeline import Timeline, timeline
+from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
 
 
 @settings(max_examples=8)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, task
 from tests.support.worlds import spec
-from wattkeeper.policies.elastic.replanning import ElasticTask
 from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.points.replan import ElasticTask
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
+from wattkeeper.sim.cluster_results.elastic import elastic_metrics
+from wattkeeper.sim.cluster_results.node_use import ElasticScope, NodePrices
 from wattkeeper.sim.elastic.jobs import ElasticJob
-from wattkeeper.sim.engine.signals import SignalSeries
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.results.elastic import elastic_metrics
-from wattkeeper.sim.results.node_use import ElasticScope, NodePrices
+from wattkeeper.sim.kernel.signals import SignalSeries
 
 LOSSES = [NodeChange(10.5, "down", 1), NodeChange(20.0, "up", 1)]
 

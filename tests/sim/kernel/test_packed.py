@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from wattkeeper.sim import native
+from wattkeeper.sim.kernel import packed
 
 
 @pytest.fixture
@@ -15,18 +15,18 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module as it is where librt is not installed."""
     for name in ("librt.strings", "librt.vecs"):
         monkeypatch.setitem(sys.modules, name, None)
-    spec = importlib.util.spec_from_file_location("plain_native", str(native.__file__))
+    spec = importlib.util.spec_from_file_location("plain_native", str(packed.__file__))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.BytesWriter is not native.BytesWriter
+    assert module.BytesWriter is not packed.BytesWriter
     return module
 
 
 def test_it_writes_the_same_bytes(plain: ModuleType) -> None:
     contents = []
-    for module in (plain, native):
+    for module in (plain, packed):
         writer = module.BytesWriter()
         module.write_f64_le(writer, -1.5e300)
         module.write_i64_le(writer, -(2**62))
@@ -39,7 +39,7 @@ def test_it_writes_the_same_bytes(plain: ModuleType) -> None:
 
 
 def test_it_reads_what_was_written(plain: ModuleType) -> None:
-    for module in (plain, native):
+    for module in (plain, packed):
         writer = module.BytesWriter()
         module.write_f64_le(writer, math.inf)
         module.write_i64_le(writer, -(2**62))
@@ -49,7 +49,7 @@ def test_it_reads_what_was_written(plain: ModuleType) -> None:
 
 
 def test_arrays_grow_and_change(plain: ModuleType) -> None:
-    for module in (plain, native):
+    for module in (plain, packed):
         numbers = module.vec[float]()
         for number in (1.5, 2.5):
             numbers = module.append(numbers, number)

@@ -11,12 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats, Ints
-from wattkeeper.policies.protocols import WHOLE
+from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.backend import ZooBackend
-from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.recording.recorder import ABSENT, Recorder
-from wattkeeper.sim.results.accounting import (
+from wattkeeper.sim.cluster_results.accounting import (
     NO_TARIFF,
     SHORTEST_S,
     Account,
@@ -26,7 +23,7 @@ from wattkeeper.sim.results.accounting import (
     account,
     year_metrics,
 )
-from wattkeeper.sim.results.columns import (
+from wattkeeper.sim.cluster_results.columns import (
     AttemptColumns,
     Placed,
     decision_columns,
@@ -36,10 +33,9 @@ from wattkeeper.sim.results.columns import (
     read_choices,
     timeline_columns,
 )
-from wattkeeper.sim.results.digest import digest_tables
-from wattkeeper.sim.results.elastic import elastic_metrics, shape_columns
-from wattkeeper.sim.results.laws import check_balance
-from wattkeeper.sim.results.metrics import (
+from wattkeeper.sim.cluster_results.elastic import elastic_metrics, shape_columns
+from wattkeeper.sim.cluster_results.laws import check_balance
+from wattkeeper.sim.cluster_results.metrics import (
     JobOutcomes,
     Optima,
     aggregate_attempts,
@@ -47,7 +43,14 @@ from wattkeeper.sim.results.metrics import (
     job_metrics,
     zoo_metrics,
 )
-from wattkeeper.sim.results.node_use import ElasticScope
+from wattkeeper.sim.cluster_results.node_use import ElasticScope
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.cluster_results.timeline import timeline
+from wattkeeper.sim.engine.backend import ZooBackend
+from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.kernel.rows import ABSENT
+from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.parquet import (
     ROW_GROUP,
     AnyTable,
@@ -56,8 +59,6 @@ from wattkeeper.sim.results.parquet import (
     make_folder,
     store_table,
 )
-from wattkeeper.sim.results.schemas import TABLES
-from wattkeeper.sim.results.timeline import timeline
 from wattkeeper.traces.schema import is_optional
 
 MOST_ATTEMPTS: Final = 1 << 18

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from simpy import Environment, Event, Interrupt, Resource
 from simpy.core import EmptySchedule
 
-from wattkeeper.sim.engine.environment import SimulationEnvironment
-from wattkeeper.sim.engine.event_loop import ARRIVAL, COMPLETION, Callback, Driven
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.loop import ARRIVAL, COMPLETION, Callback, Driven
 
 Steps = Generator[Event, Any, Any]
 Log = list[tuple[float, Any]]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wattkeeper.policies.elastic.loss_belief import LossBelief, believe
-from wattkeeper.policies.elastic.replanning import ElasticTask, ElasticView
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView
 
 
 @dataclass

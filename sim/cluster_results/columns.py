@@ -11,25 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.points.job import NEW, WHOLE, Placement
 from wattkeeper.policies.profile import UNLIMITED_W
-from wattkeeper.policies.protocols import NEW, WHOLE, Placement
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster_results.accounting import Tariff
+from wattkeeper.sim.cluster_results.schemas import NODES
+from wattkeeper.sim.cluster_results.timeline import Timeline
 from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import KNOWN, Source
 from wattkeeper.sim.engine.zoo import FinishedModel
-from wattkeeper.sim.recording.recorder import (
-    ABSENT,
-    EARLY,
-    PROFILED,
-    REACHED,
-    REPLAYED,
-    Journal,
-    NodeRow,
-    Recorder,
-)
-from wattkeeper.sim.results.accounting import Tariff
-from wattkeeper.sim.results.schemas import NODES
-from wattkeeper.sim.results.timeline import Timeline
+from wattkeeper.sim.kernel.journal import Journal
+from wattkeeper.sim.kernel.rows import ABSENT
+from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, REPLAYED, NodeRow, Recorder
 from wattkeeper.traces.electricity.charges import charge_intervals
 
 ZOO_TYPES: dict[str, pa.DataType] = {

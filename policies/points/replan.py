@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.protocols import Context, Policy
+from wattkeeper.policies.points.policy import Context, Policy
 
 if TYPE_CHECKING:
     from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan

@@ -11,10 +11,10 @@ import pytest
 from tests.support.world_views import epochs_of
 from tests.support.worlds import attempts, by_job, chosen, run_world, steady, stub
 from wattkeeper.policies.configure.fixed import FixedConfig
-from wattkeeper.policies.protocols import Configuration, Knobs, Start
+from wattkeeper.policies.points.views import Configuration, Knobs, Start
 from wattkeeper.scenarios.contract.scripted import job, profile
-from wattkeeper.sim.engine.rng import NamedStreams
 from wattkeeper.sim.engine.sources import RecurringSource
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 
 def test_variants_have_the_same_random_draws() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster_results.accounting import Clock
 from wattkeeper.sim.elastic.cycle import ROUNDING
-from wattkeeper.sim.engine.signals import SignalSeries
+from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
-from wattkeeper.sim.results.accounting import Clock
 
 if TYPE_CHECKING:
     from wattkeeper.sim.elastic.jobs import ElasticJob

@@ -1,0 +1,1 @@
+"""What a run of the cluster engine leaves: tables, metrics, accounting, laws."""

@@ -1,0 +1,1 @@
+"""What every engine stands on: event loop, random streams, signals, journal, rows."""

@@ -1,0 +1,162 @@
+"""What a policy of a run may ask: the time, random streams, signals, the zoo and foresight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from wattkeeper.policies.errors import PolicyError
+from wattkeeper.policies.failures import explain_failure, is_foreign
+from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.policy import ZooView
+from wattkeeper.policies.points.views import Start
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from wattkeeper.policies.profile import Objective, Profile
+    from wattkeeper.policies.registry import Point, PolicyConfig
+    from wattkeeper.policies.signals import SignalView
+
+
+class Timed(Protocol):
+    """What knows the time of a run."""
+
+    @property
+    def now_s(self) -> float:
+        """Time since the run began, s."""
+
+
+class SignalSource(Protocol):
+    """A named series of values over the time of a run."""
+
+    def next_change_s(self, after_s: float) -> float:
+        """When the first slot after a time (s) begins, s; infinite if there is none."""
+
+    def view(self, env: Timed) -> SignalView:
+        """The signal as a policy sees it at the time of an environment."""
+
+
+class FixedTime(NamedTuple):
+    """One time, s, at which all that is asked is asked."""
+
+    now_s: float
+
+
+class PolicyContext:
+    """See `wattkeeper.policies.points.policy.Context`; one for each policy.
+
+    Args:
+        point: The policy's decision point.
+        config: Its config.
+        env: The environment of the run, or something else that has its time.
+        objective: What a job costs.
+        zoo: Models to start from.
+        stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
+        foresight: The profile that an attempt will be replayed from; it is only asked for a policy
+            that declares foresight. None: there is none.
+        signals: The signals of the run, by name.
+
+    Attributes:
+        point: The policy's decision point.
+        slices: Whether the policy may ask for slices.
+        is_asked_later: Whether the policy is asked after the start of an attempt.
+    """
+
+    def __init__(
+        self,
+        point: Point,
+        config: PolicyConfig,
+        env: Timed,
+        objective: Objective,
+        zoo: ZooView,
+        stream_of: Callable[[Point, str], np.random.Generator],
+        foresight: Callable[[Start], Profile] | None = None,
+        signals: Mapping[str, SignalSource] | None = None,
+    ) -> None:
+        self.objective = objective
+        self.zoo = zoo
+        self.point = point
+        self.slices = config.slices
+        self.is_asked_later = not set(config.moments) <= set(FIRST)
+        self._config = config
+        self._env = env
+        self._stream_of = stream_of
+        self._foresight = foresight
+        self._sources = signals or {}
+        self._signals: dict[str, SignalView] = {}
+        self._streams: dict[str, np.random.Generator] = {}
+
+    def of_queue(self, queue: str) -> PolicyContext:
+        """The context of the same policy for one queue, with random streams of its own."""
+        return PolicyContext(
+            self.point,
+            self._config,
+            self._env,
+            self.objective,
+            self.zoo,
+            lambda point, name: self._stream_of(point, f"{name} of queue {queue}"),
+            self._foresight,
+            self._sources,
+        )
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the policy, or a part of it, is of another distribution."""
+        return any(is_foreign(type(part)) for part in self._config.parts)
+
+    @property
+    def policy(self) -> str:
+        """The policy as messages name it."""
+        return f"the {self.point} policy {self._config.kind!r}"
+
+    @property
+    def now_s(self) -> float:
+        """See `wattkeeper.policies.points.policy.Context`."""
+        return self._env.now_s
+
+    def rng(self, name: str) -> np.random.Generator:
+        """See `wattkeeper.policies.points.policy.Context`."""
+        if name not in self._streams:
+            self._streams[name] = self._stream_of(self.point, name)
+        return self._streams[name]
+
+    def signal(self, name: str) -> SignalView:
+        """See `wattkeeper.policies.points.policy.Context`."""
+        if name not in self._signals:
+            if name not in self._config.signals:
+                raise PolicyError(f"{self.policy} declares no signal {name!r}", self.point)
+            if name not in self._sources:
+                raise PolicyError(
+                    f"{self.policy} reads {name!r}; there is no such signal here", self.point
+                )
+            self._signals[name] = self._sources[name].view(self._env)
+        return self._signals[name]
+
+    def explain_failure(
+        self, error: BaseException, method: Callable[..., Any], about: str
+    ) -> BaseException:
+        """The error to raise in place of one that a method of the policy raised.
+
+        `about` names the job. See `wattkeeper.policies.failures.explain_failure`.
+        """
+        at = f" for {about}" if about else ""
+        return explain_failure(self._config, error, method, f"{at} at {self.now_s:.12g} s")
+
+    def foresight(self, start: Start) -> Profile:
+        """See `wattkeeper.policies.points.policy.Context`."""
+        if not self._config.needs_foresight or self._foresight is None:
+            raise PolicyError(f"{self.policy} declares no foresight", self.point)
+        return self._foresight(start)
+
+
+class Engaged(NamedTuple):
+    """A policy of a run, and the context that it is asked with."""
+
+    policy: Any
+    ctx: PolicyContext
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the types of its answers are checked."""
+        return is_foreign(type(self.policy)) or self.ctx.is_foreign
