@@ -57,6 +57,7 @@ CORE = (
     "sim/engine/power_cap.py",
     "sim/engine/queues.py",
     "sim/kernel/context.py",
+    "sim/kernel/hosting.py",
     "sim/kernel/journal.py",
     "sim/kernel/rows.py",
     "sim/recording/recorder.py",

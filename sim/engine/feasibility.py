@@ -14,7 +14,7 @@ from wattkeeper.sim.attempts.validation import check_types_of_placement, check_w
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.kernel.context import Engaged
+from wattkeeper.sim.kernel.hosting import BoundPolicy
 
 
 class Feasibility(CapacityView):
@@ -43,7 +43,7 @@ class Feasibility(CapacityView):
         self,
         cluster: Cluster,
         budget: PowerBudget,
-        place: Engaged,
+        place: BoundPolicy,
         running: Mapping[int, Execution],
         paused: Mapping[int, Paused],
     ) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import NEW, Job, Placement
 from wattkeeper.policies.points.moments import FIRST
-from wattkeeper.policies.points.policy import Context, EmptyZoo, Policy
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import Select, Selection
 from wattkeeper.policies.points.views import (
     NO_KNOBS,
@@ -23,7 +23,6 @@ from wattkeeper.policies.points.views import (
     Start,
 )
 from wattkeeper.policies.profile import cost as cost_of
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
     AttemptTotals,
@@ -50,8 +49,8 @@ from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
-from wattkeeper.sim.kernel.context import Engaged, PolicyContext, SignalSource
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.loop import (
     NEVER,
     SIGNAL,
@@ -62,6 +61,7 @@ from wattkeeper.sim.kernel.loop import (
     schedule_at,
 )
 from wattkeeper.sim.kernel.rows import ABSENT
+from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.recording.recorder import (
     EARLY,
@@ -99,7 +99,7 @@ class ElasticParts(NamedTuple):
     room: Feasibility
     rate: LossRate
     waiting: Mapping[int, Job]
-    replan: Engaged
+    replan: BoundPolicy
 
 
 class World(Listener):
@@ -145,22 +145,30 @@ class World(Listener):
         self._signals = signals or {}
         self.recorder = Recorder()
         self._journal = self.recorder.journal
-        select = self._engage("select", policies.select)
-        if len(cluster.spec.queues) > 1:
-            select = Engaged(SelectByQueue(policies.select, select, cluster), select.ctx)
-        place = self._engage("place", policies.place)
-        configure = self._engage("configure", policies.configure)
-        tunes = policies.configure.tunes
-        tuning = policies.configure if tunes else policies.tune
-        tune = self._engage("tune", tuning, configure.policy.tuner() if tunes else None)
+        self._host = host = Host(
+            backend.capabilities,
+            env,
+            rules.objective,
+            streams,
+            self._journal,
+            self._signals,
+            zoo,
+            backend.foresight,
+        )
+        has_queues = len(cluster.spec.queues) > 1
+        by_queue = SelectByQueue(policies.select, host, cluster) if has_queues else None
+        select = host.engage(policies.select, by_queue)
+        place = host.engage(policies.place)
+        configure = host.engage(policies.configure)
+        tuning = policies.configure if policies.configure.tunes else policies.tune
+        tune = host.engage_tune(configure, tuning)
         sets_parent = zoo is not None and policies.configure.sets_parent
         self._sees_queue = policies.configure.sees_queue
         self._all_gpus = cluster.spec.gpus
-        self._decisions = DecisionMaker(
-            configure, tune, self._journal, (select, place), sets_parent
-        )
+        self._decisions = DecisionMaker(configure, tune, self._journal, sets_parent)
         self._inheritances = Inheritances(zoo, sets_parent, self._decisions, backend, self.recorder)
         self._by_select = self._journal.maker_of("select")
+        self._bound_select = select
         self._select: Select = select.policy
         self._select_ctx = select.ctx
         self._checks_select = select.is_foreign
@@ -225,7 +233,7 @@ class World(Listener):
         self._retries = Retries(self._budget, self._room, self._decide)
         self._elastic: Elasticity | None = None
         if elastic is not None and policies.replan is not None:
-            replan = self._engage("replan", policies.replan)
+            replan = host.engage(policies.replan)
             parts = ElasticParts(
                 self._nodes, self._budget, self._room, self._loss_rate, self._waiting, replan
             )
@@ -235,20 +243,6 @@ class World(Listener):
         self._batch: list[Job] = []
         self._arrived = 0
         env.driven = self
-
-    def _engage(self, point: Point, config: PolicyConfig, policy: Policy | None = None) -> Engaged:
-        self._journal.add_maker(point, config.kind)
-        ctx = PolicyContext(
-            point,
-            config,
-            self.env,
-            self.rules.objective,
-            EmptyZoo() if self.zoo is None else self.zoo,
-            self.streams.policy,
-            self.backend.foresight,
-            self._signals,
-        )
-        return Engaged(build_policy(config) if policy is None else policy, ctx)
 
     @property
     def questions(self) -> int:
@@ -400,12 +394,12 @@ class World(Listener):
                 "give it more (cluster.gpus)"
             )
         self._waiting[job.number] = job
-        self._decisions.submitted(job)
+        self._host.submitted(job)
         self._loop.pass_is_due = True
 
     def schedule(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""
-        select, ctx, room = self._select, self._select_ctx, self._room
+        select, room = self._select, self._room
         if self._is_cap_unshared and self._cap is not None:
             self._cap.share()
             self._is_cap_unshared = False
@@ -429,11 +423,7 @@ class World(Listener):
                     self._start(job, placement)
                 else:
                     room.refuse(job)
-                    try:
-                        select.on_refuse(ctx, job)
-                    except BaseException as error:
-                        about = f"job {job.job_id}"
-                        raise ctx.explain_failure(error, select.on_refuse, about) from None
+                    self._tell_select(select.on_refuse, job)
             if not self._waiting:
                 break
             selection = self._ask_select()
@@ -682,11 +672,7 @@ class World(Listener):
         self._journal.note(self._loop.now_s, "cap", attempt.job, attempt.number, saw, chose)
 
     def _tell_select(self, method: Callable[[Context, Job], None], job: Job) -> None:
-        try:
-            method(self._select_ctx, job)
-        except BaseException as error:
-            about = f"job {job.job_id}"
-            raise self._select_ctx.explain_failure(error, method, about) from None
+        self._bound_select.tell(method, job)
 
     def _resume(self, paused: Paused, placement: Placement, where: int, delay_s: float) -> None:
         """Resume a preempted attempt on the GPUs that it now holds."""
@@ -827,7 +813,7 @@ class World(Listener):
         if attempt.losses == MOST_LOSSES:
             start = execution.begun_with()
             if start is not None:
-                self._decisions.lose(start)
+                self._host.lose(start)
             self._give_up(job)
             return lost_gpu_s, lost.lost_energy_j
         self._tell_select(self._select.on_pause, job)
@@ -1130,7 +1116,7 @@ class World(Listener):
         early = not (reached or stopped) and totals.epochs < tuned.start.options.max_epochs
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._record_training(attempt, tuned, tuned.power_limit_w, totals, flags)
-        self._decisions.observe(tuned.outcome(totals, cost))
+        self._host.observe(tuned.outcome(totals, cost))
         if not (reached or stopped) and attempt.tries < self.rules.max_attempts:
             self._retry(attempt)
             return
