@@ -19,6 +19,7 @@ from wattkeeper.policies.points.views import (
     Knobs,
     Measurement,
     Options,
+    Outcome,
     Slice,
     Start,
 )
@@ -166,6 +167,8 @@ class World(Listener):
         self._sees_queue = policies.configure.sees_queue
         self._all_gpus = cluster.spec.gpus
         self._decisions = DecisionMaker(configure, tune, self._journal, sets_parent)
+        if zoo is not None:
+            zoo.engage(host)
         self._inheritances = Inheritances(zoo, sets_parent, self._decisions, backend, self.recorder)
         self._by_select = self._journal.maker_of("select")
         self._bound_select = select
@@ -866,15 +869,16 @@ class World(Listener):
 
     def record_shape(
         self, attempt: Attempt, energy_j: float, time_s: float, most_w: float, reached: bool
-    ) -> None:
+    ) -> float:
         """Record an attempt of an elastic job that ends now, with its training time and energy.
 
-        `most_w`: the most that its GPUs draw, W.
+        `most_w`: the most that its GPUs draw, W. Returns its cost, J.
         """
         cost = cost_of(self._eta, energy_j, time_s, most_w)
         self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
         flags = reached * REACHED
         self.recorder.add_training(attempt.number, ABSENT, math.nan, ABSENT, flags)
+        return cost
 
     def set_aside(self, execution: Execution, number: int) -> None:
         """Let an elastic job without GPUs be ready to go on; `number`: of its next attempt."""
@@ -901,10 +905,11 @@ class World(Listener):
         self._tell_select(self._select.on_resume, job)
         self._loop.pass_is_due = True
 
-    def end_elastic(self, attempt: Attempt, reached: bool) -> None:
+    def end_elastic(self, attempt: Attempt, outcome: Outcome) -> None:
         """End an elastic job with its last attempt, whose GPUs become free."""
+        self._host.observe(outcome)
         self._land(attempt.job)
-        self._end(attempt, 0.0, reached)
+        self._end(attempt, 0.0, outcome.reached)
 
     def withdraw(self, job: Job) -> None:
         """End a job that waits; it never got GPUs, or gave back those that it had."""
@@ -1099,12 +1104,18 @@ class World(Listener):
     ) -> None:
         """See `wattkeeper.sim.engine.backend.Listener`."""
         most_w = self.backend.most_power_w(attempt.job, attempt.gpu_type)
-        if attempt.losses:
-            time_s = max(0.0, time_s - attempt.kept_time_s)
-            energy_j = max(0.0, energy_j - attempt.kept_energy_j)
         cost = cost_of(self._eta, energy_j, time_s, most_w)
-        self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
+        if attempt.losses:
+            own_s = max(0.0, time_s - attempt.kept_time_s)
+            own_j = max(0.0, energy_j - attempt.kept_energy_j)
+            cost_own = cost_of(self._eta, own_j, own_s, most_w)
+            self._record(attempt, own_j, own_s, cost_own, self._loop.now_s)
+        else:
+            self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
         reached = not attempt.is_stopped
+        if self._host.observes:
+            totals = AttemptTotals(0, time_s, energy_j, reached)
+            self._host.observe(attempt.outcome(most_w, totals, cost, limit_w))
         if not math.isnan(limit_w) or not reached or attempt.losses:
             self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
         self._end(attempt, saved_s, reached)
