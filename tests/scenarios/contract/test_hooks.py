@@ -107,10 +107,9 @@ def test_jobs_without_a_configuration_are_observed(
 ) -> None:
     """An elastic job that lost a node, and one of recorded duration."""
     listener = listen(point)
-    set_for_jobs = chosen() if point == "replan" else chosen(**{point: listener.config})
-    listens: dict[str, Any] = (
-        {"replan": listener.config} if point == "replan" else {"policy_set": set_for_jobs}
-    )
+    listens: dict[str, Any] = {"replan": listener.config}
+    if point != "replan":
+        listens = {"policy_set": chosen(**{point: listener.config})}
     changes = [NodeChange(20.0, "down", 0), NodeChange(25.0, "up", 0)]
     signals = {name: scripted_signal(name) for name in listener.config.signals}
     bare = job("bare", 1.0, workload=None, duration_s=7.0)
