@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Configuration, Knobs, Start
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.kernel.streams import RandomStreams
 
@@ -51,7 +56,7 @@ Stragglers = tuple[Slowdown, ...] | DrawnStragglers
 """The stragglers of a job: by time, or drawn."""
 
 
-class StragglerEvents:
+class StragglerEvents(Part):
     """Slows running jobs down when their stragglers come and go.
 
     A change is merged when it comes up, and none after the end of its job.
@@ -60,7 +65,8 @@ class StragglerEvents:
         loop: The event loop of the run.
         streams: The random streams of the run.
         stragglers: By id of the job.
-        slow_down: Called with the number of a job and its new factor.
+        retuner: Slows them down, and asks `Tune` about them.
+        cluster: Its slow nodes slow a job down, too.
     """
 
     def __init__(
@@ -68,10 +74,12 @@ class StragglerEvents:
         loop: EventLoop,
         streams: RandomStreams,
         stragglers: Mapping[str, Stragglers],
-        slow_down: Callable[[int, float], None],
+        retuner: Retuner,
+        cluster: Cluster,
     ) -> None:
         self._loop = loop
-        self._slow_down = slow_down
+        self._retuner = retuner
+        self._cluster = cluster
         self._changes = {
             job_id: given.draw(streams, job_id)
             if isinstance(given, DrawnStragglers)
@@ -86,7 +94,24 @@ class StragglerEvents:
         """The present factor of a job; 1 if none slows it down."""
         return self._factors.get(job.job_id, 1.0)
 
-    def begin(self, job: Job) -> None:
+    def prepare(
+        self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
+    ) -> None:
+        """Follow the job of an attempt."""
+        self._begin(start.job)
+
+    def resume_lost(self, attempt: Attempt) -> float:
+        """Follow the job of an attempt again."""
+        self._begin(attempt.job)
+        return 0.0
+
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Follow a job no more, since its attempt ended."""
+        scheduled = self._scheduled.pop(attempt.job.number, None)
+        if scheduled is not None:
+            scheduled.cancel()
+
+    def _begin(self, job: Job) -> None:
         """Follow a job whose attempt begins: what happened before holds now."""
         job_id = job.job_id
         if job_id not in self._changes:
@@ -97,14 +122,15 @@ class StragglerEvents:
             self._factors[job_id] = self._next[job_id].factor
             self._advance(job_id)
         if self._factors[job_id] != 1:
-            self._slow_down(job.number, self._factors[job_id])
+            self._slow_down(job)
         self._schedule(job)
 
-    def end(self, job: Job) -> None:
-        """Follow a job no more, since its attempt ended."""
-        scheduled = self._scheduled.pop(job.number, None)
-        if scheduled is not None:
-            scheduled.cancel()
+    def _slow_down(self, job: Job) -> None:
+        """Let a job keep the pace of a straggler elsewhere, if its own nodes are no slower."""
+        tuning = self._retuner.find(job.number)
+        assert tuning is not None
+        slowest = self._cluster.slowdown(tuning.execution.attempt.placement)
+        self._retuner.slow_down(job.number, max(self._factors[job.job_id], slowest))
 
     def _advance(self, job_id: str) -> None:
         self._next[job_id] = next(self._changes[job_id], Slowdown(math.inf, 1.0))
@@ -120,4 +146,4 @@ class StragglerEvents:
         self._factors[job_id] = self._next[job_id].factor
         self._advance(job_id)
         self._schedule(job)
-        self._slow_down(job.number, self._factors[job_id])
+        self._slow_down(job)
