@@ -8,6 +8,7 @@ from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.planning.sharing import cheapest, share_out
 from wattkeeper.policies.points.views import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
+from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.feasibility import Feasibility
@@ -183,9 +184,8 @@ class StalledRetry(Execution):
     def write_checkpoints(self, rule: CheckpointRule) -> None:
         """There is nothing to save."""
 
-    def slow_down(self, factor: float) -> None:
+    def change_pace(self, peers: Pace, own: Pace) -> None:
         """It has no pace before it begins."""
-        self.slowdown = factor
 
     def lose(self) -> LostWork:
         """Wait for GPUs; nothing is lost."""

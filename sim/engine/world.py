@@ -37,6 +37,7 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.attempts.decisions import DecisionMaker, format_pace
 from wattkeeper.sim.attempts.elasticity import Elasticity
+from wattkeeper.sim.attempts.pace import NODE, STRAGGLER, Pace
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, LossRules, NodeChange, RunLosses
@@ -575,7 +576,7 @@ class World(Listener):
             knobs = decision.knobs if isinstance(decision, Tuned) else NO_KNOBS
             self._retuner.begin(execution, decision.start, decision.configuration, knobs)
         if self._stragglers is not None:
-            self._stragglers.begin(decision.start.job)
+            self._stragglers.begin(execution)
 
     def _begin(self, execution: Execution, delay_s: float) -> None:
         attempt = execution.attempt
@@ -763,29 +764,24 @@ class World(Listener):
 
     def _keep_pace(self, execution: Execution) -> bool:
         """Let an attempt keep the pace of its slowest node; returns whether its pace changes."""
-        attempt = execution.attempt
-        factor = self.cluster.slowdown(attempt.placement)
-        if self._stragglers is not None:
-            factor = max(factor, self._stragglers.factor_of(attempt.job))
-        if factor == execution.slowdown:
+        attempt, before = execution.attempt, execution.slowdown
+        execution.slow(NODE, Pace(self.cluster.slowdown(attempt.placement)))
+        slowdown = execution.slowdown
+        if slowdown == before:
             return False
-        number, choice = attempt.job.number, self._journal.index_choice(f"slowdown={factor}")
+        number, choice = attempt.job.number, self._journal.index_choice(f"slowdown={slowdown}")
         waiting, free = len(self._waiting), self.cluster.free_gpus
         now_s = self._loop.now_s
         self._journal.add(now_s, self._by_node, number, attempt.number, choice, waiting, free)
-        if self._retuner is not None and self._retuner.find(number) is not None:
-            self._retuner.slow_down(number, factor)
-        else:
-            execution.slow_down(factor)
+        if self._retuner is not None:
+            self._retuner.slowed(number)
         return True
 
-    def _straggle(self, number: int, factor: float) -> None:
-        """Let a job keep the pace of a straggler elsewhere, if its own nodes are no slower."""
-        assert self._retuner is not None
-        tuning = self._retuner.find(number)
-        assert tuning is not None
-        slowest = self.cluster.slowdown(tuning.execution.attempt.placement)
-        self._retuner.slow_down(number, max(factor, slowest))
+    def _straggle(self, execution: Execution, pace: Pace) -> None:
+        """Let an attempt wait for a straggler elsewhere, if its own nodes are no slower."""
+        execution.slow(STRAGGLER, pace)
+        if self._retuner is not None:
+            self._retuner.slowed(execution.attempt.job.number)
 
     def _on_node(self, node: int) -> list[Execution]:
         """The attempts that hold GPUs of a node."""
@@ -875,7 +871,7 @@ class World(Listener):
         attempt.begun_s = now_s
         read_s = self._loss_rules.read_s if attempt.kept_time_s > 0 else 0.0
         if self._stragglers is not None:
-            self._stragglers.begin(attempt.job)
+            self._stragglers.begin(paused.execution)
         self._begin(paused.execution, delay_s + read_s)
 
     def record_shape(
