@@ -48,6 +48,7 @@ CORE = (
     "sim/cluster/losses.py",
     "sim/cluster/what_if.py",
     "sim/attempts/attempt.py",
+    "sim/attempts/pace.py",
     "sim/engine/backend.py",
     "sim/engine/board.py",
     "sim/engine/booking.py",

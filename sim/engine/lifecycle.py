@@ -125,7 +125,7 @@ class Lifecycle:
             attempt.waits_anew = False
             attempt.begun_s = now_s
             for part in self._subscribers.resume_lost:
-                delay_s += part.resume_lost(attempt)
+                delay_s += part.resume_lost(execution)
         else:
             self._recorder.add_pause(attempt.job.number, paused.since_s, now_s)
             if attempt.has_trained:

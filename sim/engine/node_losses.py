@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.attempt import Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
+from wattkeeper.sim.attempts.pace import NODE, Pace
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange, RunLosses
 from wattkeeper.sim.engine.board import JobBoard
@@ -17,7 +18,6 @@ from wattkeeper.sim.engine.node_states import NodeStates
 from wattkeeper.sim.engine.part import Part, Subscribers
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.selector import Selector
-from wattkeeper.sim.engine.stragglers import StragglerEvents
 from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
 from wattkeeper.sim.recording.recorder import NodeRow, Recorder
 
@@ -45,8 +45,7 @@ class NodeLosses(Part):
         lifecycle: Ends attempts, and lets their jobs wait.
         booking: Books attempts that ended.
         decisions: Is told of attempts that are not repeated.
-        retuner: Slows down attempts that `Tune` is asked about.
-        stragglers: Others that slow a job down.
+        retuner: Asks `Tune` about attempts that slow nodes slow down.
         recorder: The records of the run.
         subscribers: Parts that act when nodes change.
     """
@@ -65,7 +64,6 @@ class NodeLosses(Part):
         booking: Booking,
         decisions: DecisionMaker,
         retuner: Retuner,
-        stragglers: StragglerEvents,
         recorder: Recorder,
         subscribers: Subscribers,
     ) -> None:
@@ -83,7 +81,6 @@ class NodeLosses(Part):
         self._booking = booking
         self._decisions = decisions
         self._retuner = retuner
-        self._stragglers = stragglers
         self._recorder = recorder
         self._journal = recorder.journal
         self._subscribers = subscribers
@@ -215,9 +212,9 @@ class NodeLosses(Part):
         self._lifecycle.requeue_lost(execution)
         return lost_gpu_s, lost.lost_energy_j
 
-    def resume_lost(self, attempt: Attempt) -> float:
+    def resume_lost(self, execution: Execution) -> float:
         """The time to read the checkpoint that an attempt resumes from, s."""
-        return self._rules.read_s if attempt.kept_time_s > 0 else 0.0
+        return self._rules.read_s if execution.attempt.kept_time_s > 0 else 0.0
 
     def begin(self, execution: Execution) -> None:
         """Let an attempt write checkpoints, and keep the pace of its slowest node."""
@@ -228,14 +225,11 @@ class NodeLosses(Part):
 
     def _keep_pace(self, execution: Execution) -> bool:
         """Let an attempt keep the pace of its slowest node; returns whether its pace changes."""
-        attempt = execution.attempt
-        slowest = self._cluster.slowdown(attempt.placement)
-        factor = max(slowest, self._stragglers.factor_of(attempt.job))
-        if factor == execution.slowdown:
+        attempt, before = execution.attempt, execution.slowdown
+        execution.slow(NODE, Pace(self._cluster.slowdown(attempt.placement)))
+        slowdown = execution.slowdown
+        if slowdown == before:
             return False
-        self._board.note(self._maker, attempt, self._journal.index_choice(f"slowdown={factor}"))
-        if self._retuner.find(attempt.job.number) is not None:
-            self._retuner.slow_down(attempt.job.number, factor)
-        else:
-            execution.slow_down(factor)
+        self._board.note(self._maker, attempt, self._journal.index_choice(f"slowdown={slowdown}"))
+        self._retuner.ask_slowed(attempt.job.number)
         return True

@@ -42,7 +42,7 @@ class Part:
     def requeue_lost(self, execution: Execution) -> None:
         """Called when a job, whose attempt a lost node ended, waits for its next attempt."""
 
-    def resume_lost(self, attempt: Attempt) -> float:
+    def resume_lost(self, execution: Execution) -> float:
         """Called when the attempt that follows one which a lost node ended gets its GPUs.
 
         Returns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
+from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.feasibility import Feasibility
@@ -80,9 +81,8 @@ class StalledRetry(Execution):
     def write_checkpoints(self, rule: CheckpointRule) -> None:
         """There is nothing to save."""
 
-    def slow_down(self, factor: float) -> None:
+    def change_pace(self, peers: Pace, own: Pace) -> None:
         """It has no pace before it begins."""
-        self.slowdown = factor
 
     def lose(self) -> LostWork:
         """Wait for GPUs; nothing is lost."""

@@ -52,7 +52,6 @@ class Tuning:
         measured: What was measured of power limits.
         wake: When `Tune` is asked again; None if it did not ask for that.
         missed: A moment that came while it did not train; it is asked when it does.
-        slowdown: The pace that a straggler imposes.
         share_w: Its share of the power cap, W.
     """
 
@@ -68,7 +67,6 @@ class Tuning:
         self.measured: tuple[Measurement, ...] = ()
         self.wake: Callback | None = None
         self.missed: Moment | None = None
-        self.slowdown = 1.0
         self.share_w = math.inf
 
     @property
@@ -102,7 +100,7 @@ def _running(tuning: Tuning, moment: Moment) -> Running:
         moment,
         tuning.execution.progress(),
         tuning.knobs,
-        tuning.slowdown,
+        tuning.execution.slowdown,
         tuning.share_w,
     )
 
@@ -286,12 +284,10 @@ class Retuner(Part):
         knobs = self._decisions.retune(_running(tuning, "reached"))
         return None if knobs is None else knobs.slice
 
-    def slow_down(self, number: int, factor: float) -> None:
-        """Slow the attempt of a job down by a factor, and ask about it."""
-        tuning = self._tunings[number]
-        tuning.slowdown = factor
-        tuning.execution.slow_down(factor)
-        if self.wants("straggler"):
+    def ask_slowed(self, number: int) -> None:
+        """Ask about the attempt of a job, if it is followed, whose peers have another pace."""
+        tuning = self._tunings.get(number)
+        if tuning is not None and self.wants("straggler"):
             self._ask(tuning, "straggler")
 
     def ask_all(self, moment: Moment) -> None:

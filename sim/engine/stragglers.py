@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Configuration, Knobs, Start
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
-from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.attempts.pace import STRAGGLER, Pace, with_cause
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
@@ -65,8 +64,7 @@ class StragglerEvents(Part):
         loop: The event loop of the run.
         streams: The random streams of the run.
         stragglers: By id of the job.
-        retuner: Slows them down, and asks `Tune` about them.
-        cluster: Its slow nodes slow a job down, too.
+        retuner: Asks `Tune` about them.
     """
 
     def __init__(
@@ -75,11 +73,9 @@ class StragglerEvents(Part):
         streams: RandomStreams,
         stragglers: Mapping[str, Stragglers],
         retuner: Retuner,
-        cluster: Cluster,
     ) -> None:
         self._loop = loop
         self._retuner = retuner
-        self._cluster = cluster
         self._changes = {
             job_id: given.draw(streams, job_id)
             if isinstance(given, DrawnStragglers)
@@ -90,19 +86,15 @@ class StragglerEvents(Part):
         self._next: dict[str, Slowdown] = {}
         self._scheduled: dict[int, Callback] = {}
 
-    def factor_of(self, job: Job) -> float:
-        """The present factor of a job; 1 if none slows it down."""
-        return self._factors.get(job.job_id, 1.0)
-
     def prepare(
         self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
     ) -> None:
-        """Follow the job of an attempt."""
-        self._begin(start.job)
+        """Follow an attempt."""
+        self._follow(execution)
 
-    def resume_lost(self, attempt: Attempt) -> float:
-        """Follow the job of an attempt again."""
-        self._begin(attempt.job)
+    def resume_lost(self, execution: Execution) -> float:
+        """Follow the attempt after one that was lost."""
+        self._follow(execution)
         return 0.0
 
     def book(self, attempt: Attempt, ended_s: float) -> None:
@@ -111,9 +103,9 @@ class StragglerEvents(Part):
         if scheduled is not None:
             scheduled.cancel()
 
-    def _begin(self, job: Job) -> None:
-        """Follow a job whose attempt begins: what happened before holds now."""
-        job_id = job.job_id
+    def _follow(self, execution: Execution) -> None:
+        """Follow an attempt that begins: what happened before holds now."""
+        job_id = execution.attempt.job.job_id
         if job_id not in self._changes:
             return
         if job_id not in self._next:
@@ -121,29 +113,29 @@ class StragglerEvents(Part):
         while self._next[job_id].time_s <= self._loop.now_s:
             self._factors[job_id] = self._next[job_id].factor
             self._advance(job_id)
-        if self._factors[job_id] != 1:
-            self._slow_down(job)
-        self._schedule(job)
+        pace = Pace(self._factors[job_id])
+        if with_cause(execution.causes, STRAGGLER, pace) != execution.causes:
+            self._slow(execution, pace)
+        self._schedule(execution)
 
-    def _slow_down(self, job: Job) -> None:
-        """Let a job keep the pace of a straggler elsewhere, if its own nodes are no slower."""
-        tuning = self._retuner.find(job.number)
-        assert tuning is not None
-        slowest = self._cluster.slowdown(tuning.execution.attempt.placement)
-        self._retuner.slow_down(job.number, max(self._factors[job.job_id], slowest))
+    def _slow(self, execution: Execution, pace: Pace) -> None:
+        """Let an attempt wait for a straggler elsewhere, if its own nodes are no slower."""
+        execution.slow(STRAGGLER, pace)
+        self._retuner.ask_slowed(execution.attempt.job.number)
 
     def _advance(self, job_id: str) -> None:
         self._next[job_id] = next(self._changes[job_id], Slowdown(math.inf, 1.0))
 
-    def _schedule(self, job: Job) -> None:
+    def _schedule(self, execution: Execution) -> None:
+        job = execution.attempt.job
         time_s = self._next[job.job_id].time_s
         if time_s < math.inf:
-            self._scheduled[job.number] = Callback(self._happen, job)
+            self._scheduled[job.number] = Callback(self._happen, execution)
             schedule_at(self._loop, time_s, self._scheduled[job.number], SIGNAL)
 
-    def _happen(self, job: Job) -> None:
-        job_id = job.job_id
+    def _happen(self, execution: Execution) -> None:
+        job_id = execution.attempt.job.job_id
         self._factors[job_id] = self._next[job_id].factor
         self._advance(job_id)
-        self._schedule(job)
-        self._slow_down(job)
+        self._schedule(execution)
+        self._slow(execution, Pace(self._factors[job_id]))

@@ -210,7 +210,6 @@ class World(Listener):
         cap = spec.cap
         limits = PowerLimits(env, self._budget, self._room, board, journal, cap is not None)
         self._retuner = Retuner(env, decisions, tuning.moments, pauses, limits, recorder)
-        stragglers = StragglerEvents(env, parts.streams, parts.stragglers, self._retuner, cluster)
         self.retunes = (
             tuning.slices
             or not set(tuning.moments) <= set(FIRST)
@@ -227,7 +226,7 @@ class World(Listener):
             names = tuning.signals
             subscribers.add(TuneSignals(env, board, parts.signals, names, self._retuner))
         if parts.stragglers:
-            subscribers.add(stragglers)
+            subscribers.add(StragglerEvents(env, parts.streams, parts.stragglers, self._retuner))
         if spec.power_cap_w is not None:
             subscribers.add(limits)
         if cap is not None:
@@ -261,7 +260,6 @@ class World(Listener):
                     self._booking,
                     decisions,
                     self._retuner,
-                    stragglers,
                     recorder,
                     subscribers,
                 )
