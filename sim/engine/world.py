@@ -44,6 +44,7 @@ from wattkeeper.sim.engine.submission import Submission
 from wattkeeper.sim.engine.tune_signals import TuneSignals
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
+from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import RandomStreams
@@ -149,16 +150,7 @@ class World(Listener):
         self._max_attempts = rules.max_attempts
         journal = recorder.journal
         subscribers = self._subscribers = Subscribers()
-        self._host = host = Host(
-            backend.capabilities,
-            env,
-            rules.objective,
-            parts.streams,
-            journal,
-            parts.signals,
-            parts.zoo,
-            backend.foresight,
-        )
+        self._host = host = _host_of(parts, journal)
         has_queues = len(spec.queues) > 1
         by_queue = SelectByQueue(policies.select, host, cluster) if has_queues else None
         select = host.engage(policies.select, by_queue)
@@ -453,6 +445,20 @@ class World(Listener):
         self._booking.book_training(attempt, decision, limit_w, totals, profiled * PROFILED)
         again = attempt.next_try(self._loop.now_s)
         self._lifecycle.begin(self._preparation.repeat(again, decision), 0.0)
+
+
+def _host_of(parts: RunParts, journal: Journal) -> Host:
+    """The host of the policies of a run."""
+    return Host(
+        parts.backend.capabilities,
+        parts.env,
+        parts.rules.objective,
+        parts.streams,
+        journal,
+        parts.signals,
+        parts.zoo,
+        parts.backend.foresight,
+    )
 
 
 @contextmanager
