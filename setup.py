@@ -74,6 +74,7 @@ CORE = (
     "sim/attempts/service.py",
     "sim/kernel/alarm.py",
     "sim/kernel/context.py",
+    "sim/kernel/hosting.py",
     "sim/kernel/journal.py",
     "sim/kernel/rows.py",
     "sim/recording/recorder.py",

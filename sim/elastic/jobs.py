@@ -16,13 +16,7 @@ from typing_extensions import override
 
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView
-from wattkeeper.policies.points.replan import (
-    ElasticTask,
-    ElasticView,
-    Replan,
-    ReplanMoment,
-    Reshape,
-)
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView, ReplanMoment, Reshape
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
@@ -78,7 +72,6 @@ class ElasticJobs(Part, JobService, Owner):
         self._jobs = jobs
         self._gpus = gpus_per_node
         self._until_s = until_s
-        self._replan = cast(Replan, parts.replan.policy)
         self._running: dict[int, ElasticTraining] = {}
         self._noticed_s: dict[int, float] = {}
         self._holdings = Holdings(parts, gpus_per_node)
@@ -293,7 +286,7 @@ class ElasticJobs(Part, JobService, Owner):
             moment == "lost" and training.announced,
             training.slowdown,
         )
-        answer = ask_replan(self._replan, self._parts.replan.ctx, view)
+        answer = ask_replan(self._parts.replan, view)
         saw, chose = seen_of(view), describe_answer(answer)
         journal.note(now_s, "replan", attempt.job, attempt.number, saw, chose)
         return answer

@@ -6,7 +6,6 @@ import math
 from typing import Final
 
 from wattkeeper.sim.attempts.attempt import Execution
-from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.attempts.pace import NODE, Pace
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange, RunLosses
@@ -18,6 +17,7 @@ from wattkeeper.sim.engine.node_states import NodeStates
 from wattkeeper.sim.engine.part import Part, Subscribers
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.selector import Selector
+from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
 from wattkeeper.sim.recording.recorder import NodeRow, Recorder
 
@@ -44,7 +44,7 @@ class NodeLosses(Part):
         select: Is told of jobs that lose their GPUs.
         lifecycle: Ends attempts, and lets their jobs wait.
         booking: Books attempts that ended.
-        decisions: Is told of attempts that are not repeated.
+        host: Tells policies of attempts that are not repeated.
         retuner: Asks `Tune` about attempts that slow nodes slow down.
         recorder: The records of the run.
         subscribers: Parts that act when nodes change.
@@ -62,7 +62,7 @@ class NodeLosses(Part):
         select: Selector,
         lifecycle: Lifecycle,
         booking: Booking,
-        decisions: DecisionMaker,
+        host: Host,
         retuner: Retuner,
         recorder: Recorder,
         subscribers: Subscribers,
@@ -79,7 +79,7 @@ class NodeLosses(Part):
         self._select = select
         self._lifecycle = lifecycle
         self._booking = booking
-        self._decisions = decisions
+        self._host = host
         self._retuner = retuner
         self._recorder = recorder
         self._journal = recorder.journal
@@ -202,7 +202,7 @@ class NodeLosses(Part):
         if attempt.losses == MOST_LOSSES:
             start = execution.begun_with()
             if start is not None:
-                self._decisions.lose(start)
+                self._host.lose(start)
             self._lifecycle.give_up(job)
             return lost_gpu_s, lost.lost_energy_j
         self._select.pause(job)

@@ -6,10 +6,10 @@ import math
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.loop import EventLoop
 
 
@@ -21,22 +21,17 @@ class Submission:
         source: The jobs.
         board: The queue.
         room: What fits.
-        decisions: Tells the policies.
+        host: Tells the policies.
     """
 
     def __init__(
-        self,
-        loop: EventLoop,
-        source: Source,
-        board: JobBoard,
-        room: Feasibility,
-        decisions: DecisionMaker,
+        self, loop: EventLoop, source: Source, board: JobBoard, room: Feasibility, host: Host
     ) -> None:
         self._loop = loop
         self._source = source
         self._board = board
         self._room = room
-        self._decisions = decisions
+        self._host = host
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []
         self._arrived = 0
@@ -77,4 +72,4 @@ class Submission:
                 "give it more (cluster.gpus)"
             )
         self._board.submit(job)
-        self._decisions.submitted(job)
+        self._host.submitted(job)

@@ -9,8 +9,8 @@ from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.signal_changes import schedule_change
-from wattkeeper.sim.kernel.context import SignalSource
 from wattkeeper.sim.kernel.loop import Callback, EventLoop
+from wattkeeper.sim.kernel.signals import SignalSource
 
 
 class TuneSignals(Part):

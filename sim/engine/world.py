@@ -13,9 +13,7 @@ from typing_extensions import override
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import NEW
 from wattkeeper.policies.points.moments import FIRST
-from wattkeeper.policies.points.policy import EmptyZoo, Policy
 from wattkeeper.policies.points.views import Measurement, Slice
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.cluster.cluster import Cluster
@@ -44,9 +42,10 @@ from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 from wattkeeper.sim.engine.submission import Submission
 from wattkeeper.sim.engine.tune_signals import TuneSignals
-from wattkeeper.sim.kernel.context import Engaged, PolicyContext, SignalSource
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.loop import EventLoop
+from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, Recorder
 
@@ -78,7 +77,7 @@ class ElasticParts(NamedTuple):
     lifecycle: Lifecycle
     booking: Booking
     recorder: Recorder
-    replan: Engaged
+    replan: BoundPolicy
 
 
 class RunParts(NamedTuple):
@@ -144,20 +143,27 @@ class World(Listener):
         self.source = parts.source
         self.zoo = parts.zoo
         self.recorder = recorder = Recorder()
-        self._parts = parts
         self._max_attempts = rules.max_attempts
         journal = recorder.journal
         subscribers = self._subscribers = Subscribers()
-        select = self._engage("select", policies.select)
-        if len(spec.queues) > 1:
-            select = Engaged(SelectByQueue(policies.select, select, cluster), select.ctx)
-        place = self._engage("place", policies.place)
-        configure = self._engage("configure", policies.configure)
-        tunes = policies.configure.tunes
-        tuning = policies.configure if tunes else policies.tune
-        tune = self._engage("tune", tuning, configure.policy.tuner() if tunes else None)
+        host = self._host = Host(
+            backend.capabilities,
+            env,
+            rules.objective,
+            parts.streams,
+            journal,
+            parts.signals,
+            parts.zoo,
+            backend.foresight,
+        )
+        by_queue = SelectByQueue(policies.select, host, cluster) if len(spec.queues) > 1 else None
+        select = host.engage(policies.select, by_queue)
+        place = host.engage(policies.place)
+        configure = host.engage(policies.configure)
+        tuning = policies.configure if policies.configure.tunes else policies.tune
+        tune = host.engage_tune(configure, tuning)
         sets_parent = parts.zoo is not None and policies.configure.sets_parent
-        decisions = DecisionMaker(configure, tune, journal, (select, place), sets_parent)
+        decisions = DecisionMaker(configure, tune, journal, sets_parent)
         self._decisions = decisions
         board = self.board = JobBoard(env, cluster, journal)
         self._nodes = NodeStates(cluster, recorder)
@@ -166,7 +172,7 @@ class World(Listener):
         self._booking = Booking(env, recorder, backend, rules.objective.eta, subscribers)
         selector = Selector(select)
         inheritances = Inheritances(parts.zoo, sets_parent, decisions, backend, recorder)
-        self._submission = Submission(env, parts.source, board, self._room, decisions)
+        self._submission = Submission(env, parts.source, board, self._room, host)
         queue_gpus = spec.gpus if policies.configure.sees_queue else 0
         self._preparation = Preparation(
             board,
@@ -258,14 +264,14 @@ class World(Listener):
                     selector,
                     lifecycle,
                     self._booking,
-                    decisions,
+                    host,
                     self._retuner,
                     recorder,
                     subscribers,
                 )
             )
         if parts.elastic is not None and policies.replan is not None:
-            replan = self._engage("replan", policies.replan)
+            replan = host.engage(policies.replan)
             elastic = ElasticParts(
                 env,
                 cluster,
@@ -281,21 +287,6 @@ class World(Listener):
             )
             subscribers.add(parts.elastic(elastic))
         env.driven = self
-
-    def _engage(self, point: Point, config: PolicyConfig, policy: Policy | None = None) -> Engaged:
-        parts = self._parts
-        self.recorder.journal.add_maker(point, config.kind)
-        ctx = PolicyContext(
-            point,
-            config,
-            parts.env,
-            parts.rules.objective,
-            EmptyZoo() if parts.zoo is None else parts.zoo,
-            parts.streams.policy,
-            parts.backend.foresight,
-            parts.signals,
-        )
-        return Engaged(build_policy(config) if policy is None else policy, ctx)
 
     @property
     def questions(self) -> int:
@@ -431,7 +422,7 @@ class World(Listener):
         early = not (reached or stopped) and totals.epochs < tuned.start.options.max_epochs
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._booking.book_training(attempt, tuned, tuned.power_limit_w, totals, flags)
-        self._decisions.observe(tuned.outcome(totals, cost))
+        self._host.observe(tuned.outcome(totals, cost))
         if reached or stopped or attempt.tries >= self._max_attempts:
             self._lifecycle.end_training(attempt, reached, totals.saved_s, totals.accuracy)
         else:
