@@ -51,6 +51,7 @@ CORE = (
     "sim/attempts/pace.py",
     "sim/engine/backend.py",
     "sim/engine/board.py",
+    "sim/engine/core.py",
     "sim/engine/booking.py",
     "sim/engine/lifecycle.py",
     "sim/engine/node_losses.py",
