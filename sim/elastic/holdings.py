@@ -122,11 +122,13 @@ class Holdings:
         if spent.slow_s or spent.write_slow_s:
             attempt.slow_s += spent.slow_s + spent.write_slow_s
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
-        self._parts.core.booking.book_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
+        energy_j = time_s * busy_w
+        cost = self._parts.core.booking.book_shape(attempt, energy_j, time_s, busy_w, reached)
+        training.use(time_s, energy_j, cost)
         recorder.add_shape(self._row(training, spent), nodes * self._gpus)
         carried.add(spent, lost, lost_s)
-        gpu_s, energy_j = earlier_s * self._gpus, earlier_s * self.busy_w
-        return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + energy_j
+        gpu_s, earlier_j = earlier_s * self._gpus, earlier_s * self.busy_w
+        return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + earlier_j
 
     def drop_work(self, training: ElasticTraining) -> None:
         """Lose what a job would go on with."""

@@ -17,7 +17,7 @@ from typing_extensions import override
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.policies.points.replan import ElasticTask, ElasticView, ReplanMoment, Reshape
-from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Execution
 from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
@@ -319,7 +319,11 @@ class ElasticJobs(Part, JobService, Owner):
         self._holdings.close(training, fate, reached=reached)
         del self._running[training.attempt.job.number]
         training.leave()
-        self._lifecycle.end_training(training.attempt, reached)
+        attempt, (time_s, energy_j, cost) = training.attempt, training.used
+        totals = AttemptTotals(0, time_s, energy_j, reached)
+        most_w = self._holdings.busy_w * attempt.job.gpus_held / self._gpus
+        self._parts.core.host.observe(attempt.outcome(most_w, totals, cost))
+        self._lifecycle.end_training(attempt, reached)
 
     def _end_all(self, _: object) -> None:
         """End all elastic jobs; what is under way is neither lost nor committed.

@@ -130,6 +130,7 @@ class World(Listener):
         self.source = parts.source
         self.zoo = parts.zoo
         self.recorder = recorder = Recorder()
+        self._backend = backend
         self._max_attempts = rules.max_attempts
         journal = recorder.journal
         subscribers = self._subscribers = Subscribers()
@@ -149,6 +150,8 @@ class World(Listener):
         configure = host.engage(policies.configure)
         tuning = policies.configure if policies.configure.tunes else policies.tune
         tune = host.engage_tune(configure, tuning)
+        if parts.zoo is not None:
+            parts.zoo.engage(host)
         sets_parent = parts.zoo is not None and policies.configure.sets_parent
         decisions = DecisionMaker(configure, tune, journal, sets_parent)
         self._decisions = decisions
@@ -333,8 +336,13 @@ class World(Listener):
     def ran(
         self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float, limit_w: float
     ) -> None:
-        self._booking.book_run(attempt, time_s, energy_j, limit_w)
-        self._lifecycle.end(attempt, not attempt.is_stopped, saved_s)
+        reached = not attempt.is_stopped
+        most_w = self._backend.most_power_w(attempt.job, attempt.gpu_type)
+        cost = self._booking.book_run(attempt, most_w, time_s, energy_j, limit_w)
+        if self._host.observes:
+            totals = AttemptTotals(0, time_s, energy_j, reached)
+            self._host.observe(attempt.outcome(most_w, totals, cost, limit_w))
+        self._lifecycle.end(attempt, reached, saved_s)
 
     @override
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:

@@ -73,11 +73,6 @@ class Capabilities(NamedTuple):
         }
         return unmet + [what for what, (needed, there) in needs.items() if needed and not there]
 
-    def list_uncalled(self, policy: object, point: Point) -> list[str]:
-        """The hooks that a policy's class declares and the host never calls, in words."""
-        hooks = sorted(set(declared_hooks(policy, point)) - self.hooks)
-        return [f"calls of {hook}" for hook in hooks]
-
     def refusal(self, config: PolicyConfig, point: Point, unmet: list[str]) -> PolicyError:
         """The error for a policy that needs what the host does not have."""
         return PolicyError(
@@ -95,6 +90,27 @@ class Capabilities(NamedTuple):
         unmet = self.list_unmet(config)
         if unmet:
             raise self.refusal(config, config.point, unmet)
+
+    def admit(self, config: PolicyConfig, policy: Any = None, point: Point | None = None) -> Any:
+        """A policy that the host can serve.
+
+        Args:
+            config: Its config.
+            policy: The policy, if it is built already.
+            point: Its decision point, if it is not that of the config.
+
+        Raises:
+            PolicyError: If it needs what the host does not have, or its class declares a hook that
+                the host does not call.
+            PolicyFailed: If it cannot be built.
+        """
+        self.check(config)
+        at: Point = config.point if point is None else point
+        policy = build_policy(config) if policy is None else policy
+        uncalled = [hook for hook in declared_hooks(policy, at) if hook not in self.hooks]
+        if uncalled:
+            raise self.refusal(config, at, [f"calls of {hook}" for hook in uncalled])
+        return policy
 
 
 def declared_hooks(policy: object, point: Point) -> list[str]:
@@ -185,25 +201,9 @@ class Host:
     def engage(
         self, config: PolicyConfig, policy: Any = None, point: Point | None = None
     ) -> BoundPolicy:
-        """A policy of the host, whose hooks are called from now on.
-
-        Args:
-            config: Its config.
-            policy: The policy, if it is built already.
-            point: Its decision point, if it is not that of the config.
-
-        Raises:
-            PolicyError: If it needs what the host does not have, or declares a hook that the host
-                does not call.
-            PolicyFailed: If it cannot be built.
-        """
+        """A policy of the host, whose hooks are called from now on; see `Capabilities.admit`."""
         at: Point = config.point if point is None else point
-        unmet = self._capabilities.list_unmet(config)
-        if not unmet:
-            policy = build_policy(config) if policy is None else policy
-            unmet = self._capabilities.list_uncalled(policy, at)
-        if unmet:
-            raise self._capabilities.refusal(config, at, unmet)
+        policy = self._capabilities.admit(config, policy, at)
         if self._journal is not None:
             self._journal.add_maker(at, config.kind)
         bound = self.bind(config, policy, at)
@@ -221,9 +221,6 @@ class Host:
         """The policy that is asked at `Tune`: of its own config, or the part of `Configure`.
 
         `config` is that of `Configure` itself where this stands there, too (`tunes`).
-
-        Raises:
-            PolicyError: As `engage`.
         """
         tuner = configure.policy.tuner() if config.tunes else None
         return self.engage(config, tuner, "tune")
