@@ -346,6 +346,14 @@ class Attempt:
         again.waits_anew = True
         return again
 
+    def without_gpus(self, now_s: float) -> Attempt:
+        """The attempt that waits where this one gave up its GPUs; one that began now goes on."""
+        again = self.next_try(now_s)
+        again.number -= self.begun_s == now_s
+        again.losses = 0
+        again.waits_anew = True
+        return again
+
     def hold(self, since_s: float) -> None:
         """Hold the GPUs without training from a time on, s."""
         self.count_idle(since_s)
@@ -366,9 +374,14 @@ class Attempt:
             if spent_s > 0:
                 self.holds += ((self.idle_since_s, until_s),)
 
+    @property
+    def is_paused_by_tune(self) -> bool:
+        """Whether `Tune` pauses it."""
+        return not math.isnan(self.tune_paused_since_s)
+
     def end_pause(self, now_s: float) -> None:
         """Count the time for which `Tune` paused it, if it does, at a time, s."""
-        if not math.isnan(self.tune_paused_since_s):
+        if self.is_paused_by_tune:
             self.tune_paused_s += now_s - self.tune_paused_since_s
             self.tune_paused_since_s = math.nan
 

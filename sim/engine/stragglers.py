@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from wattkeeper.policies.points.job import Job
-from wattkeeper.sim.attempts.attempt import Execution
+from wattkeeper.policies.points.views import Configuration, Knobs, Start
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.pace import STRAGGLER, Pace, with_cause
+from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.kernel.streams import RandomStreams
 
@@ -53,7 +55,7 @@ Stragglers = tuple[Slowdown, ...] | DrawnStragglers
 """The stragglers of a job: by time, or drawn."""
 
 
-class StragglerEvents:
+class StragglerEvents(Part):
     """Slows running jobs down when their stragglers come and go.
 
     A change is merged when it comes up, and none after the end of its job.
@@ -62,7 +64,7 @@ class StragglerEvents:
         loop: The event loop of the run.
         streams: The random streams of the run.
         stragglers: By id of the job.
-        slow: Called with an attempt and the pace that its stragglers impose.
+        retuner: Asks `Tune` about them.
     """
 
     def __init__(
@@ -70,10 +72,10 @@ class StragglerEvents:
         loop: EventLoop,
         streams: RandomStreams,
         stragglers: Mapping[str, Stragglers],
-        slow: Callable[[Execution, Pace], None],
+        retuner: Retuner,
     ) -> None:
         self._loop = loop
-        self._slow = slow
+        self._retuner = retuner
         self._changes = {
             job_id: given.draw(streams, job_id)
             if isinstance(given, DrawnStragglers)
@@ -84,7 +86,24 @@ class StragglerEvents:
         self._next: dict[str, Slowdown] = {}
         self._scheduled: dict[int, Callback] = {}
 
-    def begin(self, execution: Execution) -> None:
+    def prepare(
+        self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
+    ) -> None:
+        """Follow an attempt."""
+        self._follow(execution)
+
+    def resume_lost(self, execution: Execution) -> float:
+        """Follow the attempt after one that was lost."""
+        self._follow(execution)
+        return 0.0
+
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Follow a job no more, since its attempt ended."""
+        scheduled = self._scheduled.pop(attempt.job.number, None)
+        if scheduled is not None:
+            scheduled.cancel()
+
+    def _follow(self, execution: Execution) -> None:
         """Follow an attempt that begins: what happened before holds now."""
         job_id = execution.attempt.job.job_id
         if job_id not in self._changes:
@@ -99,11 +118,10 @@ class StragglerEvents:
             self._slow(execution, pace)
         self._schedule(execution)
 
-    def end(self, job: Job) -> None:
-        """Follow a job no more, since its attempt ended."""
-        scheduled = self._scheduled.pop(job.number, None)
-        if scheduled is not None:
-            scheduled.cancel()
+    def _slow(self, execution: Execution, pace: Pace) -> None:
+        """Let an attempt wait for a straggler elsewhere, if its own nodes are no slower."""
+        execution.slow(STRAGGLER, pace)
+        self._retuner.ask_slowed(execution.attempt.job.number)
 
     def _advance(self, job_id: str) -> None:
         self._next[job_id] = next(self._changes[job_id], Slowdown(math.inf, 1.0))
