@@ -273,7 +273,9 @@ def stub(
         methods: Of the policy, each without `self`.
     """
     policy = type(
-        "Stub", (registry.BASES[point],), {name: staticmethod(how) for name, how in methods.items()}
+        "Stub",
+        (registry.POINTS[point].base,),
+        {name: staticmethod(how) for name, how in methods.items()},
     )
     body = {
         "__module__": __name__,
