@@ -28,7 +28,8 @@ from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES
 from wattkeeper.scenarios.spec.json_schema import json_schema
 from wattkeeper.sim.cluster_results.metrics import METRICS
-from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 

@@ -18,7 +18,7 @@ from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, s
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster_results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import ElasticParts, World
@@ -94,7 +94,7 @@ def open_signals(inputs: RunInputs, streams: RandomStreams) -> dict[str, SignalS
 
 def collect_results(
     spec: RunSpec, inputs: RunInputs, world: World, unmeasured: Collection[str] = ()
-) -> RunResult:
+) -> ClusterResult:
     """Tables and metrics of a world that has run; the power of unmeasured workloads is unknown.
 
     There is no best configuration of pipeline-parallel jobs to compare with: plans of clocks are

@@ -23,6 +23,7 @@ from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, REPLAYED, NodeRow, Recorder
+from wattkeeper.sim.results.table_keeper import encode
 from wattkeeper.traces.electricity.charges import charge_intervals
 
 ZOO_TYPES: dict[str, pa.DataType] = {
@@ -323,8 +324,3 @@ def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
         "saved_gpu_s": pc.multiply(columns.pop("saved_s"), held),
         **columns,
     }
-
-
-def encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
-    """A column of few distinct texts, stored by index."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)

@@ -1,21 +1,21 @@
 """Schemas of the result tables; `docs/results.md` is tested against them."""
 
+from typing import Final
+
 import pyarrow as pa
 
+from wattkeeper.sim.cluster_results.metrics import COSTS
+from wattkeeper.sim.results.parquet import KEYS
+from wattkeeper.sim.results.run_result import ResultKind
 from wattkeeper.traces.schema import field
 
 COST = "eta * energy + (1 - eta) * largest power limit * time, of training without overheads"
 
-KEYS = [
-    field("variant", pa.string(), "", "variant of the scenario"),
-    field("seed", pa.int64(), "", "seed of the run"),
-]
-
 JOBS = pa.schema(
     [
         *KEYS,
-        field("job_id", pa.string(), "", "submitted training run"),
-        field("group_id", pa.string(), "", "recurring job that it belongs to"),
+        field("job_id", pa.string(), "", "submitted training run", distinct=True),
+        field("group_id", pa.string(), "", "recurring job that it belongs to", distinct=True),
         field("recurrence", pa.int32(), "", "its position in the group, from 1"),
         field("attempt", pa.int32(), "", "attempt of the job, from 1"),
         field("workload", pa.string(), "", "what is trained", null=True),
@@ -143,7 +143,7 @@ DECISIONS = pa.schema(
         field("time_s", pa.float64(), "s", "time of the decision"),
         field("point", pa.string(), "", "decision point; cap: a power cap that follows a signal"),
         field("policy", pa.string(), "", "name of the policy"),
-        field("job_id", pa.string(), "", "job that it is about"),
+        field("job_id", pa.string(), "", "job that it is about", distinct=True),
         field("attempt", pa.int32(), "", "attempt that it is about"),
         field("saw", pa.uint64(), "", "digest of what the policy was shown"),
         field("chose", pa.string(), "", "what it chose"),
@@ -169,7 +169,9 @@ TIMELINE = pa.schema(
 MODELS = pa.schema(
     [
         *KEYS,
-        field("job_id", pa.string(), "", "job that trained it, and its id in the zoo"),
+        field(
+            "job_id", pa.string(), "", "job that trained it, and its id in the zoo", distinct=True
+        ),
         field("time_s", pa.float64(), "s", "when it was trained"),
         field("parent_model", pa.string(), "", "model whose weights it started from", null=True),
         field("coverage", pa.float64(), "", "share of its parameters that the parent filled"),
@@ -216,7 +218,7 @@ NODES = pa.schema(
 SHAPES = pa.schema(
     [
         *KEYS,
-        field("job_id", pa.string(), "", "elastic job"),
+        field("job_id", pa.string(), "", "elastic job", distinct=True),
         field("attempt", pa.int32(), "", "its attempt: each shape is one of its own"),
         field("time_s", pa.float64(), "s", "begin of the attempt"),
         field("until_s", pa.float64(), "s", "its end"),
@@ -274,13 +276,4 @@ TABLES = {
 """Schemas by table; `models` only where there is a zoo, `nodes` only where nodes are lost, `shapes`
 only where there are elastic jobs."""
 
-VALUES = pa.schema(
-    [
-        *KEYS,
-        field("by", pa.string(), "", "what the run is broken down by; empty: the whole run"),
-        field("part", pa.string(), "", "which part of it; empty: the whole run"),
-        field("metric", pa.string(), "", "its name"),
-        field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
-    ]
-)
-"""Schema of `metrics.parquet`."""
+CLUSTER: Final = ResultKind(TABLES, frozenset({"models", "nodes", "shapes"}), COSTS)

@@ -27,7 +27,6 @@ from wattkeeper.sim.cluster_results.columns import (
     decision_columns,
     recorded_columns,
 )
-from wattkeeper.sim.cluster_results.tables import ALL_ROWS
 from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
@@ -39,6 +38,7 @@ from wattkeeper.sim.kernel.streams import NamedStreams, RandomStreams
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
+from wattkeeper.sim.results.table_keeper import ALL_ROWS
 from wattkeeper.traces.schema import JOBS, jobs_table
 
 OTHER_GPU = "A40"
