@@ -27,7 +27,6 @@ KEYS: Final = (
     field("seed", pa.int64(), "", "seed of the run"),
 )
 """The columns that tell the runs of a table apart."""
-
 MOST_TEXTS: Final = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
@@ -120,6 +119,11 @@ class StoredTable:
 
 
 AnyTable: TypeAlias = pa.Table | StoredTable
+
+
+def run_schema(*columns: pa.Field) -> pa.Schema:
+    """The schema of a table of several runs."""
+    return pa.schema([*KEYS, *columns])
 
 
 def present_columns(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:

@@ -8,19 +8,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.sim.results.parquet import KEYS
+from wattkeeper.sim.results.parquet import run_schema
 from wattkeeper.sim.results.run_result import RunResult
 from wattkeeper.sim.results.statistics import NOT_COMPARED, over_seeds, versus
 from wattkeeper.traces.schema import field
 
-VALUES: Final = pa.schema(
-    [
-        *KEYS,
-        field("by", pa.string(), "", "what the run is broken down by; empty: the whole run"),
-        field("part", pa.string(), "", "which part of it; empty: the whole run"),
-        field("metric", pa.string(), "", "its name"),
-        field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
-    ]
+VALUES: Final = run_schema(
+    field("by", pa.string(), "", "what the run is broken down by; empty: the whole run"),
+    field("part", pa.string(), "", "which part of it; empty: the whole run"),
+    field("metric", pa.string(), "", "its name"),
+    field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
 )
 """Schema of `metrics.parquet`."""
 
