@@ -37,8 +37,7 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.streams import RandomStreams
-from wattkeeper.sim.replay.replayed import RecordedRun
-from wattkeeper.sim.replay.retuned import RetunedRun
+from wattkeeper.sim.replay.recorded import replay_recorded
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.files.names import file_name
 
@@ -125,9 +124,7 @@ class LiveBackend(Backend):
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Let the recorded time of a job without a workload pass."""
-        if self.listener.retunes:
-            return RetunedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
-        return RecordedRun(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
+        return replay_recorded(self, self.env, attempt, inheritance, self._unprofiled, limit_w)
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Train in a process."""

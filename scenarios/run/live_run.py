@@ -44,7 +44,7 @@ from wattkeeper.scenarios.run.live_signals import log_path, open_live_signals
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 
 STUCK_S: Final = 8.0
 """After an interruption, a step of the run may take so long, s; then it is interrupted itself, as
@@ -55,7 +55,7 @@ HALTING: Final = (
 )
 
 
-def replay(loaded: LoadedScenario, runs: InputsByVariant, folder: Path) -> list[RunResult]:
+def replay(loaded: LoadedScenario, runs: InputsByVariant, folder: Path) -> list[ClusterResult]:
     """Play the logs of live runs again, without starting anything: the decisions are the same.
 
     Raises:
@@ -76,7 +76,7 @@ def execute(
     again: bool = False,
     watch: Watch = lambda _: None,
     tell: Tell = lambda line: None,
-) -> tuple[RunResult, list[AttemptEnding]]:
+) -> tuple[ClusterResult, list[AttemptEnding]]:
     """Run one variant with one seed, or go on with it; `again` only plays its log again.
 
     Raises:

@@ -15,7 +15,7 @@ from wattkeeper.policies.points.job import NEW, WHOLE, Placement
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import Tariff
-from wattkeeper.sim.cluster_results.schemas import NODES
+from wattkeeper.sim.cluster_results.schemas import MODELS, NODES
 from wattkeeper.sim.cluster_results.timeline import Timeline
 from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import KNOWN, Source
@@ -23,20 +23,8 @@ from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, REPLAYED, NodeRow, Recorder
+from wattkeeper.sim.results.table_keeper import encode
 from wattkeeper.traces.electricity.charges import charge_intervals
-
-ZOO_TYPES: dict[str, pa.DataType] = {
-    "number": pa.int64(),
-    "time_s": pa.float64(),
-    "parent": pa.string(),
-    "coverage": pa.float64(),
-    "saved_s": pa.float64(),
-    "accuracy": pa.float64(),
-    "admitted": pa.bool_(),
-    "zoo_models": pa.int64(),
-    "zoo_bytes": pa.int64(),
-}
-"""Arrow types of the fields of `FinishedModel`."""
 
 REPLAYED_FROM = ("duration", "profile")
 
@@ -307,24 +295,16 @@ def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
 
 def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
     """The columns of `schemas.MODELS` without variant and seed, by name."""
-    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
-    columns = {
-        name: pa.array(values, ZOO_TYPES[name])
-        for name, values in zip(FinishedModel._fields, rows, strict=True)
-    }
-    numbers = columns.pop("number").to_numpy()
-    held = pc.multiply(
-        source.column("gpus", numbers).cast(pa.float64()),
-        pc.divide(source.column("gpu_milli", numbers).cast(pa.float64()), WHOLE),
+    rows: Iterable[Any] = (
+        zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
     )
-    return {
-        "job_id": source.column("job_id", numbers),
-        "parent_model": columns.pop("parent"),
-        "saved_gpu_s": pc.multiply(columns.pop("saved_s"), held),
-        **columns,
+    values = dict(zip(FinishedModel._fields, rows, strict=True))
+    numbers = np.array(values.pop("number"), dtype=np.int64)
+    gpus, milli = (source.column(name, numbers).to_numpy() for name in ("gpus", "gpu_milli"))
+    saved_s = np.array(values.pop("saved_s"), dtype=np.float64)
+    values |= {
+        "parent_model": values.pop("parent"),
+        "saved_gpu_s": saved_s * (gpus * (milli / WHOLE)),
     }
-
-
-def encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
-    """A column of few distinct texts, stored by index."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
+    columns = {name: pa.array(each, MODELS.field(name).type) for name, each in values.items()}
+    return columns | {"job_id": source.column("job_id", numbers)}
