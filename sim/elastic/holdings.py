@@ -11,7 +11,7 @@ from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.kernel.loop import EventLoop
-from wattkeeper.sim.recording.recorder import ShapeRow
+from wattkeeper.sim.recording.row_types import ShapeRow, SizeRow
 
 if TYPE_CHECKING:
     from wattkeeper.sim.engine.world import ElasticParts, World
@@ -126,7 +126,8 @@ class Holdings:
             attempt.slow_s += spent.slow_s + spent.write_slow_s
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
         self._world.record_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
-        recorder.add_shape(self._row(training, spent), nodes * self._gpus)
+        recorder.shapes.append(self._row(training, spent))
+        recorder.add_detail(SizeRow(nodes * self._gpus))
         carried.add(spent, lost, lost_s)
         gpu_s, energy_j = earlier_s * self._gpus, earlier_s * self.busy_w
         return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + energy_j

@@ -76,7 +76,7 @@ class Inheritances:
     def record(self, job: Job) -> None:
         """Record the parent of the attempt that was recorded last."""
         if self._parents and job.number in self._parents:
-            self._recorder.add_parent(self._parents[job.number][0])
+            self._recorder.parents[self._recorder.attempts - 1] = self._parents[job.number][0]
 
     def end(
         self, attempt: Attempt, now_s: float, saved_s: float, reached: bool, accuracy: float | None
@@ -105,4 +105,4 @@ class Inheritances:
         if decision.evict:
             chose += f" evict={','.join(decision.evict)}"
         saw = (zoo.size_bytes, len(zoo.models()))
-        self._recorder.journal.note(now_s, "retain", job, attempt.number, saw, chose)
+        self._recorder.journal.note(now_s, "retain", job.number, attempt.number, saw, chose)

@@ -13,6 +13,7 @@ from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
 from wattkeeper.sim.recording.recorder import Recorder, whole_units
+from wattkeeper.sim.recording.row_types import SleepRow
 
 
 class NodeStates:
@@ -106,7 +107,7 @@ class NodeStates:
         gpus = int(self._cluster.capacity[node])
         less = whole_units((self._power_of(node).idle_w - gpu_w) * gpus)
         low = whole_units(gpu_w * gpus)
-        self._recorder.add_sleep(from_s, to_s, low + less, low)
+        self._recorder.add_event(SleepRow(from_s, to_s, low + less, low))
 
     def _power_of(self, node: int) -> GpuPower:
         cluster = self._cluster

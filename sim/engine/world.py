@@ -61,16 +61,23 @@ from wattkeeper.sim.kernel.loop import (
     ScheduledEvent,
     schedule_at,
 )
-from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.kernel.streams import RandomStreams
-from wattkeeper.sim.recording.recorder import (
+from wattkeeper.sim.recording.recorder import Recorder, whole_units
+from wattkeeper.sim.recording.row_types import (
     EARLY,
     PROFILED,
     REACHED,
     REPLAYED,
+    ClockRow,
+    DelayRow,
+    DrawRow,
+    HoldRow,
+    LossRow,
     NodeRow,
-    Recorder,
-    whole_units,
+    RetuneRow,
+    SliceRow,
+    SlowRow,
+    TrainingRow,
 )
 
 MOST_IDLE_WAKES: Final = 1_000_000
@@ -679,7 +686,7 @@ class World(Listener):
         attempt = execution.attempt
         saw = self._budget.cap_w, format_pace(self._retuner.chosen(attempt.job.number))
         chose = f"{format_pace(pace)} share_w={share_w}"
-        self._journal.note(self._loop.now_s, "cap", attempt.job, attempt.number, saw, chose)
+        self._journal.note(self._loop.now_s, "cap", attempt.job.number, attempt.number, saw, chose)
 
     def _tell_select(self, method: Callable[[Context, Job], None], job: Job) -> None:
         try:
@@ -819,7 +826,7 @@ class World(Listener):
         attempt.count_idle(now_s)
         tuning = None if self._retuner is None else self._retuner.find(number)
         self._record_broken_off(execution, lost, now_s)
-        self.recorder.add_loss(node, lost.lost_time_s, lost.lost_energy_j)
+        self.recorder.add_detail(LossRow(node, lost.lost_time_s, lost.lost_energy_j))
         self._release(attempt)
         job = attempt.job
         del self._running[number]
@@ -866,7 +873,7 @@ class World(Listener):
         self._record(attempt, lost.energy_j, lost.time_s, cost, ended_s)
         batch_size, limit_w = execution.configured()
         replayed = REPLAYED if attempt.job.workload is not None else 0
-        self.recorder.add_training(attempt.number, batch_size, limit_w, ABSENT, replayed)
+        self.recorder.add_detail(TrainingRow(attempt.number, batch_size, limit_w, flags=replayed))
 
     def _go_on_after_loss(self, paused: Paused, delay_s: float) -> None:
         """Start the attempt that follows a lost one, from what was saved."""
@@ -887,8 +894,7 @@ class World(Listener):
         """
         cost = cost_of(self._eta, energy_j, time_s, most_w)
         self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
-        flags = reached * REACHED
-        self.recorder.add_training(attempt.number, ABSENT, math.nan, ABSENT, flags)
+        self.recorder.add_detail(TrainingRow(attempt.number, flags=reached * REACHED))
 
     def set_aside(self, execution: Execution, number: int) -> None:
         """Let an elastic job without GPUs be ready to go on; `number`: of its next attempt."""
@@ -1120,7 +1126,9 @@ class World(Listener):
         self._record(attempt, energy_j, time_s, cost, self._loop.now_s)
         reached = not attempt.is_stopped
         if not math.isnan(limit_w) or not reached or attempt.losses:
-            self.recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
+            flags = reached * REACHED
+            row = TrainingRow(attempt.number, power_limit_w=limit_w, flags=flags)
+            self.recorder.add_detail(row)
         self._end(attempt, saved_s, reached)
 
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
@@ -1205,13 +1213,12 @@ class World(Listener):
         else:
             now_s = self._loop.now_s
             self._record(attempt, energy_j * scale, time_s * scale, cost * scale, now_s)
-        self.recorder.add_training(
-            attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
-        )
+        size, epochs, flags = decided.batch_size, totals.epochs, flags | REPLAYED
+        self.recorder.add_detail(TrainingRow(attempt.number, size, limit_w, epochs, flags))
         if totals.slices.slices:
-            self.recorder.add_slices(totals.slices, scale)
+            self.recorder.add_detail(SliceRow.scaled(totals.slices, scale))
         if isinstance(decided, Tuned) and decided.clock_mhz and not decided.start.options.pipeline:
-            self.recorder.add_clock(decided.clock_mhz)
+            self.recorder.add_detail(ClockRow(decided.clock_mhz))
         return cost
 
     def _record(
@@ -1231,18 +1238,19 @@ class World(Listener):
             attempt.first_power,
         )
         if attempt.overhead_s or attempt.preemptions:
-            self.recorder.add_delay(attempt.overhead_s, attempt.preemptions)
+            self.recorder.add_detail(DelayRow(attempt.overhead_s, attempt.preemptions))
             if attempt.slow_s:
-                self.recorder.add_slow(attempt.slow_s)
+                self.recorder.add_detail(SlowRow(attempt.slow_s))
             idle = whole_units(attempt.idle_w)
             for from_s, to_s in attempt.holds:
-                self.recorder.add_hold(from_s, to_s, idle)
+                self.recorder.add_event(HoldRow(from_s, to_s, idle))
         if self._retuner is not None:
             if self._stragglers is not None:
                 self._stragglers.end(attempt.job)
             retunes = self._retuner.end(attempt.job.number)
-            draws = attempt.draws or []
-            self.recorder.add_retunes(retunes, attempt.tune_paused_s, draws, ended_s)
+            self.recorder.add_detail(RetuneRow(retunes, attempt.tune_paused_s))
+            for draw in DrawRow.spans(attempt.draws or [], ended_s):
+                self.recorder.add_detail(draw)
         self._inheritances.record(attempt.job)
 
 
