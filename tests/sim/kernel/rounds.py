@@ -18,12 +18,12 @@ from simpy.events import Event
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.point import POINTS, DecisionPoint, register_points
-from wattkeeper.policies.points.policy import Context, EmptyZoo, Policy
+from wattkeeper.policies.points.policy import Context, Policy
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
-from wattkeeper.sim.kernel.context import PolicyContext
+from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
-from wattkeeper.sim.kernel.journal import Journal, digest_of
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
+from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.spool import Spool
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
@@ -100,19 +100,18 @@ class RoundsResult(RunResult):
 
 def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
     """The engine: a round ends with its slowest client, and the next one begins."""
-    env, streams, journal = SimulationEnvironment(), NamedStreams(seed), Journal(Spool())
-    policy, objective = build_policy(config), Objective(0.5)
-    ctx = PolicyContext("pick", config, env, objective, EmptyZoo(), streams.policy)
-    journal.add_maker("pick", config.kind)
+    env, streams = SimulationEnvironment(), NamedStreams(seed)
+    journal = Journal[str](Spool())
+    pick = Host(Capabilities("rounds"), env, Objective(0.5), streams, journal).engage(config)
     rng = streams.policy("rounds", "clients")
     ends: list[tuple[float, float]] = []
 
     def rounds() -> Generator[Event, Any, None]:
         for number in range(ROUNDS):
             spans_s = rng.standard_exponential(CLIENTS)
-            picked = policy.pick(ctx, spans_s)
-            chose = journal.index_choice(f"{len(picked)} clients from {picked.min()}")
-            journal.add(env.now_s, 0, number, 1, chose, digest_of(float(spans_s.sum())))
+            picked = pick.policy.pick(pick.ctx, spans_s)
+            saw, chose = (float(spans_s.sum()),), f"{len(picked)} clients from {picked.min()}"
+            journal.note(env.now_s, config.point, number, 1, saw, chose)
             span_s = float(spans_s[picked].max())
             yield env.timeout(span_s)
             ends.append((env.now_s, span_s))
@@ -123,13 +122,12 @@ def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
 
 
 def collect(
-    config: PolicyConfig, seed: int, env: SimulationEnvironment, journal: Journal, ends: Floats
+    config: PolicyConfig, seed: int, env: SimulationEnvironment, journal: Journal[str], ends: Floats
 ) -> RoundsResult:
     """Tables and metrics of a run."""
     keeper = TableKeeper(RoundsResult.kind.tables, config.kind, seed)
     keeper.keep("rounds", {"time_s": ends[:, 0], "span_s": ends[:, 1]})
-    journal.add_maker("place", "none")
-    (decided,) = journal.decisions(lambda numbers: numbers)
+    (decided,) = journal.decisions()
     points, policies = zip(*journal.makers, strict=True)
     keeper.keep(
         "decisions",
@@ -137,7 +135,7 @@ def collect(
             "time_s": decided["time_s"],
             "point": encode(points, decided["maker"]),
             "policy": encode(policies, decided["maker"]),
-            "round": decided["number"],
+            "round": decided["subject"],
             "saw": decided["saw"],
             "chose": encode([str(choice) for choice in journal.choices], decided["chose"]),
         },
@@ -151,7 +149,7 @@ def write(folder: Path) -> str:
     """Run two policies with two seeds each, and write their results; the digest of these."""
     configs = (AnybodyConfig(), QuickestConfig())
     results = [simulate(config, seed) for config in configs for seed in (1, 2)]
-    names = [config.kind for config in configs]
+    names: list[str] = [config.kind for config in configs]
     etas = dict.fromkeys(names, 0.5)
     summary = to_json(summarise(results, dict.fromkeys(names, "anybody"), etas))
     digest = digest_results(results, summary)
