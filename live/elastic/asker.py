@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final
 
 from wattkeeper.live.elastic.records import ReplanDecision
-from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.points.policy import EmptyZoo
 from wattkeeper.policies.points.replan import ElasticView, Reshape
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import PolicyConfig, build_policy
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
-from wattkeeper.sim.kernel.context import PolicyContext
+from wattkeeper.sim.kernel.clock import ElapsedTime
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.streams import NamedStreams
 
-
-class RunTime(NamedTuple):
-    """The time of a training as policies see it: that of a clock, s."""
-
-    read_s: Callable[[], float]
-
-    @property
-    def now_s(self) -> float:
-        """Time since the training began, s."""
-        return self.read_s()
+ELASTIC: Final = Capabilities("an elastic training on this host", (), frozenset({"on_submit"}))
+"""What such a training offers to policies."""
 
 
 class ReplanAsker:
@@ -42,16 +33,8 @@ class ReplanAsker:
     """
 
     def __init__(self, config: PolicyConfig, now_s: Callable[[], float]) -> None:
-        if config.signals or config.needs_foresight:
-            raise PolicyError(
-                f"the replan policy {config.kind!r} needs signals or foresight, which an elastic "
-                "training on this host does not have: choose another one",
-                "replan",
-            )
-        self._policy = build_policy(config)
-        self._ctx = PolicyContext(
-            config.point, config, RunTime(now_s), Objective(1.0), EmptyZoo(), NamedStreams(0).policy
-        )
+        host = Host(ELASTIC, ElapsedTime(now_s), Objective(1.0), NamedStreams(0))
+        self._replan = host.engage(config)
         self.decisions: list[ReplanDecision] = []
 
     def ask(self, view: ElasticView) -> Reshape | None:
@@ -60,7 +43,7 @@ class ReplanAsker:
         Raises:
             PolicyError: If it is none for the nodes.
         """
-        answer = ask_replan(self._policy, self._ctx, view)
+        answer = ask_replan(self._replan, view)
         saw, chose = repr(seen_of(view)), describe_answer(answer)
-        self.decisions.append(ReplanDecision(self._ctx.now_s, saw, chose))
+        self.decisions.append(ReplanDecision(self._replan.ctx.now_s, saw, chose))
         return answer

@@ -25,6 +25,7 @@ from wattkeeper.policies.points.views import (
     Start,
 )
 from wattkeeper.policies.profile import epochs_left
+from wattkeeper.sim.attempts.pace import Causes, Pace, own_pace, peers_pace, with_cause
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
@@ -345,6 +346,14 @@ class Attempt:
         again.waits_anew = True
         return again
 
+    def without_gpus(self, now_s: float) -> Attempt:
+        """The attempt that waits where this one gave up its GPUs; one that began now goes on."""
+        again = self.next_try(now_s)
+        again.number -= self.begun_s == now_s
+        again.losses = 0
+        again.waits_anew = True
+        return again
+
     def hold(self, since_s: float) -> None:
         """Hold the GPUs without training from a time on, s."""
         self.count_idle(since_s)
@@ -365,9 +374,14 @@ class Attempt:
             if spent_s > 0:
                 self.holds += ((self.idle_since_s, until_s),)
 
+    @property
+    def is_paused_by_tune(self) -> bool:
+        """Whether `Tune` pauses it."""
+        return not math.isnan(self.tune_paused_since_s)
+
     def end_pause(self, now_s: float) -> None:
         """Count the time for which `Tune` paused it, if it does, at a time, s."""
-        if not math.isnan(self.tune_paused_since_s):
+        if self.is_paused_by_tune:
             self.tune_paused_s += now_s - self.tune_paused_since_s
             self.tune_paused_since_s = math.nan
 
@@ -386,10 +400,10 @@ class Execution:
 
     Attributes:
         attempt: The attempt.
-        slowdown: What `slow_down` set last; 1: it is not slowed down.
+        causes: What slows it down.
     """
 
-    slowdown = 1.0
+    causes: Causes = ()
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -452,19 +466,36 @@ class Execution:
         """
         raise NotImplementedError
 
-    def slow_down(self, factor: float) -> None:
-        """Go on at the pace of its slowest node, or of a straggler elsewhere, from now on.
+    def slow(self, cause: str, pace: Pace) -> None:
+        """Let a cause impose a pace from now on, beside other causes; a full one: it ended.
 
-        If it does not train, that holds from when it does.
+        Of `PEERS` the slowest holds, and all other causes multiply. If it does not train, that
+        holds from when it does.
 
-        Args:
-            factor: Time of an iteration over that at full pace, 1 or more. Of pipeline-parallel
-                jobs, least time over that at the highest clocks.
+        Raises:
+            NotImplementedError: If the backend cannot do that.
+        """
+        before = self.causes
+        self.causes = after = with_cause(before, cause, pace)
+        peers, own = peers_pace(after), own_pace(after)
+        if peers != peers_pace(before) or own != own_pace(before):
+            self.change_pace(peers, own)
+
+    def change_pace(self, peers: Pace, own: Pace) -> None:
+        """Go on at another pace: that of the slowest peer, and the product of other causes.
+
+        For a pipeline-parallel job, the pace of a peer is the least time of an iteration over that
+        at the highest clocks.
 
         Raises:
             NotImplementedError: If the backend cannot do that.
         """
         raise NotImplementedError
+
+    @property
+    def slowdown(self) -> float:
+        """Time of a step over that at full pace, which the slowest of its peers imposes."""
+        return peers_pace(self.causes).slowdown
 
     def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
         """What it does at each power limit, or at clocks, up to those that were chosen; ascending.

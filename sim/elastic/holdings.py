@@ -10,19 +10,17 @@ from wattkeeper.policies.points.job import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
-from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.recording.recorder import ShapeRow
 
 if TYPE_CHECKING:
-    from wattkeeper.sim.engine.world import ElasticParts, World
+    from wattkeeper.sim.engine.world import ElasticParts
 
 
 class Holdings:
     """See the module.
 
     Args:
-        world: The world.
-        parts: What elastic jobs share with it.
+        parts: The parts of the world that they work with.
         gpus_per_node: GPUs of each node of the cluster.
 
     Attributes:
@@ -30,10 +28,9 @@ class Holdings:
         busy_w: Power of a node that trains, W.
     """
 
-    def __init__(self, world: World, parts: ElasticParts, gpus_per_node: int) -> None:
-        self._world, self._parts = world, parts
-        self._loop: EventLoop = world.env
-        self._cluster, self._recorder = world.cluster, world.recorder
+    def __init__(self, parts: ElasticParts, gpus_per_node: int) -> None:
+        self._parts, self._loop = parts, parts.loop
+        self._cluster, self._recorder = parts.cluster, parts.recorder
         self._gpus = gpus_per_node
         power = next(iter(self._cluster.spec.power.values()))
         self.idle_w = power.idle_w * gpus_per_node
@@ -59,7 +56,7 @@ class Holdings:
         training.attempt = self._take(attempt, number, nodes, training, before)
         slowdown = self._cluster.slowdown(training.attempt.placement) if nodes else 1.0
         training.hold(nodes, slowdown)
-        self._world.holds(training.attempt)
+        self._parts.booking.hold(training.attempt)
         return cost
 
     def _take(
@@ -125,7 +122,7 @@ class Holdings:
         if spent.slow_s or spent.write_slow_s:
             attempt.slow_s += spent.slow_s + spent.write_slow_s
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
-        self._world.record_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
+        self._parts.booking.book_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
         recorder.add_shape(self._row(training, spent), nodes * self._gpus)
         carried.add(spent, lost, lost_s)
         gpu_s, energy_j = earlier_s * self._gpus, earlier_s * self.busy_w

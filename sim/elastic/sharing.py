@@ -10,7 +10,6 @@ import numpy as np
 
 from wattkeeper.policies.points.job import Key
 from wattkeeper.policies.points.place import ClusterView
-from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.training import ElasticTraining
 
@@ -31,16 +30,13 @@ class NodeSharing:
     """See the module.
 
     Args:
-        cluster: The cluster.
-        parts: What elastic jobs share with the world.
+        parts: The parts of the world that they work with.
         holdings: The nodes that they hold.
         gpus_per_node: GPUs of each node.
     """
 
-    def __init__(
-        self, cluster: Cluster, parts: ElasticParts, holdings: Holdings, gpus_per_node: int
-    ) -> None:
-        self._cluster, self._parts, self._holdings = cluster, parts, holdings
+    def __init__(self, parts: ElasticParts, holdings: Holdings, gpus_per_node: int) -> None:
+        self._cluster, self._parts, self._holdings = parts.cluster, parts, holdings
         self._gpus = gpus_per_node
 
     def free_nodes(self) -> list[int]:
@@ -120,7 +116,7 @@ class NodeSharing:
         """
         room, free = self._parts.room, self._cluster.free_gpus
         seen = set[Key]()
-        for job in self._parts.waiting.values():
+        for job in self._parts.board.waiting.values():
             if job.key in seen:
                 continue
             seen.add(job.key)

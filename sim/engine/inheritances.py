@@ -8,10 +8,11 @@ from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
+from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.recording.recorder import Recorder
 
 
-class Inheritances:
+class Inheritances(Part):
     """What attempts take over from models of the zoo, and what they leave to it.
 
     Args:
@@ -68,15 +69,15 @@ class Inheritances:
         self._parents[job.number] = parent, work
         return Inheritance(work, query_s)
 
-    def repeat(self, job: Job) -> Inheritance:
+    def take_again(self, job: Job) -> Inheritance:
         """What the next attempt of a job takes over if the one before was lost to an accident."""
         before = self._parents.get(job.number)
         return FROM_SCRATCH if before is None else Inheritance(before[1])
 
-    def record(self, job: Job) -> None:
-        """Record the parent of the attempt that was recorded last."""
-        if self._parents and job.number in self._parents:
-            self._recorder.add_parent(self._parents[job.number][0])
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Record the parent of the attempt that was booked last."""
+        if self._parents and attempt.job.number in self._parents:
+            self._recorder.add_parent(self._parents[attempt.job.number][0])
 
     def end(
         self, attempt: Attempt, now_s: float, saved_s: float, reached: bool, accuracy: float | None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.hull import SpeedPoint, up_to_point
 from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
 from wattkeeper.policies.points.views import NO_KNOBS, Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance, Tuned, Untuned
+from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.replay.replayed import RecordedWorkload, ReplayRules
 from wattkeeper.sim.replay.retuned import RetunedTraining
@@ -77,16 +80,9 @@ class PipelineTraining(RetunedTraining):
         most = plan_point(task, task.execute(plan, clock_mhz), clock_mhz or 0, plan or ())
         return up_to_point(cap_menu(task), most)
 
-    def slow_down(self, factor: float) -> None:
-        """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        if factor != self.slowdown:
-            self.slowdown = factor
-            self._change_pace()
-
-    @property
-    def stretch(self) -> float:
-        """None: the pace of an iteration has it."""
-        return 1.0
+    @override
+    def change_pace(self, peers: Pace, own: Pace) -> None:
+        self._change_pace()
 
     def _train_on(self) -> None:
         """Train on; under a power cap it counts as without a straggler, which may end."""

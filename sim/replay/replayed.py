@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
+from typing_extensions import override
 
 from wattkeeper.policies.points.views import Measurement, Options, Start
 from wattkeeper.policies.profile import Curve, Objective, Profile
@@ -22,6 +23,7 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
+from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule, TrainingSpan
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import EventLoop, ScheduledEvent, schedule_at
@@ -97,6 +99,7 @@ class Replayed(Execution):
         left_s: Training time, or time of holding GPUs, of the current phase, unless it is
             interrupted.
         checkpoints: Its checkpoints; None where no node is lost.
+        stretch: Time of training over that which its phases count.
         power_w: Power in a phase of training.
         work_pace: Two numbers by which the work of that phase is counted: those of a unit of work,
             time (s) and energy (J), unless the class says otherwise.
@@ -105,6 +108,7 @@ class Replayed(Execution):
     """
 
     checkpoints: CheckpointClock | None = None
+    stretch = 1.0
     power_w = 0.0
     trained_s = 0.0
     trained_j = 0.0
@@ -177,19 +181,14 @@ class Replayed(Execution):
         self.checkpoints.begin_write()
         self.go_on(0.0)
 
-    def slow_down(self, factor: float) -> None:
-        """See `wattkeeper.sim.attempts.attempt.Execution`; only training is slowed down."""
+    @override
+    def change_pace(self, peers: Pace, own: Pace) -> None:
         trains = self.stage == WORK and not self.attempt.is_idle
         if trains:
             self._interrupt()
-        self.slowdown = factor
+        self.stretch = peers.slowdown * own.slowdown
         if trains:
             self.go_on(0.0)
-
-    @property
-    def stretch(self) -> float:
-        """Time of training over that which its phases count."""
-        return self.slowdown
 
     def lose(self) -> LostWork:
         """See `wattkeeper.sim.attempts.attempt.Execution`; the parent search is kept."""
@@ -210,9 +209,8 @@ class Replayed(Execution):
         self.since_s = now_s
         if self.checkpoints is None:
             return span_s
-        stretch = self.stretch
-        if stretch != 1:
-            slow_s, span_s = span_s, span_s / stretch
+        if self.stretch != 1:
+            slow_s, span_s = span_s, span_s / self.stretch
             slow_s -= span_s
             self.attempt.slow_s += slow_s
             self.attempt.add_overhead(slow_s, slow_s * self.power_w)

@@ -414,7 +414,7 @@ class TestLost:
         world = build_world([job()], KNOWN, policy_set=policy, max_attempts=2)
 
         def lose(_: object) -> None:
-            (execution,) = world._running.values()
+            (execution,) = world.board.running.values()
             execution.pause()
             decision = execution.decision  # type: ignore[attr-defined]
             world.lost(execution.attempt, decision, AttemptTotals(1, 2.0, 200.0, False))
