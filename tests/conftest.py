@@ -39,7 +39,7 @@ def pytest_sessionstart() -> None:
         source = compiled.with_name(compiled.name.partition(".")[0] + ".py")
         if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
             pytest.exit(
-                f"{source} has changed since it was compiled: `make test` compiles it, "
+                f"{source} has changed since it was compiled: `make compile` compiles it again, "
                 "`make interpreted` runs it as it is",
                 returncode=2,
             )

@@ -31,6 +31,7 @@ from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
+from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
 from wattkeeper.scenarios.run.process_pool import run_tasks
@@ -173,6 +174,9 @@ def run(
             tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
     endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
     if live is None:
+        jobs = sum(inputs.runs[spec.variant].job_count for spec in specs)
+        if advice := advise_compiling(jobs):
+            tell(advice)
         runs = _run_units(specs, inputs.runs, workers, ray, known)
     else:
         from wattkeeper.scenarios.run import live_equipment, live_folder, live_results, live_run
