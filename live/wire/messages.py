@@ -6,6 +6,7 @@ over a socket. The session works the same with both.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 from pydantic import PlainValidator, TypeAdapter
@@ -99,6 +100,36 @@ class Assignment(NamedTuple):
     reports: int = 0
 
 
+class Begun(NamedTuple):
+    """A session has begun, and asks for its assignment."""
+
+
+class Alive(NamedTuple):
+    """A session renews its lease."""
+
+
+class SleepUntil(NamedTuple):
+    """A session sleeps until a time, another power limit, or until its training shall stop.
+
+    Attributes:
+        until_s: The time of the run, s.
+        power_limit_w: The limit that it knows, W; None if it knows none.
+    """
+
+    until_s: float
+    power_limit_w: float | None
+
+
+class KnobsAwaited(NamedTuple):
+    """A session waits for another power limit, or until its training shall stop.
+
+    Attributes:
+        power_limit_w: The limit that it knows, W; None if it knows none.
+    """
+
+    power_limit_w: float | None
+
+
 class ProfileReport(NamedTuple):
     """What an attempt measured, or that it reached its target.
 
@@ -160,6 +191,47 @@ class AttemptResult(NamedTuple):
     limit_set: bool = True
     how: EnergySource = "absent"
     message: str = ""
+
+
+Message = Alive | Begun | EpochReport | AttemptResult | KnobsAwaited | ProfileReport | SleepUntil
+"""What a session reports or asks."""
+
+MESSAGES: Final[Mapping[str, type[Any]]] = {
+    "alive": Alive,
+    "begun": Begun,
+    "ended": AttemptResult,
+    "epoch": EpochReport,
+    "knobs": KnobsAwaited,
+    "profiled": ProfileReport,
+    "sleep": SleepUntil,
+}
+"""The class of each message, by the kind that its JSON states."""
+
+
+def read_message(message: type[Any], fields: Mapping[str, Any]) -> Any:
+    """A message of a class from the members of its JSON object; others are ignored."""
+    values = {name: fields[name] for name in message._fields if name in fields}
+    if message is ProfileReport:
+        values["measurements"] = tuple(Measurement(*point) for point in values["measurements"])
+    return message(**values)
+
+
+class Lost(NamedTuple):
+    """A process has exited, or it reported nothing in time.
+
+    Attributes:
+        cause: Why it is lost, as in `AttemptResult`.
+        code: Its exit code; None if it is not known, or it has not exited.
+    """
+
+    cause: Literal["crashed", "hung", "silent"]
+    code: int | None = None
+
+
+class Broken(NamedTuple):
+    """The server of the sessions failed, with an error."""
+
+    error: str
 
 
 class Coordinator(Protocol):

@@ -5,7 +5,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, get_args
 
-from wattkeeper.live.wire.messages import EnergySource, SessionCause
+from wattkeeper.live.wire.messages import (
+    MESSAGES,
+    EnergySource,
+    Message,
+    SessionCause,
+    read_message,
+)
 from wattkeeper.policies.points.views import Measurement
 
 LONGEST_TEXT: Final = 4096
@@ -23,16 +29,16 @@ class Request(NamedTuple):
     Attributes:
         token: The secret that it states.
         run: The process that it comes from.
+        rank: Rank of that process in its training.
         number: Its number on its connection, which the reply repeats.
-        kind: What is reported or asked.
-        payload: Everything else: `rank`, and the fields of its kind.
+        message: What is reported or asked.
     """
 
     token: str
     run: str
+    rank: int
     number: int
-    kind: str
-    payload: Mapping[str, Any]
+    message: Message
 
 
 def parse_request(line: bytes | bytearray) -> Request:
@@ -57,8 +63,8 @@ def parse_request(line: bytes | bytearray) -> Request:
     for name, check in checks.items():
         if not check(fields[name]):
             raise ValueError(f"{name} has a wrong type, or is out of range")
-    token, run, number = (fields.pop(name) for name in ("token", "run", "number"))
-    return Request(token, run, number, fields.pop("kind"), fields)
+    message = read_message(MESSAGES[fields["kind"]], fields)
+    return Request(fields["token"], fields["run"], fields["rank"], fields["number"], message)
 
 
 def _is_text(value: Any) -> bool:

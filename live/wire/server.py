@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
+from wattkeeper.live.wire.messages import Alive, Broken, KnobsAwaited, Lost, Message
 from wattkeeper.live.wire.requests import parse_request
 from wattkeeper.policies.errors import EnvironmentLacks
 
@@ -27,8 +28,8 @@ FIRST_LINE_S: Final = 10.0
 MOST_UNAUTHENTICATED: Final = 64
 """Connections that have not stated the token; one more closes the oldest of them."""
 
-Post = Callable[[str, str, Mapping[str, Any], Any], None]
-"""Takes the run, the kind of event, its payload, and the ticket of the reply."""
+Post = Callable[[str, Message | Lost | Broken, Any, int], None]
+"""Takes the run, the event, the ticket of the reply, and the rank of the process."""
 
 
 class ReplyTicket(NamedTuple):
@@ -81,7 +82,7 @@ class SessionServer:
 
     Args:
         post: Called in its thread with all requests but heartbeats and those that wait for other
-            knobs, which it answers itself, and with `lost` and a cause once a run was silent for
+            knobs, which it answers itself, and with `Lost` once a run was silent for
             longer than its lease.
         token: The secret of the sessions.
         port: Its port; 0: any.
@@ -201,7 +202,7 @@ class SessionServer:
         try:
             self._serve()
         except Exception as error:  # else the controller would wait for ever
-            self._post("", "broken", {"error": f"{type(error).__name__}: {error}"}, None)
+            self._post("", Broken(f"{type(error).__name__}: {error}"), None, 0)
             raise
 
     def _serve(self) -> None:
@@ -228,8 +229,8 @@ class SessionServer:
         for peer in [peer for peer in self._unauthenticated if peer.ends_s <= now_s]:
             self._drop(peer)
         for run in [run for run, lease in self._leases.items() if lease.ends_s <= now_s]:
-            cause = "hung" if self._leases.pop(run).renewed else "silent"
-            self._post(run, "lost", {"cause": cause}, None)
+            lost = Lost("hung" if self._leases.pop(run).renewed else "silent")
+            self._post(run, lost, None, 0)
 
     def _accept(self, _: object) -> None:
         try:
@@ -294,13 +295,14 @@ class SessionServer:
             return True
         if not lease.over:
             lease.renew()
-        if request.kind == "alive":
-            self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
-        elif request.kind == "knobs":
-            lease.waiting = ticket, request.payload["power_limit_w"]
-            self._reply_knobs(lease)
-        else:
-            self._post(peer.run, request.kind, request.payload, ticket)
+        match request.message:
+            case Alive():
+                self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
+            case KnobsAwaited(known_w):
+                lease.waiting = ticket, known_w
+                self._reply_knobs(lease)
+            case message:
+                self._post(peer.run, message, ticket, request.rank)
         return True
 
     def _send(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:
