@@ -6,26 +6,47 @@ over a socket. The session works the same with both.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
-from pydantic import PlainValidator, TypeAdapter
+from pydantic import Field, PlainValidator, TypeAdapter
 
 from wattkeeper.policies.points.views import Measurement, Slice
 
-_SLICE_FIELDS: Final = TypeAdapter[tuple[float, int | None, int, int, float]](
-    tuple[float, int | None, int, int, float]
+LARGEST: Final = 1e300
+"""Largest amount, s, J or W: sums of such amounts stay finite."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=1 << 53)]
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+Amount = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
+Metric = Annotated[float, Field(strict=True)]
+"""Those of diverged trainings are not finite."""
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(max_length=4096)]
+"""Longer than any text of a session: messages of failed scripts are cut at 500 characters."""
+
+# Compiled classes do not tell pydantic their types.
+_SLICE: Final = TypeAdapter[Any](tuple[float, int | None, int, int, float])
+_POINTS: Final = TypeAdapter[Any](
+    Annotated[
+        list[tuple[Amount, Amount, Number, Count, Count, Amount, Number]], Field(max_length=10_000)
+    ]
 )
 
 
 def _read_slice(value: Any) -> Slice | None:
-    """A slice from its fields: compiled classes do not tell pydantic their types."""
     if value is None or isinstance(value, Slice):
         return value
-    return Slice(*_SLICE_FIELDS.validate_python(value))
+    return Slice(*_SLICE.validate_python(value))
+
+
+def _read_measurements(value: Any) -> tuple[Measurement, ...]:
+    return tuple(Measurement(*point) for point in _POINTS.validate_python(value))
 
 
 AnySlice = Annotated[Slice | None, PlainValidator(_read_slice)]
+Measurements = Annotated[tuple[Measurement, ...], PlainValidator(_read_measurements)]
 
 EnergySource = Literal["counter", "integrated", "synthetic", "absent"]
 """Source of an energy: the device's counter; its power integrated over time; a synthetic device;
@@ -116,8 +137,8 @@ class SleepUntil(NamedTuple):
         power_limit_w: The limit that it knows, W; None if it knows none.
     """
 
-    until_s: float
-    power_limit_w: float | None
+    until_s: Amount
+    power_limit_w: Number | None
 
 
 class KnobsAwaited(NamedTuple):
@@ -127,7 +148,7 @@ class KnobsAwaited(NamedTuple):
         power_limit_w: The limit that it knows, W; None if it knows none.
     """
 
-    power_limit_w: float | None
+    power_limit_w: Number | None
 
 
 class ProfileReport(NamedTuple):
@@ -142,11 +163,11 @@ class ProfileReport(NamedTuple):
         reached: Whether it has reached its target.
     """
 
-    measurements: tuple[Measurement, ...]
-    report: int
-    time_s: float
-    energy_j: float | None
-    reached: bool = False
+    measurements: Measurements
+    report: Count
+    time_s: Amount
+    energy_j: Number | None
+    reached: Flag = False
 
 
 class EpochReport(NamedTuple):
@@ -161,11 +182,11 @@ class EpochReport(NamedTuple):
         is_last: Whether no other one follows, whatever the coordinator replies.
     """
 
-    epoch: int
-    metric: float | None
-    time_s: float
-    energy_j: float | None
-    is_last: bool = False
+    epoch: Count
+    metric: Metric | None
+    time_s: Amount
+    energy_j: Number | None
+    is_last: Flag = False
 
 
 class AttemptResult(NamedTuple):
@@ -184,13 +205,13 @@ class AttemptResult(NamedTuple):
     """
 
     cause: Cause
-    epochs: int
-    time_s: float
-    energy_j: float | None
-    power_limit_w: float | None = None
-    limit_set: bool = True
+    epochs: Count
+    time_s: Amount
+    energy_j: Number | None
+    power_limit_w: Number | None = None
+    limit_set: Flag = True
     how: EnergySource = "absent"
-    message: str = ""
+    message: Text = ""
 
 
 Message = Alive | Begun | EpochReport | AttemptResult | KnobsAwaited | ProfileReport | SleepUntil
@@ -208,12 +229,19 @@ MESSAGES: Final[Mapping[str, type[Any]]] = {
 """The class of each message, by the kind that its JSON states."""
 
 
+@cache
+def _adapter(message: Hashable) -> TypeAdapter[Any]:
+    return TypeAdapter(message)
+
+
 def read_message(message: type[Any], fields: Mapping[str, Any]) -> Any:
-    """A message of a class from the members of its JSON object; others are ignored."""
+    """A message of a class from the members of its JSON object; others are ignored.
+
+    Raises:
+        ValueError: If one is missing, has a wrong type, or is out of range.
+    """
     values = {name: fields[name] for name in message._fields if name in fields}
-    if message is ProfileReport:
-        values["measurements"] = tuple(Measurement(*point) for point in values["measurements"])
-    return message(**values)
+    return _adapter(message).validate_python(values)
 
 
 class Lost(NamedTuple):

@@ -13,10 +13,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
-from wattkeeper.live.wire.messages import Alive, Broken, KnobsAwaited, Lost, Message
-from wattkeeper.live.wire.requests import parse_request
+from wattkeeper.live.wire.messages import (
+    MESSAGES,
+    Alive,
+    AttemptResult,
+    Broken,
+    Count,
+    KnobsAwaited,
+    Lost,
+    Message,
+    SessionCause,
+    Text,
+    read_message,
+)
 from wattkeeper.policies.errors import EnvironmentLacks
 
 LONGEST_LINE: Final = 1 << 20
@@ -30,6 +41,43 @@ MOST_UNAUTHENTICATED: Final = 64
 
 Post = Callable[[str, Message | Lost | Broken, Any, int], None]
 """Takes the run, the event, the ticket of the reply, and the rank of the process."""
+
+
+class Envelope(NamedTuple):
+    """Where a request comes from.
+
+    Attributes:
+        token: The secret that it states.
+        run: The process that it comes from.
+        rank: Rank of that process in its training.
+        number: Its number on its connection, which the reply repeats.
+    """
+
+    token: Text
+    run: Text
+    rank: Count
+    number: Count
+
+
+def parse_request(line: bytes | bytearray) -> tuple[Envelope, Message]:
+    """A request of a session from a line of JSON.
+
+    Raises:
+        ValueError: If it is no request, or a value of it has a wrong type or is out of range.
+    """
+    try:
+        fields = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    kind = fields.pop("kind", None) if isinstance(fields, dict) else None
+    if not isinstance(kind, str) or kind not in MESSAGES:
+        raise ValueError("no request of a known kind")
+    if fields.keys() != {*Envelope._fields, *MESSAGES[kind]._fields}:
+        raise ValueError("missing or unknown fields")
+    envelope, message = read_message(Envelope, fields), read_message(MESSAGES[kind], fields)
+    if isinstance(message, AttemptResult) and message.cause not in get_args(SessionCause):
+        raise ValueError("no session can report this cause")
+    return envelope, message
 
 
 class ReplyTicket(NamedTuple):
@@ -279,30 +327,30 @@ class SessionServer:
         if len(line) > self._longest_line(peer):
             return False
         try:
-            request = parse_request(line)
-            token = request.token.encode()
+            envelope, message = parse_request(line)
+            token = envelope.token.encode()
         except ValueError:
             return False
         if peer.run is None:
             if not hmac.compare_digest(token, self._token.encode()):
                 return False
-            peer.run = request.run
+            peer.run = envelope.run
             del self._unauthenticated[peer]
-        ticket = ReplyTicket(peer, request.number)
+        ticket = ReplyTicket(peer, envelope.number)
         lease = self._leases.get(peer.run)
         if lease is None:
             self._send(ticket, {"gone": True})
             return True
         if not lease.over:
             lease.renew()
-        match request.message:
+        match message:
             case Alive():
                 self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
             case KnobsAwaited(known_w):
                 lease.waiting = ticket, known_w
                 self._reply_knobs(lease)
-            case message:
-                self._post(peer.run, message, ticket, request.rank)
+            case _:
+                self._post(peer.run, message, ticket, envelope.rank)
         return True
 
     def _send(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from tests.live.wire.test_client import RUN, TOKEN, Controller, is_closed
 from tests.support.clocks import ManualTime
 from wattkeeper.live.wire import server
 from wattkeeper.live.wire.messages import (
+    LARGEST,
     MESSAGES,
     AttemptResult,
     Begun,
@@ -21,7 +22,7 @@ from wattkeeper.live.wire.messages import (
     ProfileReport,
     SleepUntil,
 )
-from wattkeeper.live.wire.requests import LARGEST, parse_request
+from wattkeeper.live.wire.server import parse_request
 
 ENVELOPE: dict[str, Any] = {"token": TOKEN, "run": RUN, "rank": 0, "number": 1}
 ENDED = {
@@ -117,12 +118,10 @@ def connect(controller: Controller) -> socket.socket:
 
 def test_all_requests_of_sessions_are_read() -> None:
     for request in VALID:
-        found = parse_request(line(request))
-        fields = json.loads(json.dumps(found.message._asdict()))
-        envelope = {name: request[name] for name in ("token", "run", "rank", "number", "kind")}
-        assert type(found.message) is MESSAGES[request["kind"]]
-        assert (found.token, found.run, found.rank, found.number) == (TOKEN, RUN, 0, 1)
-        assert envelope | fields == request
+        envelope, message = parse_request(line(request))
+        fields = json.loads(json.dumps({**envelope._asdict(), **message._asdict()}))
+        assert type(message) is MESSAGES[request["kind"]]
+        assert fields == {name: value for name, value in request.items() if name != "kind"}
     diverged = ENVELOPE | {
         "kind": "epoch",
         "epoch": 1,
@@ -131,7 +130,7 @@ def test_all_requests_of_sessions_are_read() -> None:
         "energy_j": 1e-300,
         "is_last": True,
     }
-    assert isinstance(parse_request(line(diverged)).message, EpochReport)
+    assert isinstance(parse_request(line(diverged))[1], EpochReport)
 
 
 @pytest.mark.parametrize("changes", INVALID)
