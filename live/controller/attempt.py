@@ -33,11 +33,31 @@ from wattkeeper.sim.attempts.attempt import (
 from wattkeeper.traces.files.names import file_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from wattkeeper.live.controller.events import ExternalEvent
-    from wattkeeper.live.controller.process_table import LiveSettings
+    from wattkeeper.policies.profile import Objective
     from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
     from wattkeeper.sim.engine.backend import Listener
     from wattkeeper.sim.kernel.loop import ScheduledEvent
+
+
+class LiveSettings(NamedTuple):
+    """Settings of a live run.
+
+    Attributes:
+        objective: Weighs energy and time in the cost.
+        folder: Folder of checkpoints, devices and output.
+        lease_s: Lease of a session, s of the host.
+        environment: Variables that every process gets.
+        zoo: Folder of the weights of its zoo's models; None if they have none.
+    """
+
+    objective: Objective
+    folder: Path
+    lease_s: float
+    environment: Mapping[str, str]
+    zoo: Path | None = None
 
 
 class TrainingSpec(NamedTuple):
@@ -279,6 +299,11 @@ class LiveAttempt(Execution):
     def name(self) -> str:
         """Name of the attempt."""
         return f"{self.attempt.job.job_id}#{self.attempt.number}"
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its job and number."""
+        return self.attempt.job.job_id, self.attempt.number
 
     @property
     def scale(self) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 from wattkeeper.live.controller.accounting import Accounting
 from wattkeeper.live.controller.attempt import (
     LiveAttempt,
+    LiveSettings,
     Notices,
     Standing,
     Trainings,
@@ -23,13 +24,13 @@ from wattkeeper.live.controller.events import (
     Woken,
 )
 from wattkeeper.live.controller.lifecycle import Lifecycle
-from wattkeeper.live.controller.process_table import LiveSettings, ProcessTable
+from wattkeeper.live.controller.process_table import ProcessTable, attempt_of
 from wattkeeper.live.controller.progress import ProgressReporter, Watch
 from wattkeeper.live.controller.rehearsal import RecordedRuns
 from wattkeeper.live.controller.reports import TrainingReports
+from wattkeeper.live.controller.weights import DiscardedWeights
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.wire.messages import AttemptResult, Broken, Lost
-from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Options
@@ -74,7 +75,7 @@ class LiveBackend(Backend):
         self.env = env
         self._trainings, self._unprofiled, self._signals = trainings, unprofiled, signals
         self._runs: dict[tuple[str, int], LiveAttempt] = {}
-        self._discarded: set[str] = set()
+        self._discarded = DiscardedWeights()
         self._recorded_runs = RecordedRuns(streams)
         self.processes = ProcessTable(cluster, settings, env)
         self._report_progress = ProgressReporter(watch, env, self.processes)
@@ -148,25 +149,15 @@ class LiveBackend(Backend):
         training, query_s = self._training(attempt.job, attempt.gpu_type), inheritance.query_s
         run = LiveAttempt(attempt, decision, inheritance, training, self.lifecycle, query_s)
         self._recorded_runs.choose(run)
-        self._runs[attempt.job.job_id, attempt.number] = run
+        self._runs[run.key] = run
         return run
 
     def discard(self, models: tuple[str, ...]) -> None:
         """Remove the weights of models, once no attempt starts from them."""
-        self._discarded.update(models)
+        self._discarded.add(models)
         folder = self.processes.settings.zoo
-        if folder is None or not self.env.is_replayed or self.processes.links is None:
-            return
-        parents = {
-            run.decision.configuration.parent
-            for run in self._runs.values()
-            if run.standing is not Standing.OVER
-        }
-        zoo = Zoo(folder)
-        for model in zoo.models():
-            if model.name in self._discarded - parents:
-                zoo.remove(model.model_id)
-        self._discarded &= parents
+        if folder is not None and self.processes.are_live:
+            self._discarded.remove(folder, self._runs.values())
 
     @property
     def unfinished(self) -> bool:
@@ -177,7 +168,7 @@ class LiveBackend(Backend):
 
     def post(self, run: str, event: Event, ticket: Any = None, rank: int = 0) -> None:
         """Queue an event of a session or its process; thread-safe."""
-        job_id, attempt = self.processes.attempt_of(run)
+        job_id, attempt = attempt_of(run)
         now_s = self.env.wall.now_s()
         self.env.post(ExternalEvent(now_s, job_id, attempt, run, event, ticket, rank))
 

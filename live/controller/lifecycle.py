@@ -114,7 +114,10 @@ class Lifecycle:
             self._finish(run, outcome._replace(cause="ended"))
         elif outcome.cause == "failed":
             self._failures.note_failure(run, outcome)
-            self._give_up(run, outcome)
+            if run.standing is Standing.PAUSED:  # it resumes from the state before
+                run.detach_process()
+            else:
+                self._give_up(run, outcome)
         elif run.process.stop_sent or progress.epoch > run.saved.epoch:
             run.saved = progress
             run.detach_process()
@@ -160,7 +163,7 @@ class Lifecycle:
         self._processes.release(external.run)
         self._failures.note_exit(run, external.run)
         if run is not None and run.standing is Standing.OVER:
-            self._runs.pop((external.job_id, external.attempt), None)
+            self._runs.pop(run.key, None)
         self._processes.interrupt_if_empty()
 
     # Ends.
@@ -206,8 +209,7 @@ class Lifecycle:
 
     def _conclude(self, run: LiveAttempt, outcome: AttemptResult) -> None:
         run.conclude()
-        job_id, number = run.attempt.job.job_id, run.attempt.number
-        self.endings.append(AttemptEnding(job_id, number, outcome))
-        self._report_progress(run, outcome)
+        self.endings.append(AttemptEnding(*run.key, outcome))
+        self._report_progress(run, outcome.cause, outcome)
         if run.process.run_id not in self._processes:
-            self._runs.pop((job_id, number), None)
+            self._runs.pop(run.key, None)

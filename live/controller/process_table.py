@@ -3,10 +3,9 @@
 import secrets
 import sys
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.controller.attempt import LiveAttempt, Standing
+from wattkeeper.live.controller.attempt import LiveAttempt, LiveSettings, Standing
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.launchers.launcher import Gpu, Launcher, LaunchRequest
 from wattkeeper.live.controller.launchers.local import format_gpus
@@ -16,30 +15,11 @@ from wattkeeper.live.devices import VARIABLE
 from wattkeeper.live.wire.client import LINK
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.points.job import Placement
-from wattkeeper.policies.profile import Objective
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.kernel.loop import Callback
 
 EMULATOR: Final = "wattkeeper.live.controller.emulator"
 """The module that emulates trainings without a command."""
-
-
-class LiveSettings(NamedTuple):
-    """Settings of a live run.
-
-    Attributes:
-        objective: Weighs energy and time in the cost.
-        folder: Folder of checkpoints, devices and output.
-        lease_s: Lease of a session, s of the host.
-        environment: Variables that every process gets.
-        zoo: Folder of the weights of its zoo's models; None if they have none.
-    """
-
-    objective: Objective
-    folder: Path
-    lease_s: float
-    environment: Mapping[str, str]
-    zoo: Path | None = None
 
 
 class ExternalLinks(NamedTuple):
@@ -54,6 +34,12 @@ class ExternalLinks(NamedTuple):
     server: SessionServer
     launcher: Launcher
     token: str
+
+
+def attempt_of(run_id: str) -> tuple[str, int]:
+    """Job and number of the attempt that a process carries out, by its id."""
+    job_id, _, number = run_id.rpartition(".")[0].rpartition("#")
+    return job_id, int(number or 0)
 
 
 class ProcessTable:
@@ -76,7 +62,6 @@ class ProcessTable:
         self.virtual_time = VirtualTime(env)
         self.settings, self._cluster, self._env = settings, cluster, env
         self._held: dict[str, tuple[Gpu, ...]] = {}
-        self._attempts: dict[str, tuple[str, int]] = {}
         self._pending: list[LiveAttempt] = []
 
     def __bool__(self) -> bool:
@@ -86,9 +71,10 @@ class ProcessTable:
     def __contains__(self, run_id: str | None) -> bool:
         return run_id in self._held
 
-    def attempt_of(self, run_id: str) -> tuple[str, int]:
-        """Job and number of the attempt that a process carries out; any thread may ask."""
-        return self._attempts.get(run_id, ("", 0))
+    @property
+    def are_live(self) -> bool:
+        """Whether processes can be started, rather than replayed from a log."""
+        return self.links is not None and self._env.is_replayed
 
     def describe_gpus(self, run_id: str | None) -> str:
         """The GPUs of a process, as text; empty if it has none."""
@@ -118,7 +104,7 @@ class ProcessTable:
         if gpus is None:
             self._pending.append(run)
             return
-        run_id = f"{run.name}.{secrets.token_hex(4)}"
+        run_id = f"{run.name}.{secrets.token_hex(4)}"  # as `attempt_of` reads it
         self._register(run, run_id, gpus)
         server, launcher, token = self.links
         environment = {**self.settings.environment, LINK: f"{launcher.host}:{server.port}/{token}"}
@@ -170,7 +156,6 @@ class ProcessTable:
     def release(self, run_id: str) -> None:
         """Release the GPUs of a process that has exited, and start processes that need them."""
         self._held.pop(run_id, None)
-        self._attempts.pop(run_id, None)
         if self.links is not None:
             self.links.server.forget(run_id)
         pending, self._pending = self._pending, []
@@ -220,7 +205,7 @@ class ProcessTable:
             candidates = [
                 run_id
                 for run_id in running
-                if run_id.rpartition(".")[0] == run.name and run_id != run.stopped_run_id
+                if attempt_of(run_id) == run.key and run_id != run.stopped_run_id
             ]
             expected = process.run_id if process.begun else next(iter(candidates), None)
             if expected is not None and expected in running:
@@ -229,7 +214,6 @@ class ProcessTable:
                     self.stop(run)
             elif process.begun:
                 assert process.run_id is not None
-                self._attempts[process.run_id] = run.attempt.job.job_id, run.attempt.number
                 self.virtual_time.note_work(process.run_id)
                 exited.append(run)
         for run_id, gpus in running.items():
@@ -252,7 +236,6 @@ class ProcessTable:
         assert self.links is not None
         run.process.run_id = run_id
         self._held[run_id] = gpus
-        self._attempts[run_id] = run.attempt.job.job_id, run.attempt.number
         self.virtual_time.note_work(run_id)
         self.links.server.expect(run_id, self.settings.lease_s)
         if run.power_limit_w is not None:

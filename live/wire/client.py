@@ -18,6 +18,7 @@ from wattkeeper.live.wire.messages import (
     Message,
     ProfileReport,
     SleepUntil,
+    read_message,
 )
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.points.views import Slice
@@ -65,11 +66,9 @@ class RemoteCoordinator:
 
     def begin(self) -> Assignment:
         """See `Coordinator`."""
-        assignment = self._ask(Begun())["assignment"]
-        assignment["profile_w"] = tuple(assignment["profile_w"])
-        assignment["slice"] = _slice(assignment["slice"])
-        self.power_limit_w = assignment["power_limit_w"]
-        return Assignment(**assignment)
+        assignment: Assignment = read_message(Assignment, self._ask(Begun())["assignment"])
+        self.power_limit_w = assignment.power_limit_w
+        return assignment
 
     def report_profile(self, report: ProfileReport) -> float | Slice | None:
         """See `Coordinator`."""

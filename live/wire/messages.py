@@ -6,7 +6,7 @@ over a socket. The session works the same with both.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
@@ -230,11 +230,11 @@ MESSAGES: Final[Mapping[str, type[Any]]] = {
 
 
 @cache
-def _adapter(message: Hashable) -> TypeAdapter[Any]:
+def _adapter(message: Any) -> TypeAdapter[Any]:
     return TypeAdapter(message)
 
 
-def read_message(message: type[Any], fields: Mapping[str, Any]) -> Any:
+def read_message(message: Any, fields: Mapping[str, Any]) -> Any:
     """A message of a class from the members of its JSON object; others are ignored.
 
     Raises:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Final
 
+from wattkeeper.live.controller.attempt import LiveSettings
 from wattkeeper.live.controller.backend import LiveBackend
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import TOKEN, EventLog
@@ -19,7 +20,7 @@ from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.launcher import Launcher
 from wattkeeper.live.controller.launchers.local import LocalLauncher
 from wattkeeper.live.controller.lifecycle import AttemptEnding
-from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
+from wattkeeper.live.controller.process_table import ExternalLinks
 from wattkeeper.live.controller.progress import Watch
 from wattkeeper.live.controller.virtual_time import VirtualWallClock
 from wattkeeper.live.host import process_identity
