@@ -54,7 +54,7 @@ from wattkeeper.sim.results.parquet import (
 from wattkeeper.sim.results.summary import metric_values, summarise
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.backend import AttemptEnding
+    from wattkeeper.live.controller.lifecycle import AttemptEnding
     from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.run.live_equipment import Equipment
 

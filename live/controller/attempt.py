@@ -1,18 +1,26 @@
-"""Workloads of a live run: how they are trained, and the state of their attempts."""
+"""The state of an attempt of a live run: what the world wants of it, and what its process does."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport
+from wattkeeper.live.controller.events import Event
+from wattkeeper.live.wire.messages import (
+    Assignment,
+    AttemptResult,
+    Begun,
+    Cause,
+    EpochReport,
+    Lost,
+    ProfileReport,
+)
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_limit
 from wattkeeper.policies.points.moments import Progress
-from wattkeeper.policies.points.views import NO_KNOBS, SETUP_S, Knobs, Measurement, Options, Slice
+from wattkeeper.policies.points.views import NO_KNOBS, Knobs, Measurement, Options, Slice
 from wattkeeper.policies.profile import Profile
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
@@ -22,17 +30,34 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
     Untuned,
 )
+from wattkeeper.traces.files.names import file_name
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.launchers.launcher import Gpu
-    from wattkeeper.live.host.wall_clock import WallClock
-    from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
-    from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-    from wattkeeper.sim.kernel.loop import ScheduledEvent
-    from wattkeeper.sim.kernel.streams import RandomStreams
+    from pathlib import Path
 
-REHEARSAL: Final = "WATTKEEPER_REHEARSAL"
-"""Environment variable: the plan of a rehearsal, as JSON (`plan_rehearsal`)."""
+    from wattkeeper.live.controller.events import ExternalEvent
+    from wattkeeper.policies.profile import Objective
+    from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
+    from wattkeeper.sim.engine.backend import Listener
+    from wattkeeper.sim.kernel.loop import ScheduledEvent
+
+
+class LiveSettings(NamedTuple):
+    """Settings of a live run.
+
+    Attributes:
+        objective: Weighs energy and time in the cost.
+        folder: Folder of checkpoints, devices and output.
+        lease_s: Lease of a session, s of the host.
+        environment: Variables that every process gets.
+        zoo: Folder of the weights of its zoo's models; None if they have none.
+    """
+
+    objective: Objective
+    folder: Path
+    lease_s: float
+    environment: Mapping[str, str]
+    zoo: Path | None = None
 
 
 class TrainingSpec(NamedTuple):
@@ -61,9 +86,62 @@ Trainings = Mapping[tuple[str, int, str], TrainingSpec]
 NOTHING: Final = EpochReport(0, None, 0.0, None)
 """The state of an attempt before its first epoch."""
 
+UNTRAINED: Final = {"stopped", "failed"}
+"""Causes of an end for which no epoch is needed."""
 
-class ProcessControl(Protocol):
-    """What an attempt asks of the backend."""
+
+class Standing(Enum):
+    """What the world has an attempt do: it is paused at first, and while it is preempted."""
+
+    PAUSED = "paused"
+    RUNNING = "running"
+    OVER = "over"
+
+
+class Phase(Enum):
+    """What a process does: its session has not begun, begins its first epoch, or trains."""
+
+    STARTS = "starts"
+    SETS_UP = "sets up"
+    TRAINS = "trains"
+
+
+@dataclass(eq=False)
+class TrainingProcess:
+    """A process that carries an attempt out.
+
+    Attributes:
+        run_id: Its id; None before it is started.
+        phase: What it does.
+        epoch: The last epoch that it reported; 0 if none.
+        stop_sent: Whether it was told to stop.
+        replies: By epoch, whether the training continues: all its ranks get the same reply.
+    """
+
+    run_id: str | None = None
+    phase: Phase = Phase.STARTS
+    epoch: int = 0
+    stop_sent: bool = False
+    replies: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def begun(self) -> bool:
+        """Whether its session has begun."""
+        return self.phase is not Phase.STARTS
+
+    def begin(self) -> None:
+        """Note that its session has begun."""
+        assert self.phase is Phase.STARTS
+        self.phase = Phase.SETS_UP
+
+    def begin_training(self) -> None:
+        """Note that it trains."""
+        assert self.phase is Phase.SETS_UP
+        self.phase = Phase.TRAINS
+
+
+class AttemptControl(Protocol):
+    """Carries out what the world decides on an attempt."""
 
     def go_on(self, run: LiveAttempt, delay_s: float) -> None:
         """Start its process, after a delay in s."""
@@ -79,6 +157,27 @@ class ProcessControl(Protocol):
 
 
 @dataclass(eq=False)
+class ProfileState:
+    """What an attempt has measured.
+
+    Attributes:
+        reports: Number of its profile reports.
+        slices: What its slices took.
+        epoch: The epoch in which its power limits were measured; 0 before.
+        fastest_s: Seconds an epoch at the highest limit that was measured; NaN before.
+        reached: Whether its session said that it reached its target, and asked for slices.
+        probe: The slice of another batch size that it trains; None: none.
+    """
+
+    reports: int = 0
+    slices: SliceTotals = NO_SLICES
+    epoch: int = 0
+    fastest_s: float = math.nan
+    reached: bool = False
+    probe: Slice | None = None
+
+
+@dataclass(eq=False)
 class LiveAttempt(Execution):
     """An attempt that a process carries out.
 
@@ -86,31 +185,19 @@ class LiveAttempt(Execution):
         decision: The decision of the policies.
         inheritance: What it takes over from its parent.
         training: How its workload is trained.
-        control: Starts, stops and changes its process.
+        control: Carries out what the world decides on it.
         query_s: Remaining time of the choice of the parent, s.
         epochs_needed: Epochs to the target from scratch in its rehearsal; infinite: it never
             reaches the target.
-        run_id: Its process, or the last one; None before the first one.
-        begun: Whether the session of that process has begun.
-        is_set_up: Whether what that process did before its training is accounted for.
-        paused: Whether it is preempted.
-        over: Whether its end is reported to the world.
+        standing: What the world has it do.
+        process: Its process, or that which will be started.
+        stopped_run_id: The process that stopped before this one.
+        pending_start: The event that will start its process; None if there is none.
         since_s: End of the time whose power or idling is accounted for, s.
         last: The last epoch reported.
-        process_epoch: The last epoch that its current process reported; 0 if none.
         saved: Its state when it was last stopped.
-        pending_start: The event that will start its process; None if there is none.
-        stop_sent: Whether its process was told to stop.
-        stopped_run_id: The process that stopped before this one.
-        replies: By epoch, whether the training continues: all its processes get the same reply.
+        profile: What it has measured.
         outcome: How it ended while it was paused.
-        profiled_epoch: The epoch in which its power limits were measured; 0 before.
-        fastest_s: Seconds an epoch at the highest limit that was measured; NaN before.
-        is_stopping: Whether `Tune` ended it, and its process has not ended yet.
-        reports: Number of its profile reports.
-        slices: What its slices took.
-        reached: Whether its session said that it reached its target, and asked for slices.
-        probe: The slice of another batch size that it trains; None: none.
     """
 
     # `field()` says that there is no default: compiled, the base's attribute would be one.
@@ -118,30 +205,33 @@ class LiveAttempt(Execution):
     decision: Decision
     inheritance: Inheritance
     training: TrainingSpec
-    control: ProcessControl
+    control: AttemptControl
     query_s: float
     epochs_needed: float = math.nan
-    run_id: str | None = None
-    begun: bool = False
-    is_set_up: bool = False
-    paused: bool = True
-    over: bool = False
+    standing: Standing = Standing.PAUSED
+    process: TrainingProcess = field(default_factory=TrainingProcess)
+    stopped_run_id: str | None = None
+    pending_start: ScheduledEvent | None = None
     since_s: float = 0.0
     last: EpochReport = NOTHING
     saved: EpochReport = NOTHING
-    process_epoch: int = 0
-    pending_start: ScheduledEvent | None = None
-    stop_sent: bool = False
-    stopped_run_id: str | None = None
-    replies: dict[int, bool] = field(default_factory=dict)
+    profile: ProfileState = field(default_factory=ProfileState)
     outcome: AttemptResult | None = None
-    profiled_epoch: int = 0
-    fastest_s: float = math.nan
-    is_stopping: bool = False
-    reports: int = 0
-    slices: SliceTotals = NO_SLICES
-    reached: bool = False
-    probe: Slice | None = None
+
+    def resume(self) -> None:
+        """Note that the world lets it run."""
+        assert self.standing is Standing.PAUSED
+        self.standing = Standing.RUNNING
+
+    def suspend(self) -> None:
+        """Note that the world pauses it, or takes the GPUs from a paused one."""
+        assert self.standing is not Standing.OVER
+        self.standing = Standing.PAUSED
+
+    def conclude(self) -> None:
+        """Note that its end is reported to the world."""
+        assert self.standing is not Standing.OVER
+        self.standing = Standing.OVER
 
     def go_on(self, delay_s: float) -> None:
         """Start a process, which resumes from the saved state."""
@@ -164,12 +254,16 @@ class LiveAttempt(Execution):
     @property
     def is_training(self) -> bool:
         """Whether it trains at a limit that was chosen."""
-        trains = self.begun and not (self.paused or self.over or self.is_stopping)
-        return trains and isinstance(self.decision, Tuned)
+        return self.is_wanted and self.process.begun and isinstance(self.decision, Tuned)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the world has it run, and `Tune` did not end it."""
+        return self.standing is Standing.RUNNING and not self.attempt.is_stopped
 
     def progress(self) -> Progress:
         """The last epoch that it reported; work is not known before power limits were measured."""
-        last, profile, epoch_s = self.last, self.training.profile, self.fastest_s
+        last, profile, epoch_s = self.last, self.training.profile, self.profile.fastest_s
         if profile is not None:
             curve = profile.curves[self.decision.batch_size]
             epoch_s = curve.epoch(curve.max_limit_w)[0] * self.scale
@@ -192,8 +286,8 @@ class LiveAttempt(Execution):
     @property
     def slice(self) -> Slice | None:
         """The slice that it trains; None: none."""
-        if self.reached or isinstance(self.decision, Tuned):
-            return self.probe
+        if self.profile.reached or isinstance(self.decision, Tuned):
+            return self.profile.probe
         return self.decision.slice
 
     @property
@@ -207,32 +301,37 @@ class LiveAttempt(Execution):
         return f"{self.attempt.job.job_id}#{self.attempt.number}"
 
     @property
+    def key(self) -> tuple[str, int]:
+        """Its job and number."""
+        return self.attempt.job.job_id, self.attempt.number
+
+    @property
     def scale(self) -> float:
         """Run time of its job over the mean of its workload."""
         return self.attempt.job.time_scale
 
-    def may_report(self, kind: str, payload: Mapping[str, Any]) -> bool:
+    def may_report(self, event: Event) -> bool:
         """Whether its session may report this now, or might have reported it before."""
-        most = self.training.options.max_epochs
-        if kind == "profiled":
-            return self.begun and self._may_report_profile(payload)
-        if kind == "epoch":
-            return self.begun and 1 <= payload["epoch"] <= most
-        if kind == "ended":
-            trained = payload["epochs"] >= 1 and payload["time_s"] > 0
-            whole = trained or payload["cause"] in {"stopped", "failed"}
-            return self.begun and payload["epochs"] <= most and whole
+        most, begun = self.training.options.max_epochs, self.process.begun
+        match event:
+            case ProfileReport():
+                return begun and self._may_report_profile(event)
+            case EpochReport():
+                return begun and 1 <= event.epoch <= most
+            case AttemptResult():
+                trained = event.epochs >= 1 and event.time_s > 0
+                return begun and event.epochs <= most and (trained or event.cause in UNTRAINED)
         return True
 
-    def _may_report_profile(self, payload: Mapping[str, Any]) -> bool:
+    def _may_report_profile(self, report: ProfileReport) -> bool:
         """Whether it was asked for what it measured, now or before."""
-        if payload["report"] != self.reports:
-            return bool(payload["report"] < self.reports)
-        found = [(point[0], point[4]) for point in payload["measurements"]]
-        decision, probe = self.decision, self.probe
-        if payload["reached"]:
+        if report.report != self.profile.reports:
+            return report.report < self.profile.reports
+        found = [(point.power_limit_w, point.batch_size) for point in report.measurements]
+        decision, probe = self.decision, self.profile.probe
+        if report.reached:
             expected = [] if probe is None else [(probe.power_limit_w, probe.batch_size)]
-            asked = probe is not None or not self.reached
+            asked = probe is not None or not self.profile.reached
             without_target = self.training.command is not None and self.training.target is None
             is_done = self.last.is_last or (without_target and self.last.epoch > 0)
             return is_done and asked and found == expected
@@ -242,30 +341,33 @@ class LiveAttempt(Execution):
             return found == [(decision.slice.power_limit_w, decision.batch_size)]
         return found == [(limit_w, 0) for limit_w in decision.profile_w]
 
+    def changes_by(self, event: Event) -> bool:
+        """Whether an event of its process changes it; a question or a repetition does not."""
+        match event:
+            case Begun():
+                return not self.process.begun
+            case ProfileReport():
+                return event.report >= self.profile.reports
+            case EpochReport():
+                return event.epoch > self.process.epoch
+        return isinstance(event, AttemptResult | Lost)
+
     def detach_process(self) -> None:
         """Part from its process, which ended; another one resumes from the saved state."""
-        self.last, self.stopped_run_id = self.saved, self.run_id
-        self.run_id, self.begun, self.stop_sent, self.process_epoch = None, False, False, 0
-        self.replies.clear()
+        self.last, self.stopped_run_id = self.saved, self.process.run_id
+        self.process = TrainingProcess()
 
-    def assignment(
-        self,
-        eta: float,
-        checkpoint: str,
-        lease_s: float,
-        zoo: Path | None,
-        retunes: bool,
-        probes: bool,
-    ) -> Assignment:
-        """The assignment of its session.
+    def result_so_far(self, cause: Cause, message: str = "") -> AttemptResult:
+        """Its end now, which its process does not report."""
+        last = self.last
+        return AttemptResult(cause, last.epoch, last.time_s, last.energy_j, message=message)
 
-        `zoo` is the folder of the weights of parents; `retunes`: whether its knobs may change;
-        `probes`: whether slices of other batch sizes may follow its target.
-        """
+    def assignment(self, settings: LiveSettings, listener: Listener) -> Assignment:
+        """The assignment of its session."""
         attempt, training, decision = self.attempt, self.training, self.decision
         job, options, chosen = attempt.job, training.options, decision.configuration
         rehearsed = training.command is None
-        inherits = zoo is not None and job.model is not None
+        inherits = settings.zoo is not None and job.model is not None
         return Assignment(
             job_id=job.job_id,
             recurrence=job.recurrence,
@@ -276,23 +378,23 @@ class LiveAttempt(Execution):
             power_limit_w=self.power_limit_w if training.force_limits else None,
             profile_w=decision.profile_w if isinstance(decision, Untuned) else (),
             cost_bound=chosen.cost_bound * self.scale,
-            eta=eta,
+            eta=settings.objective.eta,
             max_power_w=options.limits(chosen.batch_size)[-1] * options.gpus,
             target=1.0 if rehearsed else training.target,
             higher_is_better=training.higher_is_better,
-            checkpoint=checkpoint,
+            checkpoint=str(settings.folder / "checkpoints" / f"{file_name(self.name)}.state"),
             epochs_done=self.saved.epoch,
             time_done_s=self.saved.time_s,
             energy_done_j=self.saved.energy_j,
-            lease_s=lease_s,
+            lease_s=settings.lease_s,
             model=job.model,
-            zoo=str(zoo) if inherits else None,
+            zoo=str(settings.zoo) if inherits else None,
             parent=chosen.parent if inherits else None,
-            retunes=retunes and training.force_limits,
+            retunes=listener.retunes and training.force_limits,
             slice=self.slice,
-            probes=probes,
+            probes=listener.wants_slices,
             samples_per_epoch=options.samples_per_epoch,
-            reports=self.reports,
+            reports=self.profile.reports,
         )
 
     def totals(self, outcome: AttemptResult, reached: bool) -> AttemptTotals:
@@ -301,7 +403,7 @@ class LiveAttempt(Execution):
         saved_s = self._saved_s() if reached else 0.0
         accuracy = None if self.training.command is None else self.last.metric
         return AttemptTotals(
-            outcome.epochs, time_s, energy_j, reached, saved_s, accuracy, self.slices
+            outcome.epochs, time_s, energy_j, reached, saved_s, accuracy, self.profile.slices
         )
 
     def _saved_s(self) -> float:
@@ -314,60 +416,30 @@ class LiveAttempt(Execution):
         epoch_s = profile.curves[self.decision.batch_size].epoch(self.power_limit_w)[0]
         return (self.epochs_needed - left) * epoch_s * self.scale
 
-    def normalise(self, points: Iterable[Sequence[Any]]) -> tuple[Measurement, ...]:
+    def normalise(self, measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
         """Measurements at the mean run time of the workload.
 
         Nine digits: power limits without effect tie, as they do in a profile.
         """
         return tuple(
-            found._replace(
-                time_per_epoch_s=float(f"{found.time_per_epoch_s / self.scale:.9g}"),
-                average_power_w=float(f"{found.average_power_w:.9g}"),
-                spent_s=found.spent_s / self.scale,
-                spent_j=found.spent_j / self.scale,
+            measured._replace(
+                time_per_epoch_s=float(f"{measured.time_per_epoch_s / self.scale:.9g}"),
+                average_power_w=float(f"{measured.average_power_w:.9g}"),
+                spent_s=measured.spent_s / self.scale,
+                spent_j=measured.spent_j / self.scale,
             )
-            for found in (Measurement(*point) for point in points)
+            for measured in measurements
         )
 
 
-def choose_recorded_run(run: LiveAttempt, tries: int, streams: RandomStreams) -> None:
-    """Choose the recorded run of a rehearsal; lost attempts do not count in its number."""
-    profile = run.training.profile
-    if run.training.command is None and profile is not None:
-        size, job = run.decision.batch_size, run.attempt.job
-        recorded = streams.pick(job, tries, len(profile.curves[size].epochs))
-        run.epochs_needed = profile.run_epochs(size, recorded, job.recurrence)
+Changes = Mapping[type[Event], Callable[[LiveAttempt, Any], None]]
+"""By class of event, what takes one that changes its attempt."""
 
+Answers = Mapping[type[Event], Callable[[LiveAttempt, Any, Any], Mapping[str, Any] | None]]
+"""By class of event, what replies to one of an attempt's process, which may repeat what it said.
 
-def make_synthetic_devices(
-    run: LiveAttempt, gpus: Sequence[Gpu], cluster: ClusterSpec, folder: Path, wall: WallClock
-) -> str:
-    """Make the devices of a rehearsal; the value of `wattkeeper.live.devices.VARIABLE`."""
-    from wattkeeper.live.devices.device import PowerRange
-    from wattkeeper.live.devices.synthetic import PREFIX, SyntheticDevice
+It takes the attempt, the event and its ticket; without a reply now, that follows.
+"""
 
-    profile, gpu_type = run.training.profile, run.attempt.gpu_type
-    assert profile is not None
-    all_w = [limit for curve in profile.curves.values() for limit in curve.limits_w]
-    limits = PowerRange(min(all_w), max(all_w), max(all_w))
-    paths = [folder / f"{node}-{gpu}" for node, gpu in gpus]
-    for path in paths:
-        SyntheticDevice.create(path, gpu_type, limits, cluster.power[gpu_type].idle_w, wall)
-    return PREFIX + ",".join(str(path.absolute()) for path in paths)
-
-
-def plan_rehearsal(run: LiveAttempt) -> str:
-    """Epochs to the target of a rehearsal, and time and power of an epoch.
-
-    Returns:
-        JSON: `epochs`; by batch size, `points` of power limit (W), seconds an epoch and mean power
-        of all its GPUs (W); and `setup_s`, what it takes to set another batch size up, s.
-    """
-    profile = run.training.profile
-    assert profile is not None
-    points = {}
-    for size, curve in profile.curves.items():
-        times = [time_s * run.scale for time_s in curve.time_per_epoch_s]
-        points[size] = list(zip(curve.limits_w, times, curve.average_power_w, strict=True))
-    epochs = run.inheritance.epochs_left(run.epochs_needed)
-    return json.dumps({"epochs": epochs, "points": points, "setup_s": SETUP_S * run.scale})
+Notices = Mapping[type[Event], Callable[["LiveAttempt | None", Any, "ExternalEvent"], None]]
+"""By class of event, what takes one that changes no attempt; its process may be replaced."""
