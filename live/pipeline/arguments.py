@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wattkeeper.live.pipeline.clock_sweep import ClockSweep
-from wattkeeper.live.pipeline.leader import PipelineLeader
+from wattkeeper.live.pipeline.leader import PipelineLeader, PipelineResults
 from wattkeeper.live.pipeline.plan_chooser import PlanChooser
-from wattkeeper.live.pipeline.results import PipelineResults
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.pipeline.graph import schedule_graph
 from wattkeeper.policies.pipeline.profile import PipelineProfile

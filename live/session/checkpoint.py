@@ -131,3 +131,23 @@ def continues(assignment: Assignment) -> bool:
     """Whether an attempt was stopped, and saved its state."""
     path = assignment.checkpoint
     return assignment.time_done_s > 0 and path is not None and Path(path).exists()
+
+
+class NoModel:
+    """The model of a session whose script has not called `warm_start`: no zoo takes it."""
+
+    def check_zoo(self, assignment: Assignment) -> None:
+        """Refuse a run whose zoo waits for the model.
+
+        Raises:
+            InputError: If it has a zoo.
+        """
+        if assignment.zoo is not None and is_leader():
+            raise InputError(
+                "the run has a zoo: call warm_start() before epochs(), so that the model can start "
+                "from others and enter the zoo"
+            )
+
+    def enter_zoo(self, accuracy: float | None, parent: int | None) -> str:
+        """Do nothing, and refuse nothing."""
+        return ""

@@ -7,9 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Protocol
-
-from typing_extensions import override
+from typing import Final
 
 from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.session import distributed
@@ -18,7 +16,7 @@ from wattkeeper.live.session.distributed import Ranks
 from wattkeeper.live.session.instruments import Instruments
 from wattkeeper.live.session.knob_watch import FixedLimit, KnobWatch
 from wattkeeper.live.wire import clock
-from wattkeeper.live.wire.client import LINK, coordinator_from_environment
+from wattkeeper.live.wire.client import LINK, RemoteCoordinator, coordinator_from_environment
 from wattkeeper.live.wire.messages import Assignment, Coordinator
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 
@@ -28,70 +26,44 @@ RECORDING: Final = "WATTKEEPER_RECORDING"
 Change = Callable[[float], None]
 
 
-class Connection(Protocol):
-    """Connects a session with what decides for it.
+class StandAlone:
+    """Connects a session with policies in its process, or with a recorder; rank 0 does for all.
 
     Attributes:
-        coordinator: Decides; from `begin` on.
+        coordinator: Decides for the session; from `begin` on.
     """
 
     coordinator: Coordinator
 
+    def __init__(self, arguments: SessionArguments) -> None:
+        self._arguments = arguments
+
     def begin(self, instruments: Instruments, ranks: Ranks, stack: ExitStack) -> Assignment:
-        """Open the devices, of which `stack` takes care, and begin the attempt.
+        """Open the devices, which `stack` closes, and begin the attempt.
 
         Raises:
             InputError: If there is no such policy, or a power limit is not allowed.
             PolicyError: If a policy cannot be asked live.
-            EnvironmentLacks: If the cost needs an energy that nothing measures, or the store or the
-                controller cannot be reached.
+            EnvironmentLacks: If the cost needs an energy that nothing measures, or what decides
+                cannot be reached.
         """
 
-    def watch_limit(self, can_change: bool, change: Change, stop: threading.Event) -> FixedLimit:
-        """What puts the limits in force that are changed from outside, if they can be.
-
-        Args:
-            can_change: Whether the assignment and the devices allow it.
-            change: Puts a limit (W) in force if another one is.
-            stop: Set once the training shall stop.
-        """
-        return FixedLimit(clock.run_clock())
-
-
-def choose_connection(arguments: SessionArguments) -> Connection:
-    """The connection of a session: to the controller that started it, or, if none did, to none."""
-    return Driven() if os.environ.get(LINK) else StandAlone(arguments)
-
-
-class Driven(Connection):
-    """Connects a session to the controller of a live run, which started each of its processes."""
-
-    @override
-    def begin(self, instruments: Instruments, ranks: Ranks, stack: ExitStack) -> Assignment:
-        instruments.open(stack)
-        self.coordinator = self._controller = coordinator_from_environment()
-        return self.coordinator.begin()
-
-    @override
-    def watch_limit(self, can_change: bool, change: Change, stop: threading.Event) -> FixedLimit:
-        wall = clock.run_clock()
-        return KnobWatch(self._controller, wall, change, stop) if can_change else FixedLimit(wall)
-
-
-class StandAlone(Connection):
-    """Connects a session with policies in process, or with a recorder; rank 0 begins for all."""
-
-    def __init__(self, arguments: SessionArguments) -> None:
-        self._arguments = arguments
-
-    @override
-    def begin(self, instruments: Instruments, ranks: Ranks, stack: ExitStack) -> Assignment:
         def begin() -> Assignment:
             instruments.open(stack)
             self.coordinator = self._make_coordinator(instruments)
             return self.coordinator.begin()
 
         return ranks.call_together(begin, Assignment)
+
+    def watch_limit(self, can_change: bool, change: Change, stop: threading.Event) -> FixedLimit:
+        """What waits for limits that are changed from outside: there are none.
+
+        Args:
+            can_change: Whether the assignment and the devices allow them.
+            change: Puts a limit (W) in force if another one is.
+            stop: Set once the training shall stop.
+        """
+        return FixedLimit(clock.run_clock())
 
     def _make_coordinator(self, instruments: Instruments) -> Coordinator:
         if not distributed.is_leader():
@@ -101,6 +73,28 @@ class StandAlone(Connection):
 
             return RecordingCoordinator(Path(folder), self._arguments, instruments)
         return _local_coordinator(self._arguments, instruments)
+
+
+class Driven:
+    """Connects a session with the controller of a live run; has the methods of `StandAlone`."""
+
+    coordinator: RemoteCoordinator
+
+    def begin(self, instruments: Instruments, ranks: Ranks, stack: ExitStack) -> Assignment:
+        """Open the devices, and begin the attempt; each process of it does."""
+        instruments.open(stack)
+        self.coordinator = coordinator_from_environment()
+        return self.coordinator.begin()
+
+    def watch_limit(self, can_change: bool, change: Change, stop: threading.Event) -> FixedLimit:
+        """What waits for limits that the controller changes."""
+        wall = clock.run_clock()
+        return KnobWatch(self.coordinator, wall, change, stop) if can_change else FixedLimit(wall)
+
+
+def choose_connection(arguments: SessionArguments) -> StandAlone | Driven:
+    """The connection of a session: to the controller that started it, if one did."""
+    return Driven() if os.environ.get(LINK) else StandAlone(arguments)
 
 
 def _local_coordinator(arguments: SessionArguments, instruments: Instruments) -> Coordinator:
@@ -148,7 +142,7 @@ def _local_coordinator(arguments: SessionArguments, instruments: Instruments) ->
 def _hardware(arguments: SessionArguments, instruments: Instruments) -> tuple[str, int, float]:
     """Type and number of the devices, and what the cost counts a second of one with, W."""
     devices = instruments.devices
-    if instruments.how == "absent" and arguments.eta > 0:
+    if instruments.meter.how == "absent" and arguments.eta > 0:
         from wattkeeper.live.devices import explain_absence
 
         raise EnvironmentLacks(
@@ -175,7 +169,7 @@ def _limits(arguments: SessionArguments, instruments: Instruments) -> tuple[floa
     common = common_range(instruments.devices)
     if common is None or any(device.limits is None for device in instruments.devices):
         return ()
-    if not instruments.limiter.allowed or instruments.how == "absent":
+    if not instruments.limiter.allowed or instruments.meter.how == "absent":
         return () if instruments.power_limit_w is None else (instruments.power_limit_w,)
     if arguments.power_limits_w is None:
         return power_limit_steps(*common)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from wattkeeper.live.session.termination import Stopped
 from wattkeeper.live.wire.messages import Assignment, Cause
@@ -11,6 +13,30 @@ from wattkeeper.policies.points.views import Measurement
 from wattkeeper.policies.profile import Objective
 
 log = logging.getLogger("wattkeeper.session")
+
+
+class Steps:
+    """An epoch; iterating over it yields the batches of the loader and counts its steps.
+
+    Attributes:
+        number: From 1.
+    """
+
+    def __init__(
+        self, number: int, loader: Iterable[Any] | None, note_step: Callable[[], None]
+    ) -> None:
+        self.number = number
+        self._loader, self._note_step = loader, note_step
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._loader is None:
+            raise InputError(
+                "this epoch has no batches: give epochs() the loader, or call step() after each "
+                "step and iterate over your own loader"
+            )
+        for batch in self._loader:
+            yield batch
+            self._note_step()
 
 
 class CostBound:

@@ -12,7 +12,6 @@ from wattkeeper.live.devices.energy_meter import EnergyMeter, Reading
 from wattkeeper.live.devices.power_limiter import Control, PowerLimiter, permitted_control
 from wattkeeper.live.session.distributed import is_leader
 from wattkeeper.live.wire import clock
-from wattkeeper.live.wire.messages import EnergySource
 from wattkeeper.policies.errors import DeviceError
 
 
@@ -26,11 +25,13 @@ class Instruments:
         devices: Those of this process, once they are opened.
         power_limit_w: The limit in force, W; None if not known.
         limiter: Sets power limits, where they may be set.
+        meter: Measures time and energy.
         before_s: Time of training before it was stopped and resumed, s.
         before_j: Energy of that, J.
     """
 
     limiter: PowerLimiter
+    meter: EnergyMeter
 
     def __init__(self, control: Control) -> None:
         self.devices: Sequence[Device] = ()
@@ -51,17 +52,8 @@ class Instruments:
             self.power_limit_w = min((device.limit_w() for device in self.devices), default=None)
         control = permitted_control(self._control) if leads else "off"
         self.limiter = stack.enter_context(PowerLimiter(self.devices, control))
-        self._meter = EnergyMeter(self.devices, clock.run_clock())
-        stack.callback(self._meter.close)
-
-    @property
-    def how(self) -> EnergySource:
-        """Source of the energy; `absent` if nothing measures it."""
-        return self._meter.how
-
-    def begin(self) -> None:
-        """Count time and energy from now on."""
-        self._meter.begin()
+        self.meter = EnergyMeter(self.devices, clock.run_clock())
+        stack.callback(self.meter.close)
 
     def limit(self, limit_w: float) -> None:
         """Put a limit (W) in force, where limits may be set."""
@@ -72,11 +64,11 @@ class Instruments:
     def read(self) -> Reading:
         """Time and energy now, after waiting for the GPU."""
         synchronise()
-        return self._meter.read()
+        return self.meter.read()
 
     def spent(self) -> tuple[float, float | None]:
         """Time (s) and energy (J) of the training so far; None where nothing measures it."""
-        reading = self._meter.read()
+        reading = self.meter.read()
         energy_j = None if reading.energy_j is None else self.before_j + reading.energy_j
         return self.before_s + reading.time_s, energy_j
 

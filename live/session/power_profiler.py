@@ -104,7 +104,7 @@ class PowerProfiler(Profiler):
         self._limits_w = self._left = limits_w
         self._steps = steps if steps is not None and steps >= LEAST * len(limits_w) else None
         self._in_epoch = self._steps or 0
-        self._least_s = 0.0 if instruments.how == "synthetic" else COUNTED_S * (1 - ROUNDING)
+        self._least_s = 0.0 if instruments.meter.how == "synthetic" else COUNTED_S * (1 - ROUNDING)
         self._warm = self._taken = 0
         self._end: int | None = None
         self._ends: list[int] = []

@@ -150,7 +150,7 @@ class RecordingCoordinator:
             "limit_w": instruments.power_limit_w,
             "allowed": limiter.allowed,
             "why": limiter.why,
-            "how": instruments.how,
+            "how": instruments.meter.how,
             "versions": {
                 "python": platform.python_version(),
                 "torch": None if torch is None else str(torch.__version__),

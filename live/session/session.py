@@ -9,11 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from wattkeeper.live.session import distributed, lr_scaling
-from wattkeeper.live.session.arguments import SessionArguments
-from wattkeeper.live.session.checkpoint import Checkpointable, KeptObjects, continues
+from wattkeeper.live.session import distributed
+from wattkeeper.live.session.arguments import Rule, SessionArguments, scale_learning_rate
+from wattkeeper.live.session.checkpoint import Checkpointable, KeptObjects, NoModel, continues
 from wattkeeper.live.session.connection import choose_connection
-from wattkeeper.live.session.epochs import Epochs
+from wattkeeper.live.session.epochs import Epochs, Steps
 from wattkeeper.live.session.heartbeat import Heartbeat
 from wattkeeper.live.session.instruments import Instruments, synchronise
 from wattkeeper.live.session.profiling import Probe, Profiling
@@ -30,48 +30,6 @@ if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
 
 log = logging.getLogger("wattkeeper.session")
-
-
-class NoModel:
-    """The model of a session whose script has not called `warm_start`: no zoo takes it."""
-
-    def check_zoo(self, assignment: Assignment) -> None:
-        """Refuse a run whose zoo waits for the model.
-
-        Raises:
-            InputError: If it has a zoo.
-        """
-        if assignment.zoo is not None and distributed.is_leader():
-            raise InputError(
-                "the run has a zoo: call warm_start() before epochs(), so that the model can start "
-                "from others and enter the zoo"
-            )
-
-    def enter_zoo(self, accuracy: float | None, parent: int | None) -> str:
-        """Do nothing, and refuse nothing."""
-        return ""
-
-
-class Steps:
-    """An epoch; iterating over it yields the batches of the loader and counts its steps.
-
-    Attributes:
-        number: From 1.
-    """
-
-    def __init__(self, session: Session, loader: Iterable[Any] | None, number: int) -> None:
-        self.number = number
-        self._session, self._loader = session, loader
-
-    def __iter__(self) -> Iterator[Any]:
-        if self._loader is None:
-            raise InputError(
-                "this epoch has no batches: give epochs() the loader, or call step() after each "
-                "step and iterate over your own loader"
-            )
-        for batch in self._loader:
-            yield batch
-            self._session.step()
 
 
 class Session:
@@ -162,12 +120,12 @@ class Session:
         with ExitStack() as stack:
             self.assignment = self._connection.begin(self._instruments, self._ranks, stack)
             self._heartbeat = Heartbeat(self._connection.coordinator, self.assignment.lease_s)
-            self._signals = Terminations()
             can_change = self.assignment.retunes and self._instruments.limiter.allowed
             self._watch = self._connection.watch_limit(
                 can_change, self._profiling.change_limit, self._heartbeat.stop
             )
             stack.callback(self._watch.end)
+            self._signals = Terminations()
             self._resources = stack.pop_all()
         try:
             self._heartbeat.begin()
@@ -195,14 +153,13 @@ class Session:
         """Whether the target was reached; known once it ended."""
         return self.outcome.cause == "reached"
 
-    def learning_rate(self, rate: float, rule: lr_scaling.Rule = "linear") -> float:
+    def learning_rate(self, rate: float, rule: Rule = "linear") -> float:
         """The learning rate for the batch size, given that for the default batch size.
 
-        See `wattkeeper.live.session.lr_scaling` for the rules and where they are from.
+        See `wattkeeper.live.session.arguments.Rule` for the rules and where they are from.
         """
-        return lr_scaling.scale_learning_rate(
-            rate, self.batch_size, self.assignment.default_batch_size, rule
-        )
+        default = self.assignment.default_batch_size
+        return scale_learning_rate(rate, self.batch_size, default, rule)
 
     def warm_start(
         self,
@@ -256,16 +213,9 @@ class Session:
         def begin() -> TransferReport | None:
             if not distributed.is_leader():
                 return None
-            started = self._model = warm_start.begin(
-                self.assignment,
-                self._arguments.job,
-                model,
-                zoo,
-                older,
-                inputs,
-                policy,
-                mutated_from,
-            )
+            request = model, zoo, older, inputs, policy, mutated_from
+            started = warm_start.begin(self.assignment, self._arguments.job, *request)
+            self._model = started
             if not continues(self.assignment):
                 self._kept.parent = started.parent
             return started.report
@@ -324,20 +274,17 @@ class Session:
         self._model.check_zoo(assignment)
 
         def begin() -> Cause | None:
-            instruments.begin()
+            instruments.meter.begin()
             epochs.bound.begin(assignment, *instruments.spent())
-            self._profiling.begin(
-                assignment,
-                self._connection.coordinator,
-                _length(loader) if steps is None else steps,
-            )
+            known = _length(loader) if steps is None else steps
+            self._profiling.begin(assignment, self._connection.coordinator, known)
             return epochs.why_last(assignment)
 
         epochs.cause = self._ranks.call_together(begin, Cause | None)
         while epochs.cause is None:
             number = epochs.begin_epoch()
             self._profiling.begin_epoch()
-            yield Steps(self, loader, number)
+            yield Steps(number, loader, self.step)
             self._end_epoch()
         self._signals.stepping = False
 
@@ -440,16 +387,15 @@ class Session:
         except DeviceError as lost:
             message = message or str(lost)
             time_s, energy_j = self._instruments.before_s, None
-        limits = assignment.power_limit_w, assignment.slice
-        asked = bool(assignment.profile_w) or any(each is not None for each in limits)
+        asked = assignment.power_limit_w, assignment.slice, assignment.profile_w or None
         self.outcome = AttemptResult(
             cause,
             done,
             time_s,
             energy_j,
             self.power_limit_w,
-            self._instruments.limiter.allowed or not asked,
-            self._instruments.how,
+            self._instruments.limiter.allowed or asked == (None, None, None),
+            self._instruments.meter.how,
             message,
         )
         if self._is_done:
