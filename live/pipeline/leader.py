@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from wattkeeper.live.pipeline.clock_sweep import ClockSweep, write_profile
-from wattkeeper.live.pipeline.plan_chooser import PlanChooser, PlanDecision
+from wattkeeper.live.pipeline.plan_chooser import PlanChooser
 from wattkeeper.live.pipeline.reports import (
     IterationRecord,
     Order,
@@ -22,16 +22,10 @@ from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.points.moments import Progress
-from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.traces.files.atomic import replace_file
 
 PROFILE: Final = "profile.csv"
 RESULTS: Final = "pipeline.json"
-MADE_UP: Final = (
-    "emulated: CPU processes have no GPU clocks; time and energy are those of a table that is made "
-    "up, at the clocks that were in force on synthetic devices"
-)
-MEASURED: Final = "measured on the devices of the ranks"
 
 
 class PipelineResults(NamedTuple):
@@ -39,19 +33,11 @@ class PipelineResults(NamedTuple):
 
     Attributes:
         folder: For its files; None: nothing is written.
-        job: Name of the training.
-        schedule: The order of its instructions.
-        tune: The policy.
-        gpu_type: Type of its devices.
-        is_emulated: Whether time and energy are made up.
+        facts: What is written of the training itself, by key.
     """
 
     folder: Path | None
-    job: str
-    schedule: PipelineSchedule
-    tune: PolicyConfig
-    gpu_type: str
-    is_emulated: bool
+    facts: Mapping[str, object]
 
     def write_profile(self, profile: PipelineProfile) -> None:
         """Write the points that were measured, as CSV."""
@@ -59,32 +45,12 @@ class PipelineResults(NamedTuple):
             self.folder.mkdir(parents=True, exist_ok=True)
             write_profile(profile, self.folder / PROFILE)
 
-    def write(
-        self,
-        blocking_w: float | None,
-        decisions: Sequence[PlanDecision],
-        plans: Sequence[ClockPlan],
-        records: Sequence[IterationRecord],
-        ended: str,
-    ) -> None:
-        """Write all results; `ended` says how the session did."""
-        if self.folder is None:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        values = {
-            "job": self.job,
-            "origin": MADE_UP if self.is_emulated else MEASURED,
-            "ended": ended,
-            "schedule": self.schedule._asdict(),
-            "gpu_type": self.gpu_type,
-            "tune": self.tune.model_dump(mode="json"),
-            "blocking_power_w": blocking_w,
-            "decisions": [decision._asdict() for decision in decisions],
-            "plans": plans,
-            "iterations": [record._asdict() for record in records],
-        }
-        with replace_file(self.folder / RESULTS) as new:
-            new.write_text(json.dumps(values) + "\n", encoding="utf-8")
+    def write(self, found: Mapping[str, object]) -> None:
+        """Write the facts, and what the session found, as JSON."""
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replace_file(self.folder / RESULTS) as new:
+                new.write_text(json.dumps({**self.facts, **found}) + "\n", encoding="utf-8")
 
 
 class PipelineLeader:
@@ -173,8 +139,15 @@ class PipelineLeader:
 
     def write(self, ended: str) -> None:
         """Write the results; `ended` says how the session did."""
-        blocking_w = None if self.profile is None else self.profile.blocking_w
-        self._results.write(blocking_w, self.chooser.decisions, self.plans, self.records, ended)
+        self._results.write(
+            {
+                "ended": ended,
+                "blocking_power_w": None if self.profile is None else self.profile.blocking_w,
+                "decisions": [decision._asdict() for decision in self.chooser.decisions],
+                "plans": self.plans,
+                "iterations": [record._asdict() for record in self.records],
+            }
+        )
 
     def _measure(self, sweep: ClockSweep) -> Order:
         clock_mhz = sweep.clock_mhz

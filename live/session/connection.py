@@ -150,9 +150,9 @@ def _hardware(arguments: SessionArguments, instruments: Instruments) -> tuple[st
             "say eta=0, which counts time alone, or see with `wattkeeper doctor` what is missing\n"
             + explain_absence()
         )
+    gpu_type = instruments.gpu_type
     if not devices:
-        return "cpu", 1, 1.0
-    gpu_type = "+".join(sorted({device.gpu_type for device in devices}))
+        return gpu_type, 1, 1.0
     highest = [device.limits.highest_w for device in devices if device.limits is not None]
     if len(highest) == len(devices):
         return gpu_type, len(devices), sum(highest) / len(highest)

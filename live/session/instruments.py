@@ -55,6 +55,11 @@ class Instruments:
         self.meter = EnergyMeter(self.devices, clock.run_clock())
         stack.callback(self.meter.close)
 
+    @property
+    def gpu_type(self) -> str:
+        """Type of the devices; `cpu` if there are none."""
+        return "+".join(sorted({device.gpu_type for device in self.devices})) or "cpu"
+
     def limit(self, limit_w: float) -> None:
         """Put a limit (W) in force, where limits may be set."""
         if self.limiter.allowed:
@@ -76,5 +81,5 @@ class Instruments:
 def synchronise() -> None:
     """Wait until the GPU is idle, if torch uses one."""
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch is not None and torch.cuda.is_initialized():
         torch.cuda.synchronize()

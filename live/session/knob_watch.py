@@ -1,4 +1,4 @@
-"""Takes over power limits that the controller changes while a training goes on."""
+"""Takes over power limits that the controller changes during a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures power limits, or slices, while a training goes on (Zeus, NSDI '23, section 4.2)."""
+"""Measures power limits, or slices, during a training (Zeus, NSDI '23, section 4.2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTED_S: Final = 1.0
 
 
 class Profiler:
-    """Measures while a training goes on; this one, nothing.
+    """Measures during a training; this one, nothing.
 
     Attributes:
         measurements: What was measured so far.
@@ -44,7 +44,7 @@ class Profiler:
         return None
 
     def begin_epoch(self) -> None:
-        """Begin an epoch; what is not measured goes on."""
+        """Begin an epoch; a measurement that is not over continues in it."""
 
     def step(self) -> bool:
         """Note a step; whether what is measured is reported now, not after the epoch."""
@@ -197,8 +197,8 @@ class PowerProfiler(Profiler):
 class SliceProfiler(Profiler):
     """Measures slices of a training, one after the other.
 
-    A slice is at most an epoch long. One that goes on in the next epoch leaves out what is between
-    the steps of both. Where an epoch has no steps that are seen, it is the slice.
+    A slice is at most an epoch long. One that continues in the next epoch leaves out what is
+    between the steps of both. Where an epoch has no steps that are seen, it is the slice.
 
     Args:
         piece: The first one.

@@ -144,7 +144,7 @@ class RecordingCoordinator:
         torch = sys.modules.get("torch")
         return {
             "terms": {name: getattr(arguments, name) for name in PROFILED},
-            "gpu_type": "+".join(sorted({device.gpu_type for device in devices})) or "cpu",
+            "gpu_type": instruments.gpu_type,
             "gpus": len(devices) or distributed.world_size(),
             "limits_w": common_range(devices),
             "limit_w": instruments.power_limit_w,

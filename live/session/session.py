@@ -276,8 +276,8 @@ class Session:
         def begin() -> Cause | None:
             instruments.meter.begin()
             epochs.bound.begin(assignment, *instruments.spent())
-            known = _length(loader) if steps is None else steps
-            self._profiling.begin(assignment, self._connection.coordinator, known)
+            in_epoch = _length(loader) if steps is None else steps
+            self._profiling.begin(assignment, self._connection.coordinator, in_epoch)
             return epochs.why_last(assignment)
 
         epochs.cause = self._ranks.call_together(begin, Cause | None)
