@@ -23,9 +23,9 @@ from wattkeeper.live.controller.lifecycle import AttemptEnding
 from wattkeeper.live.controller.process_table import ExternalLinks
 from wattkeeper.live.controller.progress import Watch
 from wattkeeper.live.controller.virtual_time import VirtualWallClock
+from wattkeeper.live.devices.power_limiter import POWER_CONTROL
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.wall_clock import STILL, WallClock
-from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.signals.feed import Tell
 from wattkeeper.live.wire.client import LEASE
 from wattkeeper.live.wire.server import SessionServer
