@@ -8,10 +8,23 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from wattkeeper.sim.published_replays.inputs import RateTable, SpotChange, spot_changes
-from wattkeeper.sim.published_replays.result import ReplayResult
+from benchmarks.papers.replays.inputs import RateTable, SpotChange, spot_changes
+from benchmarks.papers.replays.result import ReplayResult
 from wattkeeper.traces.formats.node_events import read
 from wattkeeper.traces.node_events import node_events
+
+TRACES = (
+    "6h.csv",
+    "3h.csv",
+    "1h.csv",
+    "30m.csv",
+    "10m.csv",
+    "scaled/scale_gcp-trace.csv",
+    "scaled/scale_p3-trace.csv",
+    "p3-trace.csv",
+    "g4dn-trace.csv",
+)
+"""Files of spot nodes that come and are lost."""
 
 COLUMNS = {
     "avg_samples_per_s": "avg_samples_per_s",

@@ -1,4 +1,4 @@
-"""The commands `wattkeeper elastic plan | reconfigure | morph`.
+"""The group `wattkeeper elastic`: pipelines by number of nodes, and rates that follow from them.
 
 Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
 """
@@ -58,7 +58,15 @@ def _check_rates(out: Path | None, **needed: object) -> None:
             raise click.UsageError(f"--{name} is empty")
 
 
-@click.command()
+@click.group("elastic")
+def elastic() -> None:
+    """Plan pipelines of elastic jobs by number of nodes.
+
+    Simulate elastic jobs by `wattkeeper run` (workload.kind: elastic).
+    """
+
+
+@elastic.command()
 @click.argument("file", type=FILE)
 @_profile
 @click.option("--gpus-per-node", type=GPUS, help="Of each node [1].")
@@ -135,7 +143,7 @@ def plan(
     print_plans(terminal.console(), answer["templates"], answer.get("plans", ()))
 
 
-@click.command()
+@elastic.command()
 @click.argument("pipelines")
 @click.option("--lost", type=_LOSSES, multiple=True, required=True, help="A node; may be repeated.")
 @click.option("--least", type=_WHOLE, required=True, help="Fewest nodes that hold the model.")
@@ -159,7 +167,7 @@ def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
     terminal.write(json.dumps(form_anew(before, lost, least)))
 
 
-@click.command()
+@elastic.command()
 @click.argument("file", type=FILE)
 @_profile
 @click.option("--gpus-per-node", type=GPUS, default=1, help="Of each node [1].")
