@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,30 +11,6 @@ from wattkeeper.policies.elastic.bounds import bounds_of_model, stage_times
 from wattkeeper.policies.elastic.search import ROUNDING, PipelineShape, TemplateSearch
 from wattkeeper.policies.elastic.stages import LayerCost, TemplateStage, check_layers
 from wattkeeper.policies.errors import InputError
-
-
-class TimedTemplate(Protocol):
-    """What the choice of pipelines asks of a template."""
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes."""
-
-    @property
-    def num_stages(self) -> int:
-        """Number of stages."""
-
-    @property
-    def iteration_s(self) -> float:
-        """Time of an iteration with about four micro-batches for each stage, s."""
-
-
-class TemplateTime(NamedTuple):
-    """A template of which only the size and the time are known; see `TimedTemplate`."""
-
-    nodes: int
-    num_stages: int
-    iteration_s: float
 
 
 class PipelineTemplate(NamedTuple):

@@ -6,6 +6,8 @@ import csv
 from itertools import pairwise
 from pathlib import Path
 
+import click
+from click.testing import CliRunner, Result
 from hypothesis import strategies as st
 
 from benchmarks.papers.replays.inputs import RateTable, SpotChange, spot_changes
@@ -41,6 +43,15 @@ COLUMNS = {
     "sum_gpu_overhead_ms": "gpu_overhead_ms",
 }
 """Attributes of results by published column."""
+
+
+def replay(command: click.Command, *arguments: str | Path, code: int = 0) -> Result:
+    """Run a command in this process, in the folder and with the traces of `inside` or `spot`."""
+    done = CliRunner().invoke(command, [str(one) for one in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
 
 
 def read_reference(shared: Path, name: str) -> list[dict[str, str]]:

@@ -22,30 +22,24 @@ def print_plans(
             str(each["num_nodes"]),
             str(each["num_stages"]),
             f"{each['iteration_s']:.6g}",
-            each.get("stages", ""),
+            each["stages"],
         )
     console.print(table)
     if not plans:
         return
     table = Table(title="Pipelines")
     table.add_column("nodes", justify="right", no_wrap=True)
-    for title in ("balanced", "as Oobleck's engine chooses"):
-        table.add_column(title)
+    table.add_column("balanced")
     for each in plans:
-        table.add_row(
-            str(each["nodes"]),
-            _pipelines(each["best_balanced"]),
-            _pipelines(each["best_by_engine"]),
-        )
+        table.add_row(str(each["nodes"]), _pipelines(each["pipelines"]))
     console.print(table)
     console.print("2 x 4 (98): two pipelines of 4 nodes, with 98 micro-batches each.", style="dim")
 
 
-def _pipelines(plan: Mapping[str, Any] | None) -> str:
-    if plan is None:
+def _pipelines(groups: Mapping[str, Any] | None) -> str:
+    if groups is None:
         return "none"
-    groups = plan["pipelines"].items()
-    return ", ".join(f"{count} x {nodes} ({own})" for nodes, (count, own) in groups)
+    return ", ".join(f"{count} x {nodes} ({own})" for nodes, (count, own) in groups.items())
 
 
 def print_shapes(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -13,12 +13,11 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from benchmarks.papers import bamboo, oobleck
 from tests.conftest import ROOT, Command
 from tests.support.messages import assert_states
-from tests.support.published_replays import COLUMNS, TRACES, read_reference, trace_name
+from tests.support.published_replays import COLUMNS, TRACES, read_reference, replay, trace_name
 
 PRINTED = {
     "preempt": "preemptions",
@@ -41,15 +40,6 @@ PRINTED = {
 COUNTS = {"steps", "fatal", "preemptions", "preempt"}
 
 EVENTS = "time_s,event,node\n0,up,a\n5,down,a\n"
-
-
-def replay(command: click.Command, *arguments: str | Path, code: int = 0) -> Result:
-    """Run a command in this process, in the folder and with the traces of `inside` or `spot`."""
-    done = CliRunner().invoke(command, [str(one) for one in arguments])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
 
 
 def ask(command: click.Command, *arguments: str | Path) -> list[dict[str, Any]]:
@@ -205,11 +195,10 @@ def test_every_trace_of_the_tables_is_in_the_library(shared: Path) -> None:
 def test_the_documented_commands_run(shared: Path, spot_traces: Path) -> None:
     page = (ROOT / "benchmarks/papers/README.md").read_text()
     commands = re.findall(r"^\$ \.venv/bin/python -m (benchmarks\.papers\..+)$", page, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 5
     for line in commands:
-        words = line.replace(
-            "throughput_by_nodes.csv", f"{shared}/data/oobleck/throughput_by_nodes.csv"
-        )
+        words = line.replace("throughput", f"{shared}/data/oobleck/throughput")
+        words = words.replace("template", f"{shared}/reference/elastic/template")
         words = re.sub(r"\b(10m|p3-trace)\b", r"spot-\1", words)
         done = subprocess.run(
             [sys.executable, "-m", *words.split()],
@@ -219,4 +208,4 @@ def test_the_documented_commands_run(shared: Path, spot_traces: Path) -> None:
             text=True,
             check=True,
         )
-        assert "accidents" in done.stdout
+        assert "accidents" in done.stdout or "best_by_engine" in done.stdout
