@@ -314,7 +314,7 @@ def test_pipelines_that_cannot_be_are_refused(
 @pytest.mark.parametrize(("profile", "share"), [("gptlike26", 0.96), ("equal24", 0.87)])
 def test_pipelines_that_losses_leave_are_slower(profile: str, share: float, shared: Path) -> None:
     layers = read_layers(shared / "reference/elastic/layers.csv", profile).layers
-    sizes = template_sizes(3, 24, 1)
+    sizes = template_sizes(3, 24, 1, most=24)
     plan = PipelinePlan(plan_templates(layers, 1, sizes), 512)
     balanced, ratios = plan.rates(range(12, 25), 512), []
     for seed in range(50):
