@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers.replays.bamboo_alone import BAMBOO_PROFILES, replay_bamboo_alone
+from benchmarks.papers.replays.inputs import SpotChange
+from benchmarks.papers.replays.removal_sweep import RandomNodes, replay_random_nodes
 from tests.support.messages import assert_states
 from tests.support.published_replays import read_changes
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.bamboo_alone import BAMBOO_PROFILES, replay_bamboo_alone
-from wattkeeper.sim.published_replays.inputs import SpotChange
-from wattkeeper.sim.published_replays.removal_sweep import RandomNodes, replay_random_nodes
 
 BERT = BAMBOO_PROFILES["BERT"]
 

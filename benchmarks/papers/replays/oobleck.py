@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wattkeeper.sim.published_replays.events import EventKind
-from wattkeeper.sim.published_replays.inputs import (
-    RateTable,
-    SpotChange,
-    check_changes,
-    check_length,
-)
-from wattkeeper.sim.published_replays.replay import PublishedReplay, SpotNode
-from wattkeeper.sim.published_replays.result import ReplayResult
+from benchmarks.papers.replays.events import EventKind
+from benchmarks.papers.replays.inputs import RateTable, SpotChange, check_changes, check_length
+from benchmarks.papers.replays.replay import PublishedReplay, SpotNode
+from benchmarks.papers.replays.result import ReplayResult
 
 
 class OobleckModel(NamedTuple):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
+from benchmarks.papers.replays.bamboo import EFFECTIVE, REDUNDANT
+from benchmarks.papers.replays.bamboo_alone import BambooProfile, Economy, ProfiledBamboo
+from benchmarks.papers.replays.events import EventKind, ReplayEvent
+from benchmarks.papers.replays.result import ReplayResult
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.bamboo import EFFECTIVE, REDUNDANT
-from wattkeeper.sim.published_replays.bamboo_alone import BambooProfile, Economy, ProfiledBamboo
-from wattkeeper.sim.published_replays.events import EventKind, ReplayEvent
-from wattkeeper.sim.published_replays.result import ReplayResult
 
 HOUR_S: Final = 3600
 HOUR_MS: Final = HOUR_S * 1000

@@ -2,9 +2,9 @@
 
 from hypothesis import given
 
+from benchmarks.papers.replays.inputs import SpotChange
+from benchmarks.papers.replays.oobleck import OobleckModel, replay_oobleck
 from tests.support.published_replays import RATES, check_spans, spot_nodes
-from wattkeeper.sim.published_replays.inputs import SpotChange
-from wattkeeper.sim.published_replays.oobleck import OobleckModel, replay_oobleck
 
 
 @given(spot_nodes())

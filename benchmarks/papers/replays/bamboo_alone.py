@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from benchmarks.papers.replays.bamboo import EFFECTIVE, REDUNDANT, BambooModel, BambooReplay
+from benchmarks.papers.replays.inputs import SpotChange, check_changes
+from benchmarks.papers.replays.result import ReplayResult
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.bamboo import EFFECTIVE, REDUNDANT, BambooModel, BambooReplay
-from wattkeeper.sim.published_replays.inputs import SpotChange, check_changes
-from wattkeeper.sim.published_replays.result import ReplayResult
 
 RUN_MS: Final = 43_200_000
 SPOT_PRICE, ON_DEMAND_PRICE = 0.91, 3.06

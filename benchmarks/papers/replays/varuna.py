@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from benchmarks.papers.replays.events import EventKind
+from benchmarks.papers.replays.inputs import RateTable, SpotChange, check_changes
+from benchmarks.papers.replays.ledger import FinishedStep
+from benchmarks.papers.replays.replay import PublishedReplay, SpotNode
+from benchmarks.papers.replays.result import ReplayResult
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.events import EventKind
-from wattkeeper.sim.published_replays.inputs import RateTable, SpotChange, check_changes
-from wattkeeper.sim.published_replays.ledger import FinishedStep
-from wattkeeper.sim.published_replays.replay import PublishedReplay, SpotNode
-from wattkeeper.sim.published_replays.result import ReplayResult
 
 CHECKPOINT_STEPS: Final = 10
 """Steps from one checkpoint to the next, and steps that a failed one loses."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from wattkeeper.sim.published_replays.bamboo import BambooModel
-from wattkeeper.sim.published_replays.oobleck import OobleckModel
-from wattkeeper.sim.published_replays.varuna import VarunaModel
+from benchmarks.papers.replays.bamboo import BambooModel
+from benchmarks.papers.replays.oobleck import OobleckModel
+from benchmarks.papers.replays.varuna import VarunaModel
 
 
 class PublishedModel(NamedTuple):

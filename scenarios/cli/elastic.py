@@ -1,4 +1,4 @@
-"""The commands `wattkeeper elastic plan | reconfigure | morph`.
+"""The group `wattkeeper elastic`: pipelines by number of nodes, and rates that follow from them.
 
 Only what a command needs is imported, inside it: `wattkeeper --help` stays quick.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +57,18 @@ def _check_rates(out: Path | None, **needed: object) -> None:
             raise click.UsageError(f"--{name} is empty")
 
 
-@click.command()
+@click.group("elastic")
+def elastic() -> None:
+    """Plan pipelines of elastic jobs by number of nodes.
+
+    Simulate elastic jobs by `wattkeeper run` (workload.kind: elastic).
+    """
+
+
+@elastic.command()
 @click.argument("file", type=FILE)
 @_profile
-@click.option("--gpus-per-node", type=GPUS, help="Of each node [1].")
+@click.option("--gpus-per-node", type=GPUS, default=1, help="Of each node [1].")
 @click.option(
     "--sizes", type=parse_range, metavar="RANGE", help="Numbers of nodes of the templates, as 3-9."
 )
@@ -69,7 +76,6 @@ def _check_rates(out: Path | None, **needed: object) -> None:
 @click.option("--losses", type=_LOSSES, help="With --least: so many losses leave a pipeline [1].")
 @click.option("--nodes", type=parse_range, metavar="RANGE", help="Of the job, as 13 or 6-30.")
 @click.option("--microbatches", type=_MICROBATCHES, help="Of a step, over all pipelines.")
-@click.option("--count-options", is_flag=True, help="Count the sets of pipelines that could run.")
 @_rates
 @_model
 @click.option("--samples", type=_WHOLE, help="With --rates: samples of a micro-batch.")
@@ -77,13 +83,12 @@ def _check_rates(out: Path | None, **needed: object) -> None:
 def plan(
     file: Path,
     profile: str,
-    gpus_per_node: int | None,
+    gpus_per_node: int,
     sizes: range | None,
     least: int | None,
     losses: int | None,
     nodes: range | None,
     microbatches: int | None,
-    count_options: bool,
     out: Path | None,
     model: str | None,
     samples: int | None,
@@ -91,41 +96,39 @@ def plan(
 ) -> None:
     """Plan Oobleck's pipeline templates, and which of them run on so many nodes.
 
-    FILE has costs of layers (layer, fb_s, extra_2gpus_s, ...), or times of templates (num_nodes,
-    num_stages, iteration_time). Memory is not looked at: --least or --sizes says what holds the
-    model.
+    FILE has costs of layers (layer, fb_s, extra_2gpus_s, ...). Memory is not looked at: --least or
+    --sizes says what holds the model.
     """
     from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
-    from wattkeeper.policies.elastic.templates import PipelineTemplate, template_sizes
+    from wattkeeper.policies.elastic.templates import most_nodes, plan_templates, template_sizes
     from wattkeeper.scenarios.elastic import plans
+    from wattkeeper.traces.layer_costs import read_layers
 
     _check_rates(out, model=model, samples=samples)
     if (nodes is None) != (microbatches is None):
         raise click.UsageError("--nodes and --microbatches need each other")
-    if nodes is None and (count_options or out is not None):
-        raise click.UsageError("--count-options and --rates need --nodes")
-    if least is not None and (sizes is not None or nodes is None):
-        raise click.UsageError("--least needs --nodes, and stands instead of --sizes")
+    if nodes is None and out is not None:
+        raise click.UsageError("--rates needs --nodes")
+    if (least is None) == (sizes is None):
+        raise click.UsageError("give either --sizes or --least")
+    if least is not None and nodes is None:
+        raise click.UsageError("--least needs --nodes")
     if least is None and losses is not None:
         raise click.UsageError("--losses needs --least")
-
-    def choose_sizes(most: int | None) -> Sequence[int]:
-        if least is None or nodes is None:
-            return sizes or ()
-        return template_sizes(least, nodes[-1], 1 if losses is None else losses, most)
-
-    templates = plans.read_templates(file, profile, gpus_per_node, choose_sizes)
+    layers = read_layers(file, profile).layers
+    if sizes is None:
+        assert least is not None
+        assert nodes is not None
+        most = most_nodes(len(layers), gpus_per_node)
+        sizes = template_sizes(least, nodes[-1], 1 if losses is None else losses, most)
+    templates = plan_templates(layers, gpus_per_node, sizes)
     answer: dict[str, Any] = {"templates": list(plans.describe_templates(templates))}
     if nodes is not None and microbatches is not None:
         answer["plans"] = [
-            plans.plan_pipelines(templates, number, microbatches, count_options=count_options)
-            for number in nodes
+            plans.plan_pipelines(templates, number, microbatches) for number in nodes
         ]
         if out is not None and model is not None and samples is not None:
-            whole = [each for each in templates if isinstance(each, PipelineTemplate)]
-            if not whole:
-                raise InputError("--rates needs costs of layers; it has times of templates", file)
-            rates = PipelinePlan(tuple(whole), microbatches).rates(nodes, microbatches * samples)
+            rates = PipelinePlan(templates, microbatches).rates(nodes, microbatches * samples)
             plans.add_rates(out, "oobleck", model, rates)
     if as_json:
         terminal.write(json.dumps(answer, indent=2))
@@ -135,7 +138,7 @@ def plan(
     print_plans(terminal.console(), answer["templates"], answer.get("plans", ()))
 
 
-@click.command()
+@elastic.command()
 @click.argument("pipelines")
 @click.option("--lost", type=_LOSSES, multiple=True, required=True, help="A node; may be repeated.")
 @click.option("--least", type=_WHOLE, required=True, help="Fewest nodes that hold the model.")
@@ -159,7 +162,7 @@ def reconfigure(pipelines: str, lost: tuple[int, ...], least: int) -> None:
     terminal.write(json.dumps(form_anew(before, lost, least)))
 
 
-@click.command()
+@elastic.command()
 @click.argument("file", type=FILE)
 @_profile
 @click.option("--gpus-per-node", type=GPUS, default=1, help="Of each node [1].")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.papers.replays.inputs import SpotChange
+from benchmarks.papers.replays.varuna import VarunaModel, replay_varuna
 from tests.support.messages import assert_states
 from tests.support.published_replays import RATES, spot_nodes
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.inputs import SpotChange
-from wattkeeper.sim.published_replays.varuna import VarunaModel, replay_varuna
 
 MODEL = VarunaModel(1024, 83_000, 11_500, {30: 1, 20: 2})
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from benchmarks.papers.replays.events import EventKind
+from benchmarks.papers.replays.inputs import RateTable, SpotChange, check_changes, check_length
+from benchmarks.papers.replays.ledger import FinishedStep
+from benchmarks.papers.replays.replay import PLACES, JobStatus, PublishedReplay, SpotNode
+from benchmarks.papers.replays.result import ReplayResult
 from wattkeeper.policies.replan.bamboo import REDUNDANT_SHARE
-from wattkeeper.sim.published_replays.events import EventKind
-from wattkeeper.sim.published_replays.inputs import (
-    RateTable,
-    SpotChange,
-    check_changes,
-    check_length,
-)
-from wattkeeper.sim.published_replays.ledger import FinishedStep
-from wattkeeper.sim.published_replays.replay import PLACES, JobStatus, PublishedReplay, SpotNode
-from wattkeeper.sim.published_replays.result import ReplayResult
 
 RESTART_MS: Final = 30_000
 EFFECTIVE, REDUNDANT = 0.1971, REDUNDANT_SHARE

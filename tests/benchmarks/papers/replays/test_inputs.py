@@ -4,12 +4,12 @@ import math
 
 import pytest
 
+from benchmarks.papers.replays.bamboo import BambooModel, replay_bamboo
+from benchmarks.papers.replays.inputs import RateTable, SpotChange, spot_changes
+from benchmarks.papers.replays.oobleck import OobleckModel, replay_oobleck
 from tests.support.messages import assert_states
 from tests.support.published_replays import RATES
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.bamboo import BambooModel, replay_bamboo
-from wattkeeper.sim.published_replays.inputs import RateTable, SpotChange, spot_changes
-from wattkeeper.sim.published_replays.oobleck import OobleckModel, replay_oobleck
 from wattkeeper.traces.node_events import NodeEvent
 
 MODEL = OobleckModel(1024, 2_000)

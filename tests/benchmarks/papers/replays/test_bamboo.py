@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 
+from benchmarks.papers.replays.bamboo import BambooModel, replay_bamboo
+from benchmarks.papers.replays.inputs import SpotChange
 from tests.support.published_replays import RATES, check_spans, spot_nodes
-from wattkeeper.sim.published_replays.bamboo import BambooModel, replay_bamboo
-from wattkeeper.sim.published_replays.inputs import SpotChange
 
 
 @given(spot_nodes())

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import ClassVar, Final, cast
 
+from benchmarks.papers.replays.events import EventKind, EventQueue, ReplayEvent
+from benchmarks.papers.replays.inputs import SpotChange
+from benchmarks.papers.replays.ledger import FinishedStep, NodeCounts, StepLedger
+from benchmarks.papers.replays.result import ReplayResult, ReplaySpan, SpanKind
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.published_replays.events import EventKind, EventQueue, ReplayEvent
-from wattkeeper.sim.published_replays.inputs import SpotChange
-from wattkeeper.sim.published_replays.ledger import FinishedStep, NodeCounts, StepLedger
-from wattkeeper.sim.published_replays.result import ReplayResult, ReplaySpan, SpanKind
 
 BOOT_MS: Final = 45_000
 PLACES: Final = 12
