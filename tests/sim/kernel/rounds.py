@@ -151,7 +151,7 @@ def write(folder: Path) -> str:
     """Run two policies with two seeds each, and write their results; the digest of these."""
     configs = (AnybodyConfig(), QuickestConfig())
     results = [simulate(config, seed) for config in configs for seed in (1, 2)]
-    names = [config.kind for config in configs]
+    names: list[str] = [config.kind for config in configs]
     etas = dict.fromkeys(names, 0.5)
     summary = to_json(summarise(results, dict.fromkeys(names, "anybody"), etas))
     digest = digest_results(results, summary)
