@@ -16,15 +16,14 @@ from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
+from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
-from wattkeeper.sim.engine.world import ElasticParts, World
-from wattkeeper.sim.kernel.context import SignalSource
+from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
-from wattkeeper.sim.kernel.signals import Signal
+from wattkeeper.sim.kernel.signals import Signal, SignalSource
 from wattkeeper.sim.kernel.streams import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.traces.arrow import replace_column
 
@@ -51,21 +50,21 @@ def build_world(
 
     `arriving`: signals whose values arrive while it runs, by name.
     """
-    cluster = Cluster(inputs.cluster)
-    signals = open_signals(inputs, streams) | dict(arriving)
     world = World(
-        env,
-        cluster,
-        source,
-        backend,
-        spec.policies,
-        spec.rules,
-        streams,
-        zoo,
-        signals,
-        inputs.stragglers,
-        open_losses(inputs.cluster, streams),
-        _elastic(inputs),
+        RunParts(
+            env,
+            Cluster(inputs.cluster),
+            source,
+            backend,
+            spec.policies,
+            spec.rules,
+            streams,
+            zoo,
+            open_signals(inputs, streams) | dict(arriving),
+            inputs.stragglers or {},
+            open_losses(inputs.cluster, streams),
+            _elastic(inputs),
+        )
     )
     backend.listener = world
     if inputs.scratch is not None:
@@ -73,14 +72,14 @@ def build_world(
     return world
 
 
-def _elastic(inputs: RunInputs) -> Callable[[World, ElasticParts], Elasticity] | None:
+def _elastic(inputs: RunInputs) -> Callable[[ElasticParts], Part] | None:
     """Makes the elastic jobs of a world; None: there are none."""
     elastic = inputs.elastic
     if elastic is None:
         return None
     from wattkeeper.sim.elastic.jobs import ElasticJobs
 
-    return lambda world, parts: ElasticJobs(world, parts, *elastic)
+    return lambda parts: ElasticJobs(parts, *elastic)
 
 
 def open_signals(inputs: RunInputs, streams: RandomStreams) -> dict[str, SignalSource]:

@@ -20,11 +20,13 @@ from wattkeeper.policies.points.views import (
     Configuration,
     Knobs,
     Measurement,
+    Options,
     Outcome,
     Slice,
     Start,
 )
 from wattkeeper.policies.profile import epochs_left
+from wattkeeper.sim.attempts.pace import Causes, Pace, own_pace, peers_pace, with_cause
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
@@ -218,6 +220,11 @@ class Tuned(Decided):
 Decision = Untuned | Tuned
 
 
+def without_choices(job: Job, gpu_type: str, most_w: float) -> Options:
+    """The options of a job whose configuration nobody chooses; `most_w`: of one GPU, W."""
+    return Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+
+
 class Inheritance:
     """What an attempt takes over from a model of the zoo.
 
@@ -318,6 +325,21 @@ class Attempt:
         """Its number, without attempts that were lost."""
         return self.number - self.losses
 
+    def outcome(
+        self, most_w: float, totals: AttemptTotals, cost: float, power_limit_w: float = math.nan
+    ) -> Outcome:
+        """The outcome of a job without a configuration, at a cost in J.
+
+        Args:
+            most_w: The most that all its GPUs may draw, W.
+            totals: What it trained.
+            cost: What that cost.
+            power_limit_w: Power limit of each GPU, W; NaN: none was chosen.
+        """
+        options = without_choices(self.job, self.gpu_type, most_w / self.job.gpus_held)
+        start = Start(self.job, self.number, options, 0)
+        return Outcome(start, 0, power_limit_w, *totals[:3], cost, totals.reached)
+
     def next_try(self, begun_s: float) -> Attempt:
         """The next try of the job, on the same GPUs."""
         again = Attempt(
@@ -345,6 +367,14 @@ class Attempt:
         again.waits_anew = True
         return again
 
+    def without_gpus(self, now_s: float) -> Attempt:
+        """The attempt that waits where this one gave up its GPUs; one that began now goes on."""
+        again = self.next_try(now_s)
+        again.number -= self.begun_s == now_s
+        again.losses = 0
+        again.waits_anew = True
+        return again
+
     def hold(self, since_s: float) -> None:
         """Hold the GPUs without training from a time on, s."""
         self.count_idle(since_s)
@@ -365,9 +395,14 @@ class Attempt:
             if spent_s > 0:
                 self.holds += ((self.idle_since_s, until_s),)
 
+    @property
+    def is_paused_by_tune(self) -> bool:
+        """Whether `Tune` pauses it."""
+        return not math.isnan(self.tune_paused_since_s)
+
     def end_pause(self, now_s: float) -> None:
         """Count the time for which `Tune` paused it, if it does, at a time, s."""
-        if not math.isnan(self.tune_paused_since_s):
+        if self.is_paused_by_tune:
             self.tune_paused_s += now_s - self.tune_paused_since_s
             self.tune_paused_since_s = math.nan
 
@@ -386,10 +421,10 @@ class Execution:
 
     Attributes:
         attempt: The attempt.
-        slowdown: What `slow_down` set last; 1: it is not slowed down.
+        causes: What slows it down.
     """
 
-    slowdown = 1.0
+    causes: Causes = ()
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -452,19 +487,36 @@ class Execution:
         """
         raise NotImplementedError
 
-    def slow_down(self, factor: float) -> None:
-        """Go on at the pace of its slowest node, or of a straggler elsewhere, from now on.
+    def slow(self, cause: str, pace: Pace) -> None:
+        """Let a cause impose a pace from now on, beside other causes; a full one: it ended.
 
-        If it does not train, that holds from when it does.
+        Of `PEERS` the slowest holds, and all other causes multiply. If it does not train, that
+        holds from when it does.
 
-        Args:
-            factor: Time of an iteration over that at full pace, 1 or more. Of pipeline-parallel
-                jobs, least time over that at the highest clocks.
+        Raises:
+            NotImplementedError: If the backend cannot do that.
+        """
+        before = self.causes
+        self.causes = after = with_cause(before, cause, pace)
+        peers, own = peers_pace(after), own_pace(after)
+        if peers != peers_pace(before) or own != own_pace(before):
+            self.change_pace(peers, own)
+
+    def change_pace(self, peers: Pace, own: Pace) -> None:
+        """Go on at another pace: that of the slowest peer, and the product of other causes.
+
+        For a pipeline-parallel job, the pace of a peer is the least time of an iteration over that
+        at the highest clocks.
 
         Raises:
             NotImplementedError: If the backend cannot do that.
         """
         raise NotImplementedError
+
+    @property
+    def slowdown(self) -> float:
+        """Time of a step over that at full pace, which the slowest of its peers imposes."""
+        return peers_pace(self.causes).slowdown
 
     def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
         """What it does at each power limit, or at clocks, up to those that were chosen; ascending.

@@ -12,26 +12,24 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from typing_extensions import override
+
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView
-from wattkeeper.policies.points.replan import (
-    ElasticTask,
-    ElasticView,
-    Replan,
-    ReplanMoment,
-    Reshape,
-)
-from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView, ReplanMoment, Reshape
+from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Execution
+from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.sharing import NodeSharing, find_free_nodes
 from wattkeeper.sim.elastic.spent import Fate
-from wattkeeper.sim.elastic.training import ElasticTraining
-from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
+from wattkeeper.sim.elastic.training import ElasticTraining, Owner
+from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.kernel.loop import SIGNAL, Callback, schedule_at
 
 if TYPE_CHECKING:
-    from wattkeeper.sim.engine.world import ElasticParts, World
+    from wattkeeper.sim.engine.world import ElasticParts
 
 MOST_FRUITLESS: Final = 10_000
 """After so many losses in a row without a commit, a job without an end is given up."""
@@ -49,12 +47,11 @@ class ElasticJob(NamedTuple):
     samples: float = math.inf
 
 
-class ElasticJobs:
+class ElasticJobs(Part, JobService, Owner):
     """See the module.
 
     Args:
-        world: The world.
-        parts: What they share with it.
+        parts: The parts of the world that they work with.
         jobs: The elastic jobs, by `Job.number`.
         gpus_per_node: GPUs of each node of the cluster.
         until_s: When all of them end, s; infinite: when they have trained their samples.
@@ -62,53 +59,51 @@ class ElasticJobs:
 
     def __init__(
         self,
-        world: World,
         parts: ElasticParts,
         jobs: Mapping[int, ElasticJob],
         gpus_per_node: int,
         until_s: float = math.inf,
     ) -> None:
-        self._world = world
         self._parts = parts
-        self._loop: EventLoop = world.env
-        self._recorder = world.recorder
+        self._loop = parts.core.loop
+        self._recorder = parts.core.recorder
+        self._lifecycle = parts.lifecycle
+        self._waiting = parts.core.board.waiting
         self._jobs = jobs
         self._gpus = gpus_per_node
         self._until_s = until_s
-        self._replan = cast(Replan, parts.replan.policy)
         self._running: dict[int, ElasticTraining] = {}
         self._noticed_s: dict[int, float] = {}
-        self._holdings = Holdings(world, parts, gpus_per_node)
-        self._sharing = NodeSharing(world.cluster, parts, self._holdings, gpus_per_node)
+        self._holdings = Holdings(parts, gpus_per_node)
+        self._sharing = NodeSharing(parts, self._holdings, gpus_per_node)
+        parts.core.board.services.update(dict.fromkeys(jobs, self))
+        parts.core.board.always_asks = True
 
-    def begin(self) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
+    @override
+    def begin_run(self) -> None:
         if self._until_s < math.inf:
             schedule_at(self._loop, self._until_s, Callback(self._end_all), SIGNAL)
 
-    def has(self, job: Job) -> bool:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
-        return job.number in self._jobs
-
+    @override
     def place(self, job: Job, cluster: ClusterView) -> Placement:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`; the lowest numbers that are free."""
+        """The nodes with the lowest numbers that are free."""
         needed = job.gpus // self._gpus
         nodes = find_free_nodes(cluster)[:needed]
         return self._holdings.place(nodes) if len(nodes) == needed else ()
 
+    @override
     def start(self, attempt: Attempt) -> Execution:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         known = self._jobs[attempt.job.number]
         carried = CarriedWork(self._recorder, self._holdings.busy_w)
         return ElasticTraining(self._loop, attempt, known.task, known.samples, self, carried)
 
+    @override
     def form(self, training: ElasticTraining, moment: ReplanMoment) -> None:
-        """See `wattkeeper.sim.elastic.training.Owner`."""
         attempt = training.attempt
         self._loop.pass_is_due = True
         if moment != "start":
             given, training.gives = training.gives, 0
-            gives = given > 0 and bool(self._parts.waiting)
+            gives = given > 0 and bool(self._waiting)
             nodes = training.nodes[:-given] if gives else training.nodes
             self._holdings.change(training, nodes, training.planned_fate)
             training.moment = moment
@@ -116,33 +111,33 @@ class ElasticJobs:
         training.moment = moment
         attempt.idle_w = self._holdings.idle_w * len(training.nodes)
         self._running[attempt.job.number] = training
-        self._world.holds(attempt)
+        self._parts.core.booking.hold(attempt)
 
+    @override
     def trains(self, training: ElasticTraining) -> None:
-        """See `wattkeeper.sim.elastic.training.Owner`."""
         power_w = self._holdings.busy_w * len(training.nodes)
-        self._world.draws(training.attempt, power_w, self._loop.now_s, True)
+        self._parts.core.booking.draw(training.attempt, power_w, self._loop.now_s, True)
         self._loop.pass_is_due = True
 
+    @override
     def wants_boundary(self, training: ElasticTraining) -> bool:
-        """See `wattkeeper.sim.elastic.training.Owner`."""
         if training.change is not None and training.change.is_interim:
             return True
         if training.gives:
-            return bool(self._parts.waiting)
+            return bool(self._waiting)
         spare = len(self._sharing.free_nodes())
-        return not self._parts.waiting and self._sharing.could_take(training, spare) > 0
+        return not self._waiting and self._sharing.could_take(training, spare) > 0
 
+    @override
     def finish(self, training: ElasticTraining) -> None:
-        """See `wattkeeper.sim.elastic.training.Owner`."""
         self._end(training, "kept")
 
-    def notice(self, node: int, now_s: float) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
-        self._noticed_s.setdefault(node, now_s)
+    @override
+    def notice_node(self, node: int) -> None:
+        self._noticed_s.setdefault(node, self._loop.now_s)
 
-    def down(self, node: int, was_free: bool) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
+    @override
+    def lose_node(self, node: int, was_free: bool) -> None:
         self._noticed_s.pop(node, None)
         if not was_free:
             return
@@ -150,8 +145,8 @@ class ElasticJobs:
             if training.needs_shape:
                 training.saved_s = 0.0
 
+    @override
     def lose(self, execution: Execution, node: int) -> tuple[float, float]:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         training = cast(ElasticTraining, execution)
         announced = self._is_announced(training, node)
         nodes = tuple(each for each in training.nodes if each != node)
@@ -166,7 +161,8 @@ class ElasticJobs:
         if training.fruitless > MOST_FRUITLESS and self._until_s == math.inf:
             self._holdings.release(training)
             del self._running[training.attempt.job.number]
-            self._world.abandon(training.attempt.job)
+            self._parts.core.board.halt(training.attempt.job.number)
+            self._lifecycle.give_up(training.attempt.job)
         return cost
 
     def _is_announced(self, training: ElasticTraining, node: int) -> bool:
@@ -185,27 +181,27 @@ class ElasticJobs:
             return False
         return shape.saves_on_notice and announced
 
+    @override
     def preempt(self, execution: Execution) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
         training = cast(ElasticTraining, execution)
         training.attempt.preemptions += 1
         self._holdings.close(training, "kept")
-        self._world.set_aside(training, self._leave(training))
+        self._leave(training)
 
-    def end_stopped(self) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
+    @override
+    def end_run(self) -> None:
         for training in list(self._running.values()):
             self._recorder.unable.append(training.attempt.job.number)
             self._end(training, "open")
 
-    def make_room(self) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
-        if self._parts.waiting:
+    @override
+    def begin_pass(self) -> None:
+        if self._waiting:
             for training in list(self._running.values()):
                 if training.phase == "stopped":
                     self._holdings.close(training, "kept")
-                    self._world.requeue(training, self._leave(training))
-        givers = self._sharing.choose_givers(self._running) if self._parts.waiting else {}
+                    self._requeue(training)
+        givers = self._sharing.choose_givers(self._running) if self._waiting else {}
         for number, gives in givers.items():
             training = self._running[number]
             training.gives += gives
@@ -216,21 +212,21 @@ class ElasticJobs:
             self._holdings.change(training, nodes, training.planned_fate)
             self._take_shape_again(training)
 
-    def settle(self) -> None:
-        """See `wattkeeper.sim.attempts.elasticity.Elasticity`."""
+    @override
+    def end_pass(self) -> None:
         for training in self._running.values():
             if training.needs_shape and training.moment == "start":
                 self._reshape(training)
-        if not self._parts.waiting:
+        if not self._waiting:
             self._join_spare()
         for training in list(self._running.values()):
             if not training.needs_shape:
                 continue
             if len(training.nodes) < training.task.least_nodes:
-                self._world.requeue(training, self._leave(training))
+                self._requeue(training)
                 continue
             self._reshape(training)
-        if not self._parts.waiting:
+        if not self._waiting:
             self._offer_spare()
 
     def _reshape(self, training: ElasticTraining) -> None:
@@ -290,7 +286,7 @@ class ElasticJobs:
             moment == "lost" and training.announced,
             training.slowdown,
         )
-        answer = ask_replan(self._replan, self._parts.replan.ctx, view)
+        answer = ask_replan(self._parts.replan, view)
         saw, chose = seen_of(view), describe_answer(answer)
         journal.note(now_s, "replan", attempt.job, attempt.number, saw, chose)
         return answer
@@ -302,14 +298,18 @@ class ElasticJobs:
         elif training.phase == "stopped":
             training.restart_forming("start")
 
-    def _leave(self, training: ElasticTraining) -> int:
-        """Let a job give up all its nodes; returns the number of its next attempt."""
-        attempt = training.attempt
+    def _requeue(self, training: ElasticTraining) -> None:
+        """Let a job give up all its nodes, and wait for others."""
+        self._leave(training)
+        self._lifecycle.requeue(training)
+
+    def _leave(self, training: ElasticTraining) -> None:
+        """Let a job give up all its nodes; its next attempt waits for others."""
         self._holdings.drop_work(training)
         self._holdings.release(training)
-        del self._running[attempt.job.number]
+        del self._running[training.attempt.job.number]
         training.leave()
-        return attempt.number + (self._loop.now_s > attempt.begun_s)
+        training.attempt = training.attempt.without_gpus(self._loop.now_s)
 
     def _end(self, training: ElasticTraining, fate: Fate) -> None:
         """End a job with its present attempt."""
@@ -319,7 +319,11 @@ class ElasticJobs:
         self._holdings.close(training, fate, reached=reached)
         del self._running[training.attempt.job.number]
         training.leave()
-        self._world.end_elastic(training.attempt, reached)
+        attempt, (time_s, energy_j, cost) = training.attempt, training.used
+        totals = AttemptTotals(0, time_s, energy_j, reached)
+        most_w = self._holdings.busy_w * attempt.job.gpus_held / self._gpus
+        self._parts.core.host.observe(attempt.outcome(most_w, totals, cost))
+        self._lifecycle.end_training(attempt, reached)
 
     def _end_all(self, _: object) -> None:
         """End all elastic jobs; what is under way is neither lost nor committed.
@@ -328,6 +332,6 @@ class ElasticJobs:
         """
         for training in list(self._running.values()):
             self._end(training, "open")
-        for job in list(self._parts.waiting.values()):
-            if self.has(job):
-                self._world.withdraw(job)
+        for job in list(self._waiting.values()):
+            if job.number in self._jobs:
+                self._lifecycle.withdraw(job)

@@ -10,7 +10,6 @@ import numpy as np
 
 from wattkeeper.policies.points.job import Key
 from wattkeeper.policies.points.place import ClusterView
-from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.training import ElasticTraining
 
@@ -31,16 +30,13 @@ class NodeSharing:
     """See the module.
 
     Args:
-        cluster: The cluster.
-        parts: What elastic jobs share with the world.
+        parts: The parts of the world that they work with.
         holdings: The nodes that they hold.
         gpus_per_node: GPUs of each node.
     """
 
-    def __init__(
-        self, cluster: Cluster, parts: ElasticParts, holdings: Holdings, gpus_per_node: int
-    ) -> None:
-        self._cluster, self._parts, self._holdings = cluster, parts, holdings
+    def __init__(self, parts: ElasticParts, holdings: Holdings, gpus_per_node: int) -> None:
+        self._cluster, self._parts, self._holdings = parts.core.cluster, parts, holdings
         self._gpus = gpus_per_node
 
     def free_nodes(self) -> list[int]:
@@ -57,7 +53,7 @@ class NodeSharing:
 
     def _allows(self, training: ElasticTraining, nodes: int, others: int = 0) -> bool:
         """Whether the power cap allows a job so many nodes, where other jobs take some, too."""
-        budget = self._parts.budget
+        budget = self._parts.core.budget
         if budget.cap_w is None:
             return True
         sized = self._holdings.size(training.attempt.job, nodes)
@@ -118,9 +114,9 @@ class NodeSharing:
 
         0 if there is no such job.
         """
-        room, free = self._parts.room, self._cluster.free_gpus
+        room, free = self._parts.core.room, self._cluster.free_gpus
         seen = set[Key]()
-        for job in self._parts.waiting.values():
+        for job in self._parts.core.board.waiting.values():
             if job.key in seen:
                 continue
             seen.add(job.key)

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from typing_extensions import override
+
 from wattkeeper.policies.points.moments import Progress
 from wattkeeper.policies.points.replan import ElasticTask, ReplanMoment, Reshape, Shape
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.pace import NODE, Pace
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.cycle import Cycle
 from wattkeeper.sim.elastic.pace import PaceClock
@@ -76,6 +79,7 @@ class ElasticTraining(Execution):
         fruitless: Losses in a row without a commit.
         change: The last answer of `Replan`.
         declined: Spare nodes that `Replan` declined last.
+        used: Time (s), energy (J) and cost (J) of training in its attempts that ended.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class ElasticTraining(Execution):
         self.fruitless = 0
         self.change: Reshape | None = None
         self.declined = 0
+        self.used = (0.0, 0.0, 0.0)
         self._since_s = 0.0
         self._until_s = 0.0
         self._cycle = Cycle(math.inf, 1, 0.0)
@@ -111,10 +116,16 @@ class ElasticTraining(Execution):
         self._committed = 0
         self._uncommitted = self._before = 0
         self._share = 0.0
+        self._slowdown = 1.0
         self._clock = self._steps_clock = PaceClock(0.0, 1.0)
         self._begun_s = self._steps_end_s = 0.0
         self._own_steps_s = self._own_part_s = 0.0
         self._event: ScheduledEvent | None = None
+
+    def use(self, time_s: float, energy_j: float, cost: float) -> None:
+        """Count what an attempt that ended used."""
+        before_s, before_j, before = self.used
+        self.used = before_s + time_s, before_j + energy_j, before + cost
 
     def go_on(self, delay_s: float) -> None:
         """Form on the nodes that it was given, which are ready after a delay, s."""
@@ -129,14 +140,15 @@ class ElasticTraining(Execution):
 
     def hold(self, nodes: tuple[int, ...], slowdown: float) -> None:
         """Hold other nodes, while it does not train, and keep the pace of the slowest of them."""
-        self.nodes, self.slowdown = nodes, slowdown
+        self.nodes = nodes
+        self.slow(NODE, Pace(slowdown))
 
-    def slow_down(self, factor: float) -> None:
-        """See `wattkeeper.sim.attempts.attempt.Execution`; steps and writes take as much longer."""
-        self.slowdown = factor
+    @override
+    def change_pace(self, peers: Pace, own: Pace) -> None:
+        self._slowdown = peers.slowdown * own.slowdown
         if self.phase not in ("steps", "commit"):
             return
-        self._clock.change(self._loop.now_s, factor)
+        self._clock.change(self._loop.now_s, self._slowdown)
         if self.phase == "commit":
             self._await_commit()
         elif self.is_asked:
@@ -198,7 +210,7 @@ class ElasticTraining(Execution):
         self._before = self._uncommitted - self._cycle.most_of(self._uncommitted)
         self._begun_s = (self._uncommitted - self._before + self._share) * step_s
         self.phase, self._since_s = "steps", now_s
-        self._clock = self._steps_clock = PaceClock(now_s, self.slowdown, self._begun_s)
+        self._clock = self._steps_clock = PaceClock(now_s, self._slowdown, self._begun_s)
         self._owner.trains(self)
         if self.is_asked:
             self.ask_for_boundary()
@@ -249,7 +261,7 @@ class ElasticTraining(Execution):
             return
         self._count_phase()
         self.phase, self._since_s = "commit", self._loop.now_s
-        self._clock = PaceClock(self._loop.now_s, self.slowdown)
+        self._clock = PaceClock(self._loop.now_s, self._slowdown)
         self._await_commit()
 
     def _steps_at(self, done_s: float) -> tuple[int, int]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import WHOLE, Job, Key, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.select import CapacityView
-from wattkeeper.sim.attempts.attempt import Execution, Paused
-from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.attempts.validation import check_types_of_placement, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
+from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.kernel.context import Engaged
+from wattkeeper.sim.kernel.hosting import BoundPolicy
 
 
 class Feasibility(CapacityView):
@@ -28,24 +27,17 @@ class Feasibility(CapacityView):
         cluster: The free GPUs.
         budget: The free power.
         place: The policy, and its context.
-        running: Running attempts by number of the job; kept up to date by the owner.
-        paused: Preempted attempts, which resume on GPUs of the same type; likewise.
+        board: Running attempts, and paused ones, which resume on GPUs of the same type.
 
     Attributes:
         ctx: The context of `Place`.
         questions: Number of jobs that `Select` asked about so far, those that it would preempt
             included.
         is_timed: Whether the answers of `Place` also depend on the job and the time.
-        elastic: The elastic jobs, which take whole nodes; None: there are none.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        budget: PowerBudget,
-        place: Engaged,
-        running: Mapping[int, Execution],
-        paused: Mapping[int, Paused],
+        self, cluster: Cluster, budget: PowerBudget, place: BoundPolicy, board: JobBoard
     ) -> None:
         self._gpus: int = cluster.spec.gpus
         self._cluster = cluster
@@ -53,8 +45,7 @@ class Feasibility(CapacityView):
         self._place: Place = place.policy
         self.ctx = place.ctx
         self._checks_types = place.is_foreign
-        self._running = running
-        self._paused = paused
+        self._board = board
         self._has_types = len(cluster.gpu_types) > 1
         self._fitting: dict[Key, Placement] = {}
         self._not_fitting: set[Key] = set()
@@ -64,7 +55,6 @@ class Feasibility(CapacityView):
         self._growths = 0
         self.questions = 0
         self.is_timed: bool = type(place.policy).wake_s is not Place.wake_s
-        self.elastic: Elasticity | None = None
         self._withdrawn: set[int] = set()
         self._asked: Job | None = None
         self._answer: Placement = ()
@@ -109,8 +99,8 @@ class Feasibility(CapacityView):
 
     def where(self, job: Job, without: Collection[Job] = ()) -> Placement:
         """Where `Place` puts a waiting job if some running ones are preempted; empty: nowhere."""
-        if self._has_types and job.number in self._paused:
-            job = job.replace(gpu_type=self._paused[job.number].execution.attempt.gpu_type)
+        if self._has_types and job.number in self._board.paused:
+            job = job.replace(gpu_type=self._board.paused[job.number].execution.attempt.gpu_type)
         if without:
             return self._where_without(job, without)
         if job is not self._asked:
@@ -143,7 +133,7 @@ class Feasibility(CapacityView):
             self._refused.clear()
         if self.is_timed:
             self._asked = None
-        if self.is_timed or self.elastic is not None:
+        if self.is_timed or self._board.always_asks:
             self._growths += 1
 
     def end_pass(self) -> None:
@@ -193,7 +183,7 @@ class Feasibility(CapacityView):
         self._not_fitting.clear()
 
     def _where_without(self, job: Job, without: Collection[Job]) -> Placement:
-        holders = [self._running[other.number].attempt for other in without]
+        holders = [self._board.running[other.number].attempt for other in without]
         released_w = sum(self._budget.more_w(other.number) for other in without)
         view = ClusterWithout(self._cluster, [(holder.job, holder.placement) for holder in holders])
         return self._place_within_cap(job, view, released_w)
@@ -217,8 +207,9 @@ class Feasibility(CapacityView):
         return placement
 
     def _ask_place(self, job: Job, cluster: ClusterView) -> Placement:
-        if self.elastic is not None and self.elastic.has(job):
-            return self.elastic.place(job, cluster)
+        services = self._board.services
+        if services and job.number in services:
+            return services[job.number].place(job, cluster)
         try:
             placement = self._place.place(self.ctx, job, cluster)
             if self._checks_types:

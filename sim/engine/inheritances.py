@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.views import Configuration, Options, Start
-from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
+from wattkeeper.policies.points.views import Configuration, Start
+from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance, without_choices
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
+from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.recording.recorder import Recorder
 
 
-class Inheritances:
+class Inheritances(Part):
     """What attempts take over from models of the zoo, and what they leave to it.
 
     Args:
@@ -36,8 +37,6 @@ class Inheritances:
         self._backend = backend
         self._recorder = recorder
         self._parents: dict[int, tuple[str, float]] = {}  # and what is left to do, by job
-        if zoo is not None:
-            recorder.journal.add_maker("retain", zoo.policy)
 
     def ask(self, attempt: Attempt) -> Inheritance:
         """Ask for the parent of a job without a workload, if there may be one."""
@@ -45,7 +44,7 @@ class Inheritances:
         if not self._asks or job.model is None:
             return FROM_SCRATCH
         most_w = self._backend.most_power_w(job, gpu_type) / job.gpus_held
-        options = Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+        options = without_choices(job, gpu_type, most_w)
         start = Start(job, attempt.number, options, 0)
         return self.take(job, self._decisions.choose_parent(start))
 
@@ -68,15 +67,15 @@ class Inheritances:
         self._parents[job.number] = parent, work
         return Inheritance(work, query_s)
 
-    def repeat(self, job: Job) -> Inheritance:
+    def take_again(self, job: Job) -> Inheritance:
         """What the next attempt of a job takes over if the one before was lost to an accident."""
         before = self._parents.get(job.number)
         return FROM_SCRATCH if before is None else Inheritance(before[1])
 
-    def record(self, job: Job) -> None:
-        """Record the parent of the attempt that was recorded last."""
-        if self._parents and job.number in self._parents:
-            self._recorder.add_parent(self._parents[job.number][0])
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Record the parent of the attempt that was booked last."""
+        if self._parents and attempt.job.number in self._parents:
+            self._recorder.add_parent(self._parents[attempt.job.number][0])
 
     def end(
         self, attempt: Attempt, now_s: float, saved_s: float, reached: bool, accuracy: float | None

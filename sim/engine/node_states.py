@@ -1,17 +1,14 @@
-"""Nodes that sleep, wake, save checkpoints, go down and come back; and the power under a cap."""
+"""Nodes that sleep, wake, save checkpoints and are down; and the power under a cap."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable
 
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower
-from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
 from wattkeeper.sim.recording.recorder import Recorder, whole_units
 
 
@@ -111,48 +108,6 @@ class NodeStates:
     def _power_of(self, node: int) -> GpuPower:
         cluster = self._cluster
         return cluster.spec.power[cluster.gpu_types[int(cluster.node_type[node])]]
-
-
-PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL, "degraded": SIGNAL}
-
-
-class NodeChanges:
-    """Lets changes of nodes happen, each scheduled when the one before it happened.
-
-    Args:
-        loop: The event loop of the run.
-        changes: In the order of their time; they may be without an end.
-        happen: Called with each of them.
-        matters: Whether anything is left that a change can matter to.
-    """
-
-    def __init__(
-        self,
-        loop: EventLoop,
-        changes: Iterator[NodeChange],
-        happen: Callable[[NodeChange], None],
-        matters: Callable[[], bool],
-    ) -> None:
-        self._loop = loop
-        self._changes = changes
-        self._happen = happen
-        self._matters = matters
-        self._next = next(changes, None)
-        self._is_scheduled = False
-
-    def go_on(self) -> None:
-        """Schedule the next one, unless it is or nothing is left that it can matter to."""
-        change = self._next
-        if change is not None and not self._is_scheduled and self._matters():
-            self._is_scheduled = True
-            happens = Callback(self._let_happen, change)
-            schedule_at(self._loop, change.time_s, happens, PRIORITIES[change.event])
-
-    def _let_happen(self, change: NodeChange) -> None:
-        self._is_scheduled = False
-        self._next = next(self._changes, None)
-        self._happen(change)
-        self.go_on()
 
 
 SLACK_W = 1e-6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 from wattkeeper.policies.errors import PolicyError
@@ -19,7 +18,11 @@ from wattkeeper.policies.points.views import (
 )
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
-from wattkeeper.sim.kernel.loop import Callback, EventLoop, schedule_at
+from wattkeeper.sim.engine.core import Core
+from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.pauses import Pauses
+from wattkeeper.sim.engine.power_limits import PowerLimits
+from wattkeeper.sim.kernel.loop import Callback, schedule_at
 
 WAKES: Final = 1_000_000
 MOST_SLICES: Final = 10_000
@@ -49,7 +52,6 @@ class Tuning:
         measured: What was measured of power limits.
         wake: When `Tune` is asked again; None if it did not ask for that.
         missed: A moment that came while it did not train; it is asked when it does.
-        slowdown: The pace that a straggler imposes.
         share_w: Its share of the power cap, W.
     """
 
@@ -65,7 +67,6 @@ class Tuning:
         self.measured: tuple[Measurement, ...] = ()
         self.wake: Callback | None = None
         self.missed: Moment | None = None
-        self.slowdown = 1.0
         self.share_w = math.inf
 
     @property
@@ -99,44 +100,40 @@ def _running(tuning: Tuning, moment: Moment) -> Running:
         moment,
         tuning.execution.progress(),
         tuning.knobs,
-        tuning.slowdown,
+        tuning.execution.slowdown,
         tuning.share_w,
     )
 
 
-class Retuner:
-    """Asks `Tune` at the moments that its config names.
+class Retuner(Part):
+    """Asks `Tune` at the moments that its config names, and has its answers carried out.
 
     An attempt that does not train, since it waits, is restored or profiled, is asked as soon as it
     does; one that `Tune` itself paused is asked at once.
 
     Args:
-        loop: The event loop of the run.
+        core: What the parts of the world share.
         decisions: Asks the policy.
         moments: The moments that it wants.
-        pause: Pauses an attempt.
-        go_on: Lets a paused attempt go on.
-        stop: Ends an attempt.
-        allowed: The pace nearest to the chosen one that the power cap allows.
+        pauses: Pauses, resumes and stops attempts.
+        limits: The pace nearest to the chosen one that the power cap allows.
     """
 
     def __init__(
         self,
-        loop: EventLoop,
+        core: Core,
         decisions: DecisionMaker,
         moments: tuple[Moment, ...],
-        pause: Callable[[Execution], None],
-        go_on: Callable[[Execution], None],
-        stop: Callable[[Execution], None],
-        allowed: Callable[[Execution, Knobs], Knobs],
+        pauses: Pauses,
+        limits: PowerLimits,
     ) -> None:
-        self._loop = loop
+        self._loop = core.loop
         self._decisions = decisions
         self._moments = frozenset(moments)
-        self._pause = pause
-        self._go_on = go_on
-        self._stop = stop
-        self._allowed = allowed
+        self._pauses = pauses
+        self._limits = limits
+        self._recorder = core.recorder
+        self._ended: Tuning | None = None
         self._tunings: dict[int, Tuning] = {}
         self._wakes = 0
         self._wakes_since_s = 0.0
@@ -145,17 +142,29 @@ class Retuner:
         """Whether the policy is asked at a moment."""
         return moment in self._moments
 
-    def begin(
+    def prepare(
         self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
     ) -> None:
-        """Follow an attempt that begins with knobs; the caller pauses it if they say so."""
+        """Follow an attempt that begins with knobs."""
         tuning = Tuning(execution, start, configuration, knobs._replace(profile_w=()))
         self._tunings[start.job.number] = tuning
         self._wake_at(tuning, knobs.wake_s)
 
+    def holds_back(self, execution: Execution) -> bool:
+        """Keep an attempt that has GPUs paused, if `Tune` said so."""
+        attempt = execution.attempt
+        if attempt.draws is None:
+            attempt.draws = []
+        if not self._is_paused(attempt.job.number):
+            return False
+        self._pauses.keep_paused(execution)
+        return True
+
     def settle(self, number: int, knobs: Knobs, measured: tuple[Measurement, ...]) -> None:
         """Take over the knobs that were chosen after power limits of a job were measured."""
-        tuning = self._tunings[number]
+        tuning = self._tunings.get(number)
+        if tuning is None:
+            return
         tuning.measured = measured
         tuning.knobs = knobs._replace(run="go")
         tuning.chosen = knobs
@@ -173,29 +182,42 @@ class Retuner:
         """The attempt of a job that is followed, by the job's number."""
         return self._tunings.get(number)
 
-    def go_on_with(self, number: int, lost: Tuning) -> None:
-        """Let the attempt of a job go on with the knobs and times of one that was lost."""
-        tuning = self._tunings[number]
+    def repeat(self, execution: Execution) -> None:
+        """Let an attempt go on with the knobs and times of the one that ended last."""
+        lost = self._ended
+        if lost is None:
+            return
+        tuning = self._tunings[execution.attempt.job.number]
         tuning.knobs = lost.knobs._replace(run="go")
         tuning.chosen, tuning.measured = lost.chosen, lost.measured
         tuning.missed, tuning.share_w = lost.missed, lost.share_w
         self._wake_at(tuning, tuning.knobs.wake_s)
 
-    def follow_again(self, tuning: Tuning, attempt: int) -> None:
-        """Follow the attempt, by its number, that goes on where another one was lost."""
+    def requeue_lost(self, execution: Execution) -> None:
+        """Follow the attempt that resumes where the one that ended last was lost."""
+        tuning = self._ended
+        if tuning is None:
+            return
         self._tunings[tuning.start.job.number] = tuning
-        tuning.start = tuning.start._replace(attempt=attempt)
+        tuning.start = tuning.start._replace(attempt=execution.attempt.number)
         tuning.retunes = 0
         self._wake_at(tuning, tuning.knobs.wake_s)
 
-    def end(self, number: int) -> int:
-        """Forget the attempt of a job, by its number; returns how often its knobs changed."""
-        tuning = self._tunings.pop(number, None)
-        if tuning is None:
-            return 0
-        if tuning.wake is not None:
-            tuning.wake.cancel()
-        return tuning.retunes
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Follow an attempt no more, which ended; record how often its knobs changed."""
+        tuning = self._ended = self._tunings.pop(attempt.job.number, None)
+        retunes = 0
+        if tuning is not None:
+            retunes = tuning.retunes
+            if tuning.wake is not None:
+                tuning.wake.cancel()
+        paused_s, draws = attempt.tune_paused_s, attempt.draws or []
+        self._recorder.add_retunes(retunes, paused_s, draws, ended_s)
+
+    def clear(self) -> None:
+        """Follow nothing any more."""
+        self._tunings.clear()
+        self._ended = None
 
     def chosen(self, number: int) -> Knobs:
         """The pace that `Tune` chose for a job."""
@@ -216,10 +238,15 @@ class Retuner:
         """Note a job's share of the power cap, W."""
         self._tunings[number].share_w = share_w
 
-    def is_paused(self, number: int) -> bool:
+    def _is_paused(self, number: int) -> bool:
         """Whether `Tune` paused the attempt of a job."""
         tuning = self._tunings.get(number)
         return tuning is not None and tuning.is_paused
+
+    def draw(self, attempt: Attempt, power_w: float, settled: bool) -> None:
+        """Ask about an attempt, which trains, what it missed."""
+        if settled:
+            self.training(attempt)
 
     def training(self, attempt: Attempt) -> None:
         """Note that an attempt trains: it is asked about what it missed, at once."""
@@ -255,12 +282,10 @@ class Retuner:
         knobs = self._decisions.retune(_running(tuning, "reached"))
         return None if knobs is None else knobs.slice
 
-    def slow_down(self, number: int, factor: float) -> None:
-        """Slow the attempt of a job down by a factor, and ask about it."""
-        tuning = self._tunings[number]
-        tuning.slowdown = factor
-        tuning.execution.slow_down(factor)
-        if self.wants("straggler"):
+    def ask_slowed(self, number: int) -> None:
+        """Ask about the attempt of a job, if it is followed, whose peers have another pace."""
+        tuning = self._tunings.get(number)
+        if tuning is not None and self.wants("straggler"):
             self._ask(tuning, "straggler")
 
     def ask_all(self, moment: Moment) -> None:
@@ -287,24 +312,24 @@ class Retuner:
     def _carry_out(self, tuning: Tuning, knobs: Knobs) -> None:
         execution, before = tuning.execution, tuning.knobs
         if knobs.run == "stop":
-            self._stop(execution)
+            self._pauses.stop(execution)
             return
         self._wake_at(tuning, knobs.wake_s)
         now = before._replace(run=knobs.run, wake_s=knobs.wake_s)
         if pace_of(knobs) != NO_PACE:
             tuning.chosen = tuning.change_pace(tuning.chosen, knobs)
-            now = tuning.change_pace(now, self._allowed(execution, tuning.chosen))
+            now = tuning.change_pace(now, self._limits.allow(execution, tuning.chosen, before))
         tuning.knobs = now
         is_paced_anew = pace_of(now) != pace_of(before)
         if not is_paced_anew and now.run == before.run:
             return
         tuning.retunes += 1
         if now.run == "pause" and before.run == "go":
-            self._pause(execution)
+            self._pauses.pause(execution)
         if is_paced_anew:
             execution.retune(now)
         if now.run == "go" and before.run == "pause":
-            self._go_on(execution)
+            self._pauses.resume(execution)
 
     def _wake_at(self, tuning: Tuning, time_s: float) -> None:
         if tuning.wake is not None:

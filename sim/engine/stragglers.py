@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Configuration, Knobs, Start
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.pace import STRAGGLER, Pace, with_cause
+from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.kernel.streams import RandomStreams
 
@@ -51,7 +55,7 @@ Stragglers = tuple[Slowdown, ...] | DrawnStragglers
 """The stragglers of a job: by time, or drawn."""
 
 
-class StragglerEvents:
+class StragglerEvents(Part):
     """Slows running jobs down when their stragglers come and go.
 
     A change is merged when it comes up, and none after the end of its job.
@@ -60,7 +64,7 @@ class StragglerEvents:
         loop: The event loop of the run.
         streams: The random streams of the run.
         stragglers: By id of the job.
-        slow_down: Called with the number of a job and its new factor.
+        retuner: Asks `Tune` about them.
     """
 
     def __init__(
@@ -68,10 +72,10 @@ class StragglerEvents:
         loop: EventLoop,
         streams: RandomStreams,
         stragglers: Mapping[str, Stragglers],
-        slow_down: Callable[[int, float], None],
+        retuner: Retuner,
     ) -> None:
         self._loop = loop
-        self._slow_down = slow_down
+        self._retuner = retuner
         self._changes = {
             job_id: given.draw(streams, job_id)
             if isinstance(given, DrawnStragglers)
@@ -82,13 +86,26 @@ class StragglerEvents:
         self._next: dict[str, Slowdown] = {}
         self._scheduled: dict[int, Callback] = {}
 
-    def factor_of(self, job: Job) -> float:
-        """The present factor of a job; 1 if none slows it down."""
-        return self._factors.get(job.job_id, 1.0)
+    def prepare(
+        self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
+    ) -> None:
+        """Follow an attempt."""
+        self._follow(execution)
 
-    def begin(self, job: Job) -> None:
-        """Follow a job whose attempt begins: what happened before holds now."""
-        job_id = job.job_id
+    def resume_lost(self, execution: Execution) -> float:
+        """Follow the attempt after one that was lost."""
+        self._follow(execution)
+        return 0.0
+
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Follow a job no more, since its attempt ended."""
+        scheduled = self._scheduled.pop(attempt.job.number, None)
+        if scheduled is not None:
+            scheduled.cancel()
+
+    def _follow(self, execution: Execution) -> None:
+        """Follow an attempt that begins: what happened before holds now."""
+        job_id = execution.attempt.job.job_id
         if job_id not in self._changes:
             return
         if job_id not in self._next:
@@ -96,28 +113,29 @@ class StragglerEvents:
         while self._next[job_id].time_s <= self._loop.now_s:
             self._factors[job_id] = self._next[job_id].factor
             self._advance(job_id)
-        if self._factors[job_id] != 1:
-            self._slow_down(job.number, self._factors[job_id])
-        self._schedule(job)
+        pace = Pace(self._factors[job_id])
+        if with_cause(execution.causes, STRAGGLER, pace) != execution.causes:
+            self._slow(execution, pace)
+        self._schedule(execution)
 
-    def end(self, job: Job) -> None:
-        """Follow a job no more, since its attempt ended."""
-        scheduled = self._scheduled.pop(job.number, None)
-        if scheduled is not None:
-            scheduled.cancel()
+    def _slow(self, execution: Execution, pace: Pace) -> None:
+        """Let an attempt wait for a straggler elsewhere, if its own nodes are no slower."""
+        execution.slow(STRAGGLER, pace)
+        self._retuner.ask_slowed(execution.attempt.job.number)
 
     def _advance(self, job_id: str) -> None:
         self._next[job_id] = next(self._changes[job_id], Slowdown(math.inf, 1.0))
 
-    def _schedule(self, job: Job) -> None:
+    def _schedule(self, execution: Execution) -> None:
+        job = execution.attempt.job
         time_s = self._next[job.job_id].time_s
         if time_s < math.inf:
-            self._scheduled[job.number] = Callback(self._happen, job)
+            self._scheduled[job.number] = Callback(self._happen, execution)
             schedule_at(self._loop, time_s, self._scheduled[job.number], SIGNAL)
 
-    def _happen(self, job: Job) -> None:
-        job_id = job.job_id
+    def _happen(self, execution: Execution) -> None:
+        job_id = execution.attempt.job.job_id
         self._factors[job_id] = self._next[job_id].factor
         self._advance(job_id)
-        self._schedule(job)
-        self._slow_down(job.number, self._factors[job_id])
+        self._schedule(execution)
+        self._slow(execution, Pace(self._factors[job_id]))

@@ -105,7 +105,7 @@ def run_elastic(
         cluster,
         policies,
         losses=RunLosses(rules or LossRules(), iter(changes)),
-        elastic=lambda world, its: ElasticJobs(world, its, known, gpus, until_s),
+        elastic=lambda its: ElasticJobs(its, known, gpus, until_s),
         **parts,
     )
 

@@ -18,7 +18,6 @@ from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.contract.scripted import GPU, NEVER, SAMPLES, example, profile
-from wattkeeper.sim.attempts.elasticity import Elasticity
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.cluster.losses import RunLosses
@@ -28,12 +27,13 @@ from wattkeeper.sim.cluster_results.columns import (
     recorded_columns,
 )
 from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
+from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.stragglers import Stragglers
-from wattkeeper.sim.engine.world import ElasticParts, World
-from wattkeeper.sim.kernel.context import SignalSource
+from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import NamedStreams, RandomStreams
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies
@@ -125,7 +125,7 @@ def build_world(
     stragglers: Mapping[str, Stragglers] | None = None,
     measured_w: Sequence[float] = (),
     losses: RunLosses | None = None,
-    elastic: Callable[[World, ElasticParts], Elasticity] | None = None,
+    elastic: Callable[[ElasticParts], Part] | None = None,
     latencies: Latencies = NO_LATENCIES,
 ) -> World:
     """A world that has not run yet."""
@@ -140,17 +140,20 @@ def build_world(
     delays = dict.fromkeys(known, latencies)
     backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling, delays)
     world = World(
-        env,
-        hardware,
-        source,
-        backend,
-        policy_set or chosen(),
-        rules,
-        draws,
-        signals=signals,
-        stragglers=stragglers,
-        losses=losses,
-        elastic=elastic,
+        RunParts(
+            env,
+            hardware,
+            source,
+            backend,
+            policy_set or chosen(),
+            rules,
+            draws,
+            None,
+            signals or {},
+            stragglers or {},
+            losses,
+            elastic,
+        )
     )
     backend.listener = world
     return world

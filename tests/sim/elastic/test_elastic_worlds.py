@@ -23,7 +23,6 @@ from wattkeeper.policies.elastic.stages import LayerCost
 from wattkeeper.policies.elastic.templates import plan_templates
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.replan import ElasticTask
-from wattkeeper.policies.profile import Objective
 from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.cluster_results.columns import recorded_columns
@@ -176,7 +175,6 @@ def worlds(draw: st.DrawFn) -> Drawn:
 def collected(
     drawn: Drawn, world: World, window: tuple[float | None, float | None] = (None, None)
 ) -> ClusterResult:
-    assert world.rules.objective == Objective(0.5)
     jobs = {number: ElasticJob(each, drawn.samples) for number, each in enumerate(drawn.tasks)}
     price = SignalSeries("spot", np.array([0.0, 30.0]), np.array([3600.0, 1800.0]))
     prices = NodePrices(price, SignalSeries("fixed", np.array([-math.inf]), np.array([7200.0])))

@@ -414,9 +414,9 @@ class TestLost:
         world = build_world([job()], KNOWN, policy_set=policy, max_attempts=2)
 
         def lose(_: object) -> None:
-            (execution,) = world._running.values()
+            (execution,) = world.board.running.values()
             execution.pause()
-            decision = execution.decision  # type: ignore[attr-defined]
+            decision = execution.work.decision  # type: ignore[attr-defined]
             world.lost(execution.attempt, decision, AttemptTotals(1, 2.0, 200.0, False))
 
         world.env.schedule_at(3.0, Callback(lose))

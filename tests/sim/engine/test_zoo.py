@@ -24,7 +24,7 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.run_config import RunRules
 from wattkeeper.sim.engine.sources import TraceSource
 from wattkeeper.sim.engine.warm_start import WarmStartModel
-from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.engine.world import RunParts, World
 from wattkeeper.sim.engine.zoo import ModelOfJob, SimulatedZoo, ZooSpec
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.streams import NamedStreams
@@ -82,9 +82,8 @@ def run(
     retaining = policies("retain")[retain].model_validate({"kind": retain})
     zoo = SimulatedZoo(ZooSpec(capacity_bytes, MODELS, warm), retaining, streams)
     taken = chosen(configure=configuring, select=select)
-    world = World(
-        env, Cluster(spec), Models(jobs), backend, taken, RunRules(objective), streams, zoo
-    )
+    rules = RunRules(objective)
+    world = World(RunParts(env, Cluster(spec), Models(jobs), backend, taken, rules, streams, zoo))
     backend.listener = world
     world.run()
     return world, zoo

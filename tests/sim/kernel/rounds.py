@@ -18,11 +18,11 @@ from simpy.events import Event
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.point import POINTS, DecisionPoint, register_points
-from wattkeeper.policies.points.policy import Context, EmptyZoo, Policy
+from wattkeeper.policies.points.policy import Context, Policy
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
-from wattkeeper.sim.kernel.context import PolicyContext
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.journal import Journal, digest_of
 from wattkeeper.sim.kernel.spool import Spool
 from wattkeeper.sim.kernel.streams import NamedStreams
@@ -58,7 +58,6 @@ class Anybody(Pick):
 class AnybodyConfig(PolicyConfig):
     """Any clients."""
 
-    point: ClassVar[Point] = "pick"
     kind: Literal["anybody"] = "anybody"
     draws: ClassVar[bool] = True
     policy = Anybody
@@ -72,7 +71,6 @@ class Quickest(Pick):
 class QuickestConfig(PolicyConfig):
     """The clients that train for the shortest time."""
 
-    point: ClassVar[Point] = "pick"
     kind: Literal["quickest"] = "quickest"
     policy = Quickest
 
@@ -101,16 +99,15 @@ class RoundsResult(RunResult):
 def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
     """The engine: a round ends with its slowest client, and the next one begins."""
     env, streams, journal = SimulationEnvironment(), NamedStreams(seed), Journal(Spool())
-    policy, objective = build_policy(config), Objective(0.5)
-    ctx = PolicyContext("pick", config, env, objective, EmptyZoo(), streams.policy)
-    journal.add_maker("pick", config.kind)
+    host = Host(Capabilities("the engine of rounds"), env, Objective(0.5), streams, journal)
+    bound = host.engage(config)
     rng = streams.policy("rounds", "clients")
     ends: list[tuple[float, float]] = []
 
     def rounds() -> Generator[Event, Any, None]:
         for number in range(ROUNDS):
             spans_s = rng.standard_exponential(CLIENTS)
-            picked = policy.pick(ctx, spans_s)
+            picked = bound.policy.pick(bound.ctx, spans_s)
             chose = journal.index_choice(f"{len(picked)} clients from {picked.min()}")
             journal.add(env.now_s, 0, number, 1, chose, digest_of(float(spans_s.sum())))
             span_s = float(spans_s[picked].max())

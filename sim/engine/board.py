@@ -1,0 +1,168 @@
+"""The board of a run: the state of every job, which changes by named transitions alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wattkeeper.policies.points.job import Job
+from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
+from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.kernel.alarm import Alarm
+from wattkeeper.sim.kernel.loop import NEVER, EventLoop
+
+if TYPE_CHECKING:
+    from wattkeeper.sim.attempts.service import JobService
+    from wattkeeper.sim.kernel.journal import Journal
+
+
+class JobBoard:
+    """The state of every job that was submitted and has not ended.
+
+    A job *waits*, *runs* on GPUs, or is *suspended*: `Tune` paused it and took its GPUs. One that
+    was preempted or lost a node waits, too, and is also *paused*: it has an attempt that resumes.
+
+    Attributes:
+        waiting: Jobs in the queue by number, in the order in which they began to wait.
+        running: Attempts that hold GPUs by number of the job, last started last.
+        paused: Of jobs that wait, attempts that resume once they get GPUs again.
+        suspended: Attempts of suspended jobs.
+        stalled: Of attempts that run, those that wait for power before they train.
+        services: What runs a job in place of the backend, by number of the job.
+        always_asks: Whether `Select` is asked even if no job waits.
+        alarm: When `Select` wants to be asked, whatever happens before.
+    """
+
+    def __init__(self, loop: EventLoop, cluster: Cluster, journal: Journal) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._journal = journal
+        self.waiting: dict[int, Job] = {}
+        self.running: dict[int, Execution] = {}
+        self.paused: dict[int, Paused] = {}
+        self.suspended: dict[int, Paused] = {}
+        self.stalled: dict[int, Attempt] = {}
+        self.services: dict[int, JobService] = {}
+        self.always_asks = False
+        self.alarm = Alarm(loop)
+        self._groups: dict[str, int] = {}
+
+    @property
+    def free(self) -> int:
+        """Unallocated GPUs."""
+        return self._cluster.free_gpus
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job runs or is to come."""
+        return not self.running and self._loop.next_arrival_s == NEVER
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any job runs, waits, is suspended or is to come."""
+        return not self.is_idle or bool(self.waiting) or bool(self.suspended)
+
+    def submit(self, job: Job) -> None:
+        """Let a new job wait."""
+        assert job.number not in self.running
+        self.waiting[job.number] = job
+        self._loop.pass_is_due = True
+
+    def start(self, job: Job) -> Paused | None:
+        """Take a waiting job from the queue; returns the attempt that it resumes, if any."""
+        del self.waiting[job.number]
+        return self.paused.pop(job.number, None) if self.paused else None
+
+    def run(self, execution: Execution) -> None:
+        """Let an attempt run: of a job that was taken from the queue, or its next one."""
+        number = execution.attempt.job.number
+        assert not self.waiting or number not in self.waiting
+        self.running[number] = execution
+
+    def stall(self, execution: Execution) -> None:
+        """Let the next attempt of a running job wait for power on its GPUs."""
+        attempt = execution.attempt
+        assert attempt.job.number in self.running
+        self.running[attempt.job.number] = execution
+        self.stalled[attempt.job.number] = attempt
+
+    def halt(self, number: int) -> Execution:
+        """Take the attempt of a running job off its GPUs; `pause`, `suspend` or nothing follows."""
+        return self.running.pop(number)
+
+    def pause(self, execution: Execution, since_s: float) -> None:
+        """Let a halted job wait, whose attempt resumes; it gave up its GPUs at a time, s."""
+        job = execution.attempt.job
+        assert job.number not in self.running
+        self.paused[job.number] = Paused(execution, since_s)
+        self.waiting[job.number] = job
+
+    def suspend(self, execution: Execution, since_s: float) -> None:
+        """Let a halted job be suspended, since a time, s."""
+        number = execution.attempt.job.number
+        assert number not in self.running
+        assert number not in self.waiting
+        self.suspended[number] = Paused(execution, since_s)
+
+    def resume(self, number: int) -> None:
+        """Let a suspended job wait for GPUs."""
+        paused = self.suspended.pop(number)
+        self.paused[number] = paused
+        self.waiting[number] = paused.execution.attempt.job
+
+    def withdraw(self, number: int) -> bool:
+        """End a job that waits; returns whether it had an attempt before."""
+        del self.waiting[number]
+        return self.paused.pop(number, None) is not None
+
+    def end(self, number: int) -> bool:
+        """End a job in any state; returns whether it held GPUs."""
+        if self.running.pop(number, None) is not None:
+            return True
+        if self.suspended.pop(number, None) is None:
+            self.withdraw(number)
+        return False
+
+    def clear(self) -> None:
+        """Forget all jobs."""
+        self.waiting.clear()
+        self.running.clear()
+        self.paused.clear()
+        self.suspended.clear()
+        self.stalled.clear()
+
+    def enter_group(self, job: Job) -> None:
+        """Increment the number of running jobs of its group."""
+        self._groups[job.group_id] = self._groups.get(job.group_id, 0) + 1
+
+    def others_in_group(self, job: Job) -> int:
+        """How many other jobs of its group have started and not ended."""
+        return self._groups[job.group_id] - 1
+
+    def leave_group(self, job: Job) -> None:
+        """Decrement the number of running jobs of its group."""
+        left = self._groups[job.group_id] - 1
+        if left:
+            self._groups[job.group_id] = left
+        else:
+            del self._groups[job.group_id]
+
+    def on_node(self, node: int) -> list[Execution]:
+        """The attempts that hold GPUs of a node."""
+        return [
+            execution
+            for execution in self.running.values()
+            if any(slot[0] == node for slot in execution.attempt.placement)
+        ]
+
+    def note(self, maker: int, attempt: Attempt, choice: int) -> None:
+        """Note a decision about an attempt in the journal, with the queue and the free GPUs."""
+        now_s, number = self._loop.now_s, attempt.job.number
+        waiting, free = len(self.waiting), self._cluster.free_gpus
+        self._journal.add(now_s, maker, number, attempt.number, choice, waiting, free)
+
+    def ask_for_pass(self) -> None:
+        """Have `Select` asked at the end of this time, if there is anything to ask about."""
+        if self.waiting or self.stalled or self.always_asks:
+            self._loop.pass_is_due = True
+        elif self.alarm.is_set and not self.running:
+            self.alarm.set(NEVER)

@@ -1,0 +1,125 @@
+"""Parts of a world: each owns a feature, and subscribes to the moments at which it acts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import mypyc_attr
+
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+
+if TYPE_CHECKING:
+    from wattkeeper.policies.points.views import Configuration, Knobs, Start
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Part:
+    """A feature of a world; it is called at the moments whose methods it overrides."""
+
+    def begin_run(self) -> None:
+        """Called when the run begins."""
+
+    def end_run(self) -> None:
+        """Called when nothing is left to happen."""
+
+    def share_power(self) -> None:
+        """Called first in a scheduling pass: what others may use is shared out."""
+
+    def begin_pass(self) -> None:
+        """Called in a scheduling pass before `Select` is asked."""
+
+    def end_pass(self) -> None:
+        """Called in a scheduling pass after `Select` was asked."""
+
+    def prepare(
+        self, execution: Execution, start: Start, configuration: Configuration, knobs: Knobs
+    ) -> None:
+        """Called when policies have decided on an attempt, which is about to begin."""
+
+    def repeat(self, execution: Execution) -> None:
+        """Called when an attempt that repeats one that an accident ended is about to begin."""
+
+    def requeue_lost(self, execution: Execution) -> None:
+        """Called when a job, whose attempt a lost node ended, waits for its next attempt."""
+
+    def resume_lost(self, execution: Execution) -> float:
+        """Called when the attempt that follows one which a lost node ended gets its GPUs.
+
+        Returns:
+            Time until it can begin, s.
+        """
+        return 0.0
+
+    def begin(self, execution: Execution) -> None:
+        """Called when an attempt is about to begin or to resume on GPUs that it holds."""
+
+    def holds_back(self, execution: Execution) -> bool:
+        """Whether the part takes an attempt that holds GPUs over, instead of letting it train."""
+        return False
+
+    def draw(self, attempt: Attempt, power_w: float, settled: bool) -> None:
+        """Called when an attempt draws another power, W; see `Listener.draws`."""
+
+    def release(self, attempt: Attempt) -> None:
+        """Called when an attempt has released its GPUs and power."""
+
+    def book(self, attempt: Attempt, ended_s: float) -> None:
+        """Called when an attempt that ended at a time (s) was booked."""
+
+    def notice_node(self, node: int) -> None:
+        """Called when a node announces that it will go down."""
+
+    def lose_node(self, node: int, was_free: bool) -> None:
+        """Called when a node is down; `was_free`: no job was on it, and jobs could start there."""
+
+
+class Subscribers:
+    """The parts of a world that act at each moment, in the order in which they were added.
+
+    Attributes are named as the methods of `Part`.
+    """
+
+    def __init__(self) -> None:
+        self.begin_run: list[Part] = []
+        self.end_run: list[Part] = []
+        self.share_power: list[Part] = []
+        self.begin_pass: list[Part] = []
+        self.end_pass: list[Part] = []
+        self.prepare: list[Part] = []
+        self.repeat: list[Part] = []
+        self.requeue_lost: list[Part] = []
+        self.resume_lost: list[Part] = []
+        self.begin: list[Part] = []
+        self.holds_back: list[Part] = []
+        self.draw: list[Part] = []
+        self.release: list[Part] = []
+        self.book: list[Part] = []
+        self.notice_node: list[Part] = []
+        self.lose_node: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        """Subscribe a part to the moments whose methods its class overrides."""
+        for moment in MOMENTS:
+            if getattr(type(part), moment) is not getattr(Part, moment):
+                getattr(self, moment).append(part)
+
+
+MOMENTS = (
+    "begin_run",
+    "end_run",
+    "share_power",
+    "begin_pass",
+    "end_pass",
+    "prepare",
+    "repeat",
+    "requeue_lost",
+    "resume_lost",
+    "begin",
+    "holds_back",
+    "draw",
+    "release",
+    "book",
+    "notice_node",
+    "lose_node",
+)
+"""The moments of a run, by the methods of `Part`."""

@@ -1,0 +1,148 @@
+"""The scheduling pass: `Select` chooses, until it chooses nothing, which jobs run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wattkeeper.policies.errors import InputError, PolicyError
+from wattkeeper.policies.points.job import Job
+from wattkeeper.sim.engine.core import Core
+from wattkeeper.sim.engine.lifecycle import Lifecycle
+from wattkeeper.sim.engine.retries import Retries
+from wattkeeper.sim.engine.selector import Selector
+from wattkeeper.sim.kernel.loop import NEVER
+
+MOST_IDLE_WAKES: Final = 1_000_000
+"""So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
+WAKES: Final = 1_000_000
+SHORTEST_WAKE_S: Final = 1e-3
+"""The least time from wake to wake, s, as the mean of so many wakes."""
+
+
+class SelectionPass:
+    """Asks `Select` at the end of a time at which that may change something.
+
+    Args:
+        core: What the parts of the world share.
+        select: The policy.
+        lifecycle: Starts and preempts.
+        retries: Failed jobs, which are tried again first.
+        start_on_submit: Whether a job that does not start when it is submitted is an error.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        select: Selector,
+        lifecycle: Lifecycle,
+        retries: Retries,
+        start_on_submit: bool,
+    ) -> None:
+        self._loop = core.loop
+        self._board = core.board
+        self._room = core.room
+        self._budget = core.budget
+        self._select = select
+        self._lifecycle = lifecycle
+        self._retries = retries
+        self._subscribers = core.subscribers
+        self._start_on_submit = start_on_submit
+        self._idle_wakes = 0
+        self._wakes = 0
+        self._wakes_since_s = 0.0
+        core.board.alarm.call = self._wake
+
+    def run(self) -> None:
+        """Preempt and start what `Select` chooses, until it chooses nothing."""
+        board, select, room = self._board, self._select, self._room
+        for part in self._subscribers.share_power:
+            part.share_power()
+        room.begin_pass()
+        if board.stalled:
+            self._retries.resume()
+        for part in self._subscribers.begin_pass:
+            part.begin_pass()
+        selection = select.ask(room, board.waiting)
+        while selection.start or selection.preempt:
+            for job in selection.preempt:
+                self._lifecycle.preempt(job)
+            for job in selection.start:
+                self._start(job)
+            if not board.waiting:
+                break
+            selection = select.ask(room, board.waiting)
+        if board.stalled:
+            self._retries.resume()
+        room.end_pass()
+        for part in self._subscribers.end_pass:
+            part.end_pass()
+        wake_s = select.ask_wake()
+        if room.is_timed:
+            wake_s = min(wake_s, room.wake_s())
+        if wake_s != NEVER or board.alarm.is_set:
+            board.alarm.set(wake_s if board.waiting or board.running else NEVER)
+        if self._start_on_submit and board.waiting:
+            raise self._not_started(next(iter(board.waiting.values())))
+
+    def _start(self, job: Job) -> None:
+        """Start a job that `Select` chose, if it has a place."""
+        room = self._room
+        if room.drop_withdrawn(job):
+            self._select.end(job)
+            return
+        if self._board.waiting.get(job.number) is not job:
+            raise PolicyError(f"job {job.job_id} was started, but does not wait", "select")
+        placement = room.where(job)
+        if placement:
+            self._lifecycle.start(job, placement)
+        else:
+            room.refuse(job)
+            self._select.refuse(job)
+
+    def _wake(self) -> None:
+        self._loop.pass_is_due = True
+        self._wakes += 1
+        if self._wakes == WAKES:
+            self._check_wakes()
+        if not self._board.is_idle:
+            self._idle_wakes = 0
+            return
+        self._idle_wakes += 1
+        if self._idle_wakes > MOST_IDLE_WAKES:
+            raise self.left_waiting(f", and its policies were asked {MOST_IDLE_WAKES:,} times")
+
+    def _check_wakes(self) -> None:
+        """Refuse to be woken without an end while time hardly passes."""
+        passed_s = self._loop.now_s - self._wakes_since_s
+        if passed_s < WAKES * SHORTEST_WAKE_S:
+            ctx = self._select.ctx
+            if self._room.is_timed and self._room.wake_s() < self._select.ask_wake():
+                ctx = self._room.ctx
+            raise PolicyError(
+                f"{ctx.policy} was woken {WAKES:,} times within {passed_s:g} s, at last at "
+                f"{self._loop.now_s:g} s; allowed is a mean of {SHORTEST_WAKE_S:g} s or more from "
+                "wake to wake",
+                ctx.point,
+            )
+        self._wakes, self._wakes_since_s = 0, self._loop.now_s
+
+    def left_waiting(self, more: str = "") -> PolicyError:
+        """The error for jobs that wait for ever; `more`: what else the message says."""
+        board = self._board
+        stalled = (attempt.job for attempt in board.stalled.values())
+        job = next(iter((*board.waiting.values(), *stalled)))
+        cap_w = self._budget.cap_w
+        return PolicyError(
+            f"job {job.job_id} was never placed, though {board.free} of {self._room.gpus} GPUs "
+            f"are free and it asks for {job.gpus}"
+            + (f" under a power cap of {cap_w:g} W" if cap_w else "")
+            + more,
+            "place",
+        )
+
+    def _not_started(self, job: Job) -> InputError:
+        return InputError(
+            f"occupancy: recorded starts every job when it is submitted, but job {job.job_id} "
+            f"finds {self._board.free} of {self._room.gpus} GPUs free at {self._loop.now_s:g} s "
+            f"and asks for {job.gpus}: give the cluster more (cluster.gpus)"
+        )
