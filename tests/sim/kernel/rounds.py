@@ -23,7 +23,7 @@ from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
-from wattkeeper.sim.kernel.journal import Journal, digest_of
+from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.spool import Spool
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
@@ -98,18 +98,18 @@ class RoundsResult(RunResult):
 
 def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
     """The engine: a round ends with its slowest client, and the next one begins."""
-    env, streams, journal = SimulationEnvironment(), NamedStreams(seed), Journal(Spool())
-    host = Host(Capabilities("the engine of rounds"), env, Objective(0.5), streams, journal)
-    bound = host.engage(config)
+    env, streams = SimulationEnvironment(), NamedStreams(seed)
+    journal = Journal[str](Spool())
+    pick = Host(Capabilities("rounds"), env, Objective(0.5), streams, journal).engage(config)
     rng = streams.policy("rounds", "clients")
     ends: list[tuple[float, float]] = []
 
     def rounds() -> Generator[Event, Any, None]:
         for number in range(ROUNDS):
             spans_s = rng.standard_exponential(CLIENTS)
-            picked = bound.policy.pick(bound.ctx, spans_s)
-            chose = journal.index_choice(f"{len(picked)} clients from {picked.min()}")
-            journal.add(env.now_s, 0, number, 1, chose, digest_of(float(spans_s.sum())))
+            picked = pick.policy.pick(pick.ctx, spans_s)
+            saw, chose = (float(spans_s.sum()),), f"{len(picked)} clients from {picked.min()}"
+            journal.note(env.now_s, config.point, number, 1, saw, chose)
             span_s = float(spans_s[picked].max())
             yield env.timeout(span_s)
             ends.append((env.now_s, span_s))
@@ -120,13 +120,12 @@ def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
 
 
 def collect(
-    config: PolicyConfig, seed: int, env: SimulationEnvironment, journal: Journal, ends: Floats
+    config: PolicyConfig, seed: int, env: SimulationEnvironment, journal: Journal[str], ends: Floats
 ) -> RoundsResult:
     """Tables and metrics of a run."""
     keeper = TableKeeper(RoundsResult.kind.tables, config.kind, seed)
     keeper.keep("rounds", {"time_s": ends[:, 0], "span_s": ends[:, 1]})
-    journal.add_maker("place", "none")
-    (decided,) = journal.decisions(lambda numbers: numbers)
+    (decided,) = journal.decisions()
     points, policies = zip(*journal.makers, strict=True)
     keeper.keep(
         "decisions",
@@ -134,7 +133,7 @@ def collect(
             "time_s": decided["time_s"],
             "point": encode(points, decided["maker"]),
             "policy": encode(policies, decided["maker"]),
-            "round": decided["number"],
+            "round": decided["subject"],
             "saw": decided["saw"],
             "chose": encode([str(choice) for choice in journal.choices], decided["chose"]),
         },
