@@ -23,6 +23,7 @@ from wattkeeper.scenarios.log_study.partitions import (
 )
 from wattkeeper.scenarios.log_study.scenario_text import HEADER, StudyPlan, write_scenario
 from wattkeeper.scenarios.log_study.schedulers import REAL, SCHEDULERS
+from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
 from wattkeeper.sim.cluster_results.schemas import CLUSTER
@@ -148,6 +149,8 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         partitions=partitions,
     )
     known: list[ClusterResult] = []
+    if advice := advise_compiling(len(jobs)):
+        reporter.tell(advice)
     if RECORDED in schedulers:
         done = run(_load(plan, out), workers, reporter.progress)
         known = done.results

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wattkeeper.live.controller.backend import AttemptEnding
+from wattkeeper.live.controller.lifecycle import AttemptEnding
 from wattkeeper.scenarios.analysis.manifest import FailedAttempt, LiveReport
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant
 from wattkeeper.scenarios.run.live_equipment import Equipment

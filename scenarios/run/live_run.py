@@ -12,18 +12,20 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Final
 
-from wattkeeper.live.controller.backend import AttemptEnding, LiveBackend
+from wattkeeper.live.controller.attempt import LiveSettings
+from wattkeeper.live.controller.backend import LiveBackend
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import TOKEN, EventLog
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.launcher import Launcher
 from wattkeeper.live.controller.launchers.local import LocalLauncher
-from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
+from wattkeeper.live.controller.lifecycle import AttemptEnding
+from wattkeeper.live.controller.process_table import ExternalLinks
 from wattkeeper.live.controller.progress import Watch
 from wattkeeper.live.controller.virtual_time import VirtualWallClock
+from wattkeeper.live.devices.power_limiter import POWER_CONTROL
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.wall_clock import STILL, WallClock
-from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.signals.feed import Tell
 from wattkeeper.live.wire.client import LEASE
 from wattkeeper.live.wire.server import SessionServer
@@ -124,7 +126,8 @@ def execute(
         raise InputError(f"{log.path} ends before its run does: run it live to its end first")
     unmeasured = () if equipment.measured else inputs.trained
     result = collect_results(spec, inputs, world, unmeasured)
-    return with_outcomes(result, backend.endings), backend.endings
+    endings = backend.lifecycle.endings
+    return with_outcomes(result, endings), endings
 
 
 def has_begun(specs: Sequence[RunSpec], folder: Path) -> bool:

@@ -31,6 +31,7 @@ from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
+from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
 from wattkeeper.scenarios.run.process_pool import run_tasks
@@ -53,7 +54,7 @@ from wattkeeper.sim.results.parquet import (
 from wattkeeper.sim.results.summary import metric_values, summarise
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.backend import AttemptEnding
+    from wattkeeper.live.controller.lifecycle import AttemptEnding
     from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.run.live_equipment import Equipment
 
@@ -173,6 +174,9 @@ def run(
             tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
     endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
     if live is None:
+        jobs = sum(inputs.runs[spec.variant].job_count for spec in specs)
+        if advice := advise_compiling(jobs):
+            tell(advice)
         runs = _run_units(specs, inputs.runs, workers, ray, known)
     else:
         from wattkeeper.scenarios.run import live_equipment, live_folder, live_results, live_run

@@ -49,6 +49,7 @@ from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import PauseRow, SizeRow
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.parquet import AnyTable, ScratchFolder, TableColumns
 from wattkeeper.sim.results.run_result import ResultKind, RunResult
@@ -159,7 +160,8 @@ def collect(
         charged = charged.without_energy()
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
     recorder.journal.clear()
-    waits = recorder.pauses(), recorder.requeues()
+    paused, from_s, to_s = recorder.events(PauseRow)
+    waits = (paused, from_s, to_s), recorder.requeues()
     losses = {}
     if recorder.follows_nodes:
         losses = loss_metrics(recorder, cluster, held.thousandths / WHOLE, charged.window)
@@ -256,11 +258,10 @@ def _year_span(
     end_s = until_s
     if end_s is None:
         end_s = first_s + (last_s - first_s) * jobs / (jobs - 1) if jobs > 1 else first_s
-    if end_s - begin_s >= SHORTEST_S and tariff.is_known_until(
-        end_s
-    ):  # without jobs it is no number
-        return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
-    return None
+    is_long = end_s - begin_s >= SHORTEST_S  # without jobs it is no number
+    if not is_long or not tariff.is_known_until(end_s):
+        return None
+    return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
 
 
 def charged_window(line: AnyTable, stated: tuple[float | None, float | None]) -> Window:
@@ -281,7 +282,7 @@ def time_of(line: AnyTable, row: int) -> float:
 def held_gpus(recorder: Recorder, placed: Placed, source: Source) -> HeldGpus:
     """What attempts hold."""
     number = recorder.column("number")
-    gpus = recorder.held_gpus(source.column("gpus", number).to_numpy())
+    gpus = recorder.details(SizeRow).replace("held_gpus", source.column("gpus", number).to_numpy())
     thousandths = gpus.astype(np.int64) * source.column("gpu_milli", number).to_numpy()
     if thousandths.max(initial=0) <= np.iinfo(np.int32).max:
         thousandths = thousandths.astype(np.int32)

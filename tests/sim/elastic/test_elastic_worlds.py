@@ -31,7 +31,7 @@ from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.signals import SignalSeries
-from wattkeeper.sim.recording.recorder import ShapeRow
+from wattkeeper.sim.recording.row_types import ShapeRow
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
     ("oobleck", {"join": "loss"}),

@@ -20,10 +20,10 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.point import POINTS, DecisionPoint, register_points
 from wattkeeper.policies.points.policy import Context, Policy
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
-from wattkeeper.sim.kernel.journal import Journal, digest_of
+from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.spool import Spool
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
@@ -58,7 +58,6 @@ class Anybody(Pick):
 class AnybodyConfig(PolicyConfig):
     """Any clients."""
 
-    point: ClassVar[Point] = "pick"
     kind: Literal["anybody"] = "anybody"
     draws: ClassVar[bool] = True
     policy = Anybody
@@ -72,7 +71,6 @@ class Quickest(Pick):
 class QuickestConfig(PolicyConfig):
     """The clients that train for the shortest time."""
 
-    point: ClassVar[Point] = "pick"
     kind: Literal["quickest"] = "quickest"
     policy = Quickest
 
@@ -100,9 +98,9 @@ class RoundsResult(RunResult):
 
 def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
     """The engine: a round ends with its slowest client, and the next one begins."""
-    env, streams, journal = SimulationEnvironment(), NamedStreams(seed), Journal(Spool())
-    host = Host(Capabilities("a run of rounds"), env, Objective(0.5), streams, journal)
-    pick = host.engage(config)
+    env, streams = SimulationEnvironment(), NamedStreams(seed)
+    journal = Journal[str](Spool())
+    pick = Host(Capabilities("rounds"), env, Objective(0.5), streams, journal).engage(config)
     rng = streams.policy("rounds", "clients")
     ends: list[tuple[float, float]] = []
 
@@ -110,8 +108,8 @@ def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
         for number in range(ROUNDS):
             spans_s = rng.standard_exponential(CLIENTS)
             picked = pick.policy.pick(pick.ctx, spans_s)
-            chose = journal.index_choice(f"{len(picked)} clients from {picked.min()}")
-            journal.add(env.now_s, 0, number, 1, chose, digest_of(float(spans_s.sum())))
+            saw, chose = (float(spans_s.sum()),), f"{len(picked)} clients from {picked.min()}"
+            journal.note(env.now_s, config.point, number, 1, saw, chose)
             span_s = float(spans_s[picked].max())
             yield env.timeout(span_s)
             ends.append((env.now_s, span_s))
@@ -122,13 +120,12 @@ def simulate(config: PolicyConfig, seed: int) -> RoundsResult:
 
 
 def collect(
-    config: PolicyConfig, seed: int, env: SimulationEnvironment, journal: Journal, ends: Floats
+    config: PolicyConfig, seed: int, env: SimulationEnvironment, journal: Journal[str], ends: Floats
 ) -> RoundsResult:
     """Tables and metrics of a run."""
     keeper = TableKeeper(RoundsResult.kind.tables, config.kind, seed)
     keeper.keep("rounds", {"time_s": ends[:, 0], "span_s": ends[:, 1]})
-    journal.add_maker("place", "none")
-    (decided,) = journal.decisions(lambda numbers: numbers)
+    (decided,) = journal.decisions()
     points, policies = zip(*journal.makers, strict=True)
     keeper.keep(
         "decisions",
@@ -136,7 +133,7 @@ def collect(
             "time_s": decided["time_s"],
             "point": encode(points, decided["maker"]),
             "policy": encode(policies, decided["maker"]),
-            "round": decided["number"],
+            "round": decided["subject"],
             "saw": decided["saw"],
             "chose": encode([str(choice) for choice in journal.choices], decided["chose"]),
         },
@@ -150,8 +147,8 @@ def write(folder: Path) -> str:
     """Run two policies with two seeds each, and write their results; the digest of these."""
     configs = (AnybodyConfig(), QuickestConfig())
     results = [simulate(config, seed) for config in configs for seed in (1, 2)]
-    names = [config.kind for config in configs]
-    etas: dict[str, float] = dict.fromkeys(names, 0.5)
+    names: list[str] = [config.kind for config in configs]
+    etas = dict.fromkeys(names, 0.5)
     summary = to_json(summarise(results, dict.fromkeys(names, "anybody"), etas))
     digest = digest_results(results, summary)
     check_folder(folder, RoundsResult.kind)
