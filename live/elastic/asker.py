@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
 from wattkeeper.live.elastic.records import ReplanDecision
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.replan import ElasticView, Reshape
+from wattkeeper.policies.points.views import Outcome, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.sim.attempts.attempt import without_choices
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.kernel.clock import ElapsedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.streams import NamedStreams
 
-ELASTIC: Final = Capabilities("an elastic training on this host", (), frozenset({"on_submit"}))
+ELASTIC: Final = Capabilities("an elastic training on this host")
 """What such a training offers to policies."""
 
 
@@ -22,6 +26,7 @@ class ReplanAsker:
     """See the module.
 
     Args:
+        job: Name of the training.
         config: Config of the policy.
         now_s: Time since the training began, s.
 
@@ -32,9 +37,11 @@ class ReplanAsker:
         PolicyError: If the policy reads what a live training does not have.
     """
 
-    def __init__(self, config: PolicyConfig, now_s: Callable[[], float]) -> None:
-        host = Host(ELASTIC, ElapsedTime(now_s), Objective(1.0), NamedStreams(0))
-        self._replan = host.engage(config)
+    def __init__(self, job: str, config: PolicyConfig, now_s: Callable[[], float]) -> None:
+        self._job = Job(job, job, 1, None, 1, 0.0)
+        self._host = Host(ELASTIC, ElapsedTime(now_s), Objective(1.0), NamedStreams(0))
+        self._replan = self._host.engage(config)
+        self._host.submitted(self._job)
         self.decisions: list[ReplanDecision] = []
 
     def ask(self, view: ElasticView) -> Reshape | None:
@@ -47,3 +54,8 @@ class ReplanAsker:
         saw, chose = repr(seen_of(view)), describe_answer(answer)
         self.decisions.append(ReplanDecision(self._replan.ctx.now_s, saw, chose))
         return answer
+
+    def end(self, steps_s: float) -> None:
+        """Let the policy learn that the training is done, after a time in steps; see `Outcome`."""
+        start = Start(self._job, 1, without_choices(self._job, "", math.nan), 0)
+        self._host.observe(Outcome(start, 0, math.nan, 0, steps_s, math.nan, math.nan, True))

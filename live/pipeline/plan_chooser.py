@@ -14,7 +14,7 @@ from wattkeeper.policies.points.moments import FIRST, Progress
 from wattkeeper.policies.points.views import Knobs, Running, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
-from wattkeeper.sim.attempts.attempt import Tuned
+from wattkeeper.sim.attempts.attempt import AttemptTotals, Tuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.kernel.clock import ElapsedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
@@ -42,9 +42,7 @@ class PlanDecision(NamedTuple):
     chose: str
 
 
-PIPELINE: Final = Capabilities(
-    "a pipeline's session", (*FIRST, "straggler", "cap"), frozenset({"on_submit"}), clocks=True
-)
+PIPELINE: Final = Capabilities("a pipeline's session", (*FIRST, "straggler", "cap"), clocks=True)
 """What the session of a pipeline offers to policies: a cluster without a cap never changes it."""
 
 
@@ -89,7 +87,7 @@ class PlanChooser(DecisionJournal):
         self,
         now_s: float,
         point: Point,
-        job: Job,
+        subject: int,
         attempt: int,
         saw: tuple[object, ...],
         chose: str,
@@ -105,6 +103,7 @@ class PlanChooser(DecisionJournal):
             PolicyError: If the policy chose what is not allowed, or asks to profile power limits.
         """
         self._start, self._task = self._make_start(task), task
+        self._host.submitted(self._start.job)
         decision = self._maker.decide(self._start)
         if not isinstance(decision, Tuned):
             raise PolicyError(
@@ -114,6 +113,7 @@ class PlanChooser(DecisionJournal):
             )
         _check_run(decision.knobs)
         self.knobs, self._configuration = decision.knobs, decision.configuration
+        self._decided = decision
         return self.plan()
 
     def change_pace(self, task: PipelineTask, slowdown: float, progress: Progress) -> ClockPlan:
@@ -138,6 +138,11 @@ class PlanChooser(DecisionJournal):
                 if knobs.plan is not None or knobs.clock_mhz is not None:
                     self.knobs = self.knobs._replace(plan=knobs.plan, clock_mhz=knobs.clock_mhz)
         return self.plan()
+
+    def end(self, done: Progress) -> None:
+        """Let the policies learn what the training came to, now that it is done."""
+        totals = AttemptTotals(int(done.epochs), done.time_s, done.energy_j, reached=True)
+        self._host.observe(self._decided.outcome(totals, done.energy_j))
 
     def plan(self) -> ClockPlan:
         """The plan in force; without one, the highest clock of each instruction."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.views import Configuration, Options, Start
-from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
+from wattkeeper.policies.points.views import Configuration, Start
+from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance, without_choices
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.part import Part
@@ -37,8 +37,6 @@ class Inheritances(Part):
         self._backend = backend
         self._recorder = recorder
         self._parents: dict[int, tuple[str, float]] = {}  # and what is left to do, by job
-        if zoo is not None:
-            recorder.journal.add_maker("retain", zoo.policy)
 
     def ask(self, attempt: Attempt) -> Inheritance:
         """Ask for the parent of a job without a workload, if there may be one."""
@@ -46,7 +44,7 @@ class Inheritances(Part):
         if not self._asks or job.model is None:
             return FROM_SCRATCH
         most_w = self._backend.most_power_w(job, gpu_type) / job.gpus_held
-        options = Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+        options = without_choices(job, gpu_type, most_w)
         start = Start(job, attempt.number, options, 0)
         return self.take(job, self._decisions.choose_parent(start))
 
@@ -77,7 +75,8 @@ class Inheritances(Part):
     def book(self, attempt: Attempt, ended_s: float) -> None:
         """Record the parent of the attempt that was booked last."""
         if self._parents and attempt.job.number in self._parents:
-            self._recorder.add_parent(self._parents[attempt.job.number][0])
+            parent = self._parents[attempt.job.number][0]
+            self._recorder.parents[self._recorder.attempts - 1] = parent
 
     def end(
         self, attempt: Attempt, now_s: float, saved_s: float, reached: bool, accuracy: float | None
@@ -106,4 +105,4 @@ class Inheritances(Part):
         if decision.evict:
             chose += f" evict={','.join(decision.evict)}"
         saw = (zoo.size_bytes, len(zoo.models()))
-        self._recorder.journal.note(now_s, "retain", job, attempt.number, saw, chose)
+        self._recorder.journal.note(now_s, "retain", job.number, attempt.number, saw, chose)

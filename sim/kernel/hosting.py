@@ -17,7 +17,7 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.points.policy import EmptyZoo, ZooView
 from wattkeeper.policies.points.views import Outcome, Start
-from wattkeeper.policies.registry import BASES, Point, PolicyConfig, build_policy
+from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, build_policy
 from wattkeeper.sim.kernel.clock import Clock
 from wattkeeper.sim.kernel.context import PolicyContext
 from wattkeeper.sim.kernel.journal import DecisionJournal
@@ -73,11 +73,6 @@ class Capabilities(NamedTuple):
         }
         return unmet + [what for what, (needed, there) in needs.items() if needed and not there]
 
-    def list_uncalled(self, policy: object, point: Point) -> list[str]:
-        """The hooks that a policy's class declares and the host never calls, in words."""
-        hooks = sorted(set(declared_hooks(policy, point)) - self.hooks)
-        return [f"calls of {hook}" for hook in hooks]
-
     def refusal(self, config: PolicyConfig, point: Point, unmet: list[str]) -> PolicyError:
         """The error for a policy that needs what the host does not have."""
         return PolicyError(
@@ -96,10 +91,31 @@ class Capabilities(NamedTuple):
         if unmet:
             raise self.refusal(config, config.point, unmet)
 
+    def admit(self, config: PolicyConfig, policy: Any = None, point: Point | None = None) -> Any:
+        """A policy that the host can serve.
+
+        Args:
+            config: Its config.
+            policy: The policy, if it is built already.
+            point: Its decision point, if it is not that of the config.
+
+        Raises:
+            PolicyError: If it needs what the host does not have, or its class declares a hook that
+                the host does not call.
+            PolicyFailed: If it cannot be built.
+        """
+        self.check(config)
+        at: Point = config.point if point is None else point
+        policy = build_policy(config) if policy is None else policy
+        uncalled = [hook for hook in declared_hooks(policy, at) if hook not in self.hooks]
+        if uncalled:
+            raise self.refusal(config, at, [f"calls of {hook}" for hook in uncalled])
+        return policy
+
 
 def declared_hooks(policy: object, point: Point) -> list[str]:
     """The hooks of a decision point that a policy's class overrides."""
-    base, kind = BASES[point], type(policy)
+    base, kind = POINTS[point].base, type(policy)
     hooks = [name for name in dir(base) if name == "observe" or name.startswith("on_")]
     return [name for name in hooks if getattr(kind, name) is not getattr(base, name)]
 
@@ -185,25 +201,9 @@ class Host:
     def engage(
         self, config: PolicyConfig, policy: Any = None, point: Point | None = None
     ) -> BoundPolicy:
-        """A policy of the host, whose hooks are called from now on.
-
-        Args:
-            config: Its config.
-            policy: The policy, if it is built already.
-            point: Its decision point, if it is not that of the config.
-
-        Raises:
-            PolicyError: If it needs what the host does not have, or declares a hook that the host
-                does not call.
-            PolicyFailed: If it cannot be built.
-        """
+        """A policy of the host, whose hooks are called from now on; see `Capabilities.admit`."""
         at: Point = config.point if point is None else point
-        unmet = self._capabilities.list_unmet(config)
-        if not unmet:
-            policy = build_policy(config) if policy is None else policy
-            unmet = self._capabilities.list_uncalled(policy, at)
-        if unmet:
-            raise self._capabilities.refusal(config, at, unmet)
+        policy = self._capabilities.admit(config, policy, at)
         if self._journal is not None:
             self._journal.add_maker(at, config.kind)
         bound = self.bind(config, policy, at)
@@ -221,9 +221,6 @@ class Host:
         """The policy that is asked at `Tune`: of its own config, or the part of `Configure`.
 
         `config` is that of `Configure` itself where this stands there, too (`tunes`).
-
-        Raises:
-            PolicyError: As `engage`.
         """
         tuner = configure.policy.tuner() if config.tunes else None
         return self.engage(config, tuner, "tune")

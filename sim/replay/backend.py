@@ -12,11 +12,19 @@ from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Inheri
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.kernel.streams import RandomStreams
+from wattkeeper.sim.replay.counted import train_counted
+from wattkeeper.sim.replay.epochs import CurveTimes, EpochTimes, PipelineTimes
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, AllLatencies
-from wattkeeper.sim.replay.pipelined import PipelineTraining
-from wattkeeper.sim.replay.replayed import RecordedRun, RecordedWorkload, ReplayRules, Trained
-from wattkeeper.sim.replay.retuned import RetunedRun, RetunedTraining
-from wattkeeper.sim.replay.sliced import SlicedTraining
+from wattkeeper.sim.replay.recorded import replay_recorded
+from wattkeeper.sim.replay.replayed import Replayed
+from wattkeeper.sim.replay.slices import Slicing
+from wattkeeper.sim.replay.training import (
+    PROFILING,
+    RecordedWorkload,
+    ReplayRules,
+    Training,
+    train_as_planned,
+)
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 Occupancy = Literal["simulated", "recorded"]
@@ -106,23 +114,33 @@ class Replay(Backend):
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Run for the recorded duration."""
         rules = self._rules
-        if self.listener.retunes:
-            return RetunedRun(self, rules.env, attempt, inheritance, self._unprofiled, limit_w)
-        return RecordedRun(
+        return replay_recorded(
             self, rules.env, attempt, inheritance, self._unprofiled, limit_w, rules.recorded
         )
 
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Replay the training from its profile."""
-        known = self._known[attempt.job.workload, attempt.job.gpus, attempt.gpu_type]
+        job, listener, rules = attempt.job, self.listener, self._rules
+        known = self._known[job.workload, job.gpus, attempt.gpu_type]
         task = known.profile.pipeline
-        if task is not None:
-            return PipelineTraining(self, self._rules, attempt, inheritance, decision, known, task)
-        if self.listener.wants_slices:
-            return SlicedTraining(self, self._rules, attempt, inheritance, decision, known)
-        if self.listener.retunes:
-            return RetunedTraining(self, self._rules, attempt, inheritance, decision, known)
-        return Trained(self, self._rules, attempt, inheritance, decision, known)
+        times: EpochTimes
+        if task is None:
+            times = CurveTimes(known.profile.curves[decision.batch_size])
+        else:
+            times = PipelineTimes(task)
+        slices = listener.wants_slices and task is None
+        changes = listener.retunes or slices or task is not None
+        training = Training(
+            rules,
+            decision,
+            inheritance,
+            known,
+            job.time_scale,
+            times,
+            Slicing() if slices else PROFILING,
+            train_counted if changes else train_as_planned,
+        )
+        return Replayed(listener, rules.env, attempt, inheritance.query_s, training)
 
 
 def options_of(profile: Profile) -> Options:

@@ -416,7 +416,7 @@ class TestLost:
         def lose(_: object) -> None:
             (execution,) = world.board.running.values()
             execution.pause()
-            decision = execution.decision  # type: ignore[attr-defined]
+            decision = execution.work.decision  # type: ignore[attr-defined]
             world.lost(execution.attempt, decision, AttemptTotals(1, 2.0, 200.0, False))
 
         world.env.schedule_at(3.0, Callback(lose))

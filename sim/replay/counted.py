@@ -1,0 +1,99 @@
+"""Training whose knobs may change on the way: each change counts time, energy and epochs anew.
+
+It ends as planned training if nothing changes, but for rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+from typing_extensions import override
+
+from wattkeeper.sim.cluster.checkpoints import TrainingSpan
+from wattkeeper.sim.replay.replayed import Replayed
+from wattkeeper.sim.replay.training import ROUNDING, Part, Training
+
+
+def train_counted(training: Training, run: Replayed, first: tuple[float, float] | None) -> None:
+    """Train to an end that moves where knobs or the pace change."""
+    if first:
+        training.epochs, training.time_s, training.energy_j = 1.0, first[0], first[1]
+    undone, training.undone = training.undone, []
+    part = Counted(training)
+    part.undo(training, undone)
+    training.go_on_with(run, part)
+
+
+class Counted(Part):
+    """Epochs with the chosen knobs.
+
+    The cost bound is applied anew at each change: the attempt ends before the epoch that would
+    raise its cost above the bound, given what was spent and the costs of epochs from now on.
+
+    Attributes:
+        end_epochs: Epochs at which it ends.
+        piece_end: Epochs at which the present phase ends.
+        is_training: Whether it trains now.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+        self.end_epochs = self.piece_end = 0.0
+
+    @override
+    def begin(self, training: Training, run: Replayed) -> None:
+        """Train until the end, or until the end of the epoch where that is a moment."""
+        epoch_s, epoch_j = unit = training.epoch()
+        self.piece_end = self.end_epochs
+        if run.listener.wants_epochs:
+            self.piece_end = min(self.end_epochs, math.floor(training.epochs + ROUNDING) + 1.0)
+        left = max(0.0, self.piece_end - training.epochs)
+        self.is_training = True
+        training.reserved_w = reserved_w = training.times.reserved_w(training.tuned)
+        run.attempt.reserved_w = reserved_w
+        run.draw(left * epoch_s * training.scale, epoch_j / epoch_s, True, unit)
+
+    @override
+    def interrupt(self, run: Replayed) -> None:
+        self.count(run)
+        self.is_training = False
+
+    @override
+    def undo(self, training: Training, lost: list[TrainingSpan]) -> None:
+        """Count training as not done."""
+        for span in lost:
+            training.add(-span.time_s / training.scale / span.pace[0], *span.pace)
+        training.epochs = max(0.0, training.epochs)  # but for rounding
+        self.end_epochs = training.end_epochs()
+
+    @override
+    def count(self, run: Replayed) -> None:
+        if self.is_training:
+            training = self.training
+            epoch_s, epoch_j = training.epoch()
+            spent_s = run.take_trained() / training.scale
+            training.add(spent_s / epoch_s, epoch_s, epoch_j)
+
+    @override
+    def plan_anew(self, run: Replayed) -> None:
+        self.end_epochs = self.training.end_epochs()
+        if self.is_training:
+            self.begin(self.training, run)
+
+    @override
+    def end(self, run: Replayed) -> None:
+        """End the training, or ask what changes after the epoch."""
+        training = self.training
+        training.add(self.piece_end - training.epochs, *training.epoch())
+        training.epochs = self.piece_end
+        self.is_training = False
+        if training.epochs < self.end_epochs:
+            training.part = self
+            phases = run.phases
+            run.listener.epoch_ended(run.attempt)
+            if run.phases != phases:  # paused or stopped
+                return
+            if training.epochs < self.end_epochs:
+                self.begin(training, run)
+                return
+        training.profiling.end(training, run, training.target <= self.end_epochs)
