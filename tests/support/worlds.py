@@ -71,12 +71,13 @@ def trace(jobs: Iterable[Job]) -> TraceSource:
         for name in JOBS.names
         if name in JOB_ATTRIBUTES
     }
-    for name in ("duration_s", "estimate_s", "recorded_start_s"):
+    for name in ("duration_s", "estimate_s", "deadline_s", "recorded_start_s"):
         values = [getattr(one, name) for one in listed]
         column = "start_time_s" if name == "recorded_start_s" else name
         columns[column] = pa.array(values, pa.float64(), from_pandas=True)
+    models = {one.job_id: one.model for one in listed if one.model is not None}
     reserved_w = [one.reserved_w for one in listed]
-    return TraceSource(jobs_table(columns), reserved_w=reserved_w if any(reserved_w) else ())
+    return TraceSource(jobs_table(columns), models, reserved_w if any(reserved_w) else ())
 
 
 def chosen(**configs: PolicyConfig | str) -> PolicySet:
