@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from typing_extensions import override
@@ -10,29 +9,32 @@ from typing_extensions import override
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_point
 from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
-from wattkeeper.policies.points.views import NO_KNOBS, Knobs
+from wattkeeper.policies.points.views import Knobs
 from wattkeeper.policies.profile import Curve
 from wattkeeper.sim.attempts.attempt import Tuned
 from wattkeeper.sim.attempts.pace import Pace
 
 
 class EpochTimes:
-    """Time and energy of an epoch, by what can be changed while it runs."""
+    """Time and energy of an epoch, as a profile has them by power limit, or by locked clock."""
 
-    @abstractmethod
+    def __init__(self, curve: Curve) -> None:
+        self.curve = curve
+
     def epoch(self, tuned: Tuned) -> tuple[float, float]:
         """Time (s) and energy (J) of an epoch."""
-        raise NotImplementedError
+        return self.curve.epoch(tuned.power_limit_w, tuned.clock_mhz)
 
-    @abstractmethod
     def after(self, tuned: Tuned, knobs: Knobs) -> Tuned:
         """The decision with other knobs; the same object: they change nothing."""
-        raise NotImplementedError
+        limit_w, clock_mhz = knobs.power_limit_w, knobs.clock_mhz or 0
+        if limit_w is None or (limit_w == tuned.power_limit_w and clock_mhz == tuned.clock_mhz):
+            return tuned
+        return tuned.at_limit(limit_w, clock_mhz)
 
-    @abstractmethod
     def points(self, chosen: Knobs) -> Sequence[SpeedPoint]:
         """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        raise NotImplementedError
+        return points_up_to(self.curve, chosen.power_limit_w, chosen.clock_mhz or 0)
 
     def keep_pace(self, peers: Pace) -> bool:
         """Called with the pace of the slowest peer; returns whether epochs have it from now on."""
@@ -43,35 +45,14 @@ class EpochTimes:
         return 0.0
 
 
-class CurveTimes(EpochTimes):
-    """Epochs as a profile has them by power limit, or by locked clock."""
-
-    def __init__(self, curve: Curve) -> None:
-        self.curve = curve
-
-    @override
-    def epoch(self, tuned: Tuned) -> tuple[float, float]:
-        return self.curve.epoch(tuned.power_limit_w, tuned.clock_mhz)
-
-    @override
-    def after(self, tuned: Tuned, knobs: Knobs) -> Tuned:
-        limit_w, clock_mhz = knobs.power_limit_w, knobs.clock_mhz or 0
-        if limit_w is None or (limit_w == tuned.power_limit_w and clock_mhz == tuned.clock_mhz):
-            return tuned
-        return tuned.at_limit(limit_w, clock_mhz)
-
-    @override
-    def points(self, chosen: Knobs) -> Sequence[SpeedPoint]:
-        return points_up_to(self.curve, chosen.power_limit_w, chosen.clock_mhz or 0)
-
-
 class PipelineTimes(EpochTimes):
     """Iterations of a pipeline-parallel job, whose time and energy follow from its clocks.
 
     An epoch is an iteration. Clocks and peers that change hold at once, also within an iteration.
     """
 
-    def __init__(self, task: PipelineTask) -> None:
+    def __init__(self, curve: Curve, task: PipelineTask) -> None:
+        super().__init__(curve)
         self.task = task
         self._slowdown = 1.0
         self._of: Tuned | None = None
@@ -101,7 +82,7 @@ class PipelineTimes(EpochTimes):
         return Tuned(start, configuration, limit_w, tuned.profiled, knobs)
 
     @override
-    def points(self, chosen: Knobs = NO_KNOBS) -> Sequence[SpeedPoint]:
+    def points(self, chosen: Knobs) -> Sequence[SpeedPoint]:
         task, plan, clock_mhz = self.task, chosen.plan, chosen.clock_mhz
         if plan is None and clock_mhz is None:
             plan = task.fastest_plan
