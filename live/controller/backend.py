@@ -21,11 +21,9 @@ from wattkeeper.live.controller.workloads import (
 )
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport
-from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import FIRST
 from wattkeeper.policies.points.views import Measurement, Options, Slice
-from wattkeeper.policies.points.views import Start as Started
-from wattkeeper.policies.profile import Profile
 from wattkeeper.sim.attempts.attempt import (
     NO_SLICES,
     Attempt,
@@ -36,7 +34,7 @@ from wattkeeper.sim.attempts.attempt import (
     Untuned,
 )
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.engine.backend import Backend
+from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.replay.recorded import replay_recorded
@@ -55,6 +53,12 @@ class AttemptEnding(NamedTuple):
     outcome: AttemptResult
 
 
+LIVE: Final = SIMULATED._replace(
+    host="a live run", moments=(*FIRST, "epoch", "signal", "wake", "reached"), foresight=False
+)
+"""What live runs offer to policies."""
+
+
 class LiveBackend(Backend):
     """Runs attempts in processes, and reports to the world (`wattkeeper.sim.engine.backend`).
 
@@ -65,6 +69,8 @@ class LiveBackend(Backend):
     The streams choose the recorded run of a rehearsal. `watch` is called with the progress of each
     attempt, once the log was replayed. `signals` take over the values that arrive.
     """
+
+    capabilities = LIVE
 
     def __init__(
         self,
@@ -115,17 +121,6 @@ class LiveBackend(Backend):
         if training.profile is None:
             return training.options.max_power_w * job.gpus
         return training.profile.most_power_w
-
-    def foresight(self, start: Started) -> Profile:
-        """Refuse: the future of a live run is not known.
-
-        Raises:
-            PolicyError: Always.
-        """
-        raise PolicyError(
-            f"{start.job.job_id}: a live run has no foresight; choose a policy that learns",
-            "configure",
-        )
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Let the recorded time of a job without a workload pass."""

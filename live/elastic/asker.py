@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final
 
 from wattkeeper.live.elastic.records import ReplanDecision
-from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.points.policy import EmptyZoo
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.replan import ElasticView, Reshape
+from wattkeeper.policies.points.views import Outcome, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import PolicyConfig, build_policy
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.sim.attempts.attempt import without_choices
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
-from wattkeeper.sim.kernel.context import PolicyContext
+from wattkeeper.sim.kernel.clock import ElapsedTime
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.streams import NamedStreams
 
-
-class RunTime(NamedTuple):
-    """The time of a training as policies see it: that of a clock, s."""
-
-    read_s: Callable[[], float]
-
-    @property
-    def now_s(self) -> float:
-        """Time since the training began, s."""
-        return self.read_s()
+ELASTIC: Final = Capabilities("an elastic training on this host")
+"""What such a training offers to policies."""
 
 
 class ReplanAsker:
     """See the module.
 
     Args:
+        job: Name of the training.
         config: Config of the policy.
         now_s: Time since the training began, s.
 
@@ -41,17 +37,11 @@ class ReplanAsker:
         PolicyError: If the policy reads what a live training does not have.
     """
 
-    def __init__(self, config: PolicyConfig, now_s: Callable[[], float]) -> None:
-        if config.signals or config.needs_foresight:
-            raise PolicyError(
-                f"the replan policy {config.kind!r} needs signals or foresight, which an elastic "
-                "training on this host does not have: choose another one",
-                "replan",
-            )
-        self._policy = build_policy(config)
-        self._ctx = PolicyContext(
-            config.point, config, RunTime(now_s), Objective(1.0), EmptyZoo(), NamedStreams(0).policy
-        )
+    def __init__(self, job: str, config: PolicyConfig, now_s: Callable[[], float]) -> None:
+        self._job = Job(job, job, 1, None, 1, 0.0)
+        self._host = Host(ELASTIC, ElapsedTime(now_s), Objective(1.0), NamedStreams(0))
+        self._replan = self._host.engage(config)
+        self._host.submitted(self._job)
         self.decisions: list[ReplanDecision] = []
 
     def ask(self, view: ElasticView) -> Reshape | None:
@@ -60,7 +50,12 @@ class ReplanAsker:
         Raises:
             PolicyError: If it is none for the nodes.
         """
-        answer = ask_replan(self._policy, self._ctx, view)
+        answer = ask_replan(self._replan, view)
         saw, chose = repr(seen_of(view)), describe_answer(answer)
-        self.decisions.append(ReplanDecision(self._ctx.now_s, saw, chose))
+        self.decisions.append(ReplanDecision(self._replan.ctx.now_s, saw, chose))
         return answer
+
+    def end(self, steps_s: float) -> None:
+        """Let the policy learn that the training is done, after a time in steps; see `Outcome`."""
+        start = Start(self._job, 1, without_choices(self._job, "", math.nan), 0)
+        self._host.observe(Outcome(start, 0, math.nan, 0, steps_s, math.nan, math.nan, True))

@@ -124,7 +124,7 @@ def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> Elast
     job, steps, batch, output = arguments.job, arguments.steps, arguments.batch, arguments.output
     least, most = arguments.least_nodes, arguments.nodes
     costs, split = MeasuredCosts(job, least, most, batch), StepSplit(batch, arguments.microbatch)
-    asker = ReplanAsker(arguments.replan, workers.now_s)
+    asker = ReplanAsker(job, arguments.replan, workers.now_s)
     progress = TrainingProgress(job, steps, batch, folder, output / STATE_FILE)
     from wattkeeper.live.elastic.tables import write_results  # workers need no pyarrow
 
@@ -134,6 +134,7 @@ def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> Elast
         coordinator = ElasticCoordinator(workers, store, costs, asker, split, progress, least, most)
         try:
             coordinator.run()
+            asker.end(sum(shape.steps_s for shape in progress.shapes))
             ended = "done"
         except BaseException as error:
             ended = describe_exit(error)

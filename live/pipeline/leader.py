@@ -108,6 +108,8 @@ class PipelineLeader:
 
     def write(self, ended: str) -> None:
         """Write the results; `ended` says how the session did."""
+        if ended == "done" and self._task is not None:
+            self.chooser.end(self._progress())
         blocking_w = None if self.profile is None else self.profile.blocking_w
         self._results.write(blocking_w, self.chooser.decisions, self.plans, self.records, ended)
 
@@ -133,12 +135,15 @@ class PipelineLeader:
             is_changed, self.slowdown = True, slowdown
         if not is_changed:
             return order
+        plan = self.chooser.change_pace(self._task, self.slowdown, self._progress())
+        return order if plan == order.plan else self._put_in_force(plan)
+
+    def _progress(self) -> Progress:
+        """What was trained since the profile was measured."""
         done = [record for record in self.records if not record.measures]
         time_s = sum(record.time_s for record in done)
         energy_j = sum(sum(record.energy_j) for record in done)
-        progress = Progress(float(len(done)), time_s, time_s, energy_j)
-        plan = self.chooser.change_pace(self._task, self.slowdown, progress)
-        return order if plan == order.plan else self._put_in_force(plan)
+        return Progress(float(len(done)), time_s, time_s, energy_j)
 
     def _put_in_force(self, plan: ClockPlan) -> Order:
         self.plans.append(plan)

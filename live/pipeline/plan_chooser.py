@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import FIRST, Progress
-from wattkeeper.policies.points.policy import EmptyZoo
 from wattkeeper.policies.points.views import Knobs, Running, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
-from wattkeeper.sim.attempts.attempt import Tuned
+from wattkeeper.policies.registry import Point, PolicyConfig, find_config
+from wattkeeper.sim.attempts.attempt import AttemptTotals, Tuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
-from wattkeeper.sim.kernel.context import Engaged, PolicyContext
+from wattkeeper.sim.kernel.clock import ElapsedTime
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.journal import DecisionJournal
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.replay.backend import options_of
@@ -42,16 +42,8 @@ class PlanDecision(NamedTuple):
     chose: str
 
 
-class TrainingClock(NamedTuple):
-    """Time of a training as policies see it: that of a clock since the training's start, s."""
-
-    read_s: Callable[[], float]
-    begun_s: float
-
-    @property
-    def now_s(self) -> float:
-        """Time since its start, s."""
-        return self.read_s() - self.begun_s
+PIPELINE: Final = Capabilities("a pipeline's session", (*FIRST, "straggler", "cap"), clocks=True)
+"""What the session of a pipeline offers to policies: a cluster without a cap never changes it."""
 
 
 class PlanChooser(DecisionJournal):
@@ -82,29 +74,14 @@ class PlanChooser(DecisionJournal):
         tune: PolicyConfig,
         now_s: Callable[[], float],
     ) -> None:
-        unmet = sorted(set(tune.moments) - {*FIRST, "straggler", "cap"})  # there is no cap
-        if unmet or tune.signals or tune.needs_foresight:
-            why = f"the moments {', '.join(unmet)}" if unmet else "signals or foresight"
-            raise PolicyError(
-                f"the tune policy {tune.kind!r} needs {why}, which a pipeline's session does not "
-                "have: choose another one",
-                "tune",
-            )
         self.decisions: list[PlanDecision] = []
         self.knobs = Knobs()
         self._job, self._gpu_type, self._iterations = job, gpu_type, iterations
         self._tune, self._configure = tune, find_config("configure", "fixed")
-        clock, streams = TrainingClock(now_s, now_s()), NamedStreams(0)
-        configure, engaged = (
-            Engaged(
-                build_policy(config),
-                PolicyContext(
-                    config.point, config, clock, Objective(1.0), EmptyZoo(), streams.policy
-                ),
-            )
-            for config in (self._configure, tune)
-        )
-        self._maker = DecisionMaker(configure, engaged, self)
+        host = Host(PIPELINE, ElapsedTime(now_s, now_s()), Objective(1.0), NamedStreams(0), self)
+        configure = host.engage(self._configure)
+        self._host = host
+        self._maker = DecisionMaker(configure, host.engage(tune), self)
 
     def note(
         self,
@@ -126,6 +103,7 @@ class PlanChooser(DecisionJournal):
             PolicyError: If the policy chose what is not allowed, or asks to profile power limits.
         """
         self._start, self._task = self._make_start(task), task
+        self._host.submitted(self._start.job)
         decision = self._maker.decide(self._start)
         if not isinstance(decision, Tuned):
             raise PolicyError(
@@ -135,6 +113,7 @@ class PlanChooser(DecisionJournal):
             )
         _check_run(decision.knobs)
         self.knobs, self._configuration = decision.knobs, decision.configuration
+        self._decided = decision
         return self.plan()
 
     def change_pace(self, task: PipelineTask, slowdown: float, progress: Progress) -> ClockPlan:
@@ -159,6 +138,11 @@ class PlanChooser(DecisionJournal):
                 if knobs.plan is not None or knobs.clock_mhz is not None:
                     self.knobs = self.knobs._replace(plan=knobs.plan, clock_mhz=knobs.clock_mhz)
         return self.plan()
+
+    def end(self, done: Progress) -> None:
+        """Let the policies learn what the training came to, now that it is done."""
+        totals = AttemptTotals(int(done.epochs), done.time_s, done.energy_j, reached=True)
+        self._host.observe(self._decided.outcome(totals, done.energy_j))
 
     def plan(self) -> ClockPlan:
         """The plan in force; without one, the highest clock of each instruction."""

@@ -13,8 +13,8 @@ from wattkeeper.live.search.training_log import TrainingRecord
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.retain import Retention
-from wattkeeper.policies.points.views import Options, Start
-from wattkeeper.policies.profile import Profile
+from wattkeeper.policies.points.views import Options
+from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.attempts.attempt import (
     Attempt,
@@ -24,10 +24,11 @@ from wattkeeper.sim.attempts.attempt import (
     Inheritance,
     Tuned,
 )
-from wattkeeper.sim.engine.backend import Backend
+from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.loop import Callback
 
 UNKNOWN: Final = math.nan
@@ -66,17 +67,19 @@ class SearchZoo:
     `stores` says whether they are stored on disk, as parents of later ones.
 
     Attributes:
-        policy: Kind of the `Retain` policy.
         done: The models that were trained, in order.
         size_bytes: Size of their parameters.
     """
 
     def __init__(self, search: SearchRun, stores: bool) -> None:
-        self.policy = "keep-all"
         self.done: list[FinishedModel] = []
         self.size_bytes = 0
         self._search = search
         search.stores = stores
+
+    def engage(self, host: Host) -> None:
+        """Nothing is ever evicted."""
+        host.engage(find_config("retain", "keep-all"))
 
     def child(self, job: Job) -> ChildModel | None:
         """See `wattkeeper.policies.points.policy.ZooView`."""
@@ -127,6 +130,8 @@ class InProcessBackend(Backend):
         trained: The trainings, in the order in which they ended.
     """
 
+    capabilities = SIMULATED._replace(host="a search that trains in one process", foresight=False)
+
     def __init__(
         self, env: SimulationEnvironment, search: SearchRun, batch_size: int, most_epochs: int
     ) -> None:
@@ -152,10 +157,6 @@ class InProcessBackend(Backend):
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """Unknown: NaN."""
         return UNKNOWN
-
-    def foresight(self, start: Start) -> Profile:
-        """None: this is no replay."""
-        raise PolicyError("a live run cannot be foreseen", "configure")
 
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Refuse: every job of a search is of its workload."""

@@ -177,7 +177,7 @@ class LocalCoordinator:
         self._id = self._new
         host = PolicyHost(self._store, db, job, self._plan, values)
         if before is None:
-            host.maker.submitted(host.start.job)
+            host.policies.submitted(host.start.job)
         if before is not None and self._was_lost(db, before):
             decided = host.maker.repeat(host.restore(before))
         else:

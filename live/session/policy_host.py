@@ -12,24 +12,25 @@ import sqlalchemy as sa
 
 from wattkeeper.live.session.store import SessionStore, decisions, insert_into, slices_of, states
 from wattkeeper.live.wire.messages import AttemptResult
-from wattkeeper.policies.errors import InputError, PolicyError, StoreError
+from wattkeeper.policies.errors import InputError, StoreError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST, Moment, Progress
-from wattkeeper.policies.points.policy import EmptyZoo, Policy
+from wattkeeper.policies.points.moments import FIRST, Progress
+from wattkeeper.policies.points.policy import Policy
 from wattkeeper.policies.points.views import Configuration, Knobs, Options, Running, Slice, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
 from wattkeeper.sim.attempts.attempt import AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
-from wattkeeper.sim.kernel.context import Engaged, FixedTime, PolicyContext
+from wattkeeper.sim.kernel.clock import FixedTime
+from wattkeeper.sim.kernel.hosting import BoundPolicy, Capabilities, Host
 from wattkeeper.sim.kernel.journal import DecisionJournal
 from wattkeeper.sim.kernel.streams import NamedStreams
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""
-MOMENTS: Final[tuple[Moment, ...]] = (*FIRST, "reached")
-"""The moments at which sessions ask `Tune`."""
+SESSION: Final = Capabilities("a session", (*FIRST, "reached"), slices=True)
+"""What sessions offer to policies."""
 
 
 class JobPlan(NamedTuple):
@@ -131,34 +132,10 @@ def config_of(point: Point, chosen: str | PolicyConfig) -> PolicyConfig:
 
     Raises:
         InputError: If there is none of that name, it needs a value, or it is of another point.
-        PolicyError: If it needs to know what was not measured yet, or a zoo.
+        PolicyError: If it needs what a session does not have.
     """
     config = find_config(point, chosen)
-    if config.needs_foresight:
-        raise PolicyError(
-            f"the {point} policy {config.kind!r} must know how all choices turn out before any is "
-            "tried, which only a simulation can: choose another one",
-            point,
-        )
-    if not set(config.moments) <= set(MOMENTS):
-        raise PolicyError(
-            f"the {point} policy {config.kind!r} decides while a job runs "
-            f"({', '.join(config.moments)}), which simulations and live runs can carry out: choose "
-            "another one",
-            point,
-        )
-    if config.sees_queue:
-        raise PolicyError(
-            f"the {point} policy {config.kind!r} weighs the waiting of others, and a session knows "
-            "of no queue: leave that setting out",
-            point,
-        )
-    if config.sets_parent:
-        raise PolicyError(
-            f"the {point} policy {config.kind!r} chooses from a zoo of models: give it to "
-            "warm_start, and another one to the session",
-            point,
-        )
+    SESSION.check(config)
     return config
 
 
@@ -198,7 +175,8 @@ class PolicyHost(DecisionJournal):
 
     Attributes:
         start: The attempt.
-        maker: Asks the policies, and lets them learn.
+        maker: Asks the policies.
+        policies: Lets them learn.
     """
 
     def __init__(
@@ -220,32 +198,23 @@ class PolicyHost(DecisionJournal):
             submit_time_s=0.0,
         )
         self.start = Start(view, row["attempt"], plan.options, row["in_flight"])
-        self._now_s = store.now_s(db) - job["begun_s"]
-        self._streams = NamedStreams(job["seed"])
         self._configs: dict[Point, PolicyConfig] = {
             "configure": plan.configure,
             "tune": plan.tuning,
         }
-        self._engaged: dict[Point, Engaged] = {}
-        configure = self._engage("configure", self._restored(plan.configure))
-        self._engaged["configure"] = configure
-        if plan.tune is None:
-            tune = self._engage("tune", configure.policy.tuner())
-        else:
-            tune = self._engaged["tune"] = self._engage("tune", self._restored(plan.tuning))
-        self.maker = DecisionMaker(configure, tune, self)
-
-    def _engage(self, point: Point, policy: Policy) -> Engaged:
-        attempt, config = f"{self.start.job.recurrence}/{self.start.attempt}", self._configs[point]
-        ctx = PolicyContext(
-            point,
-            config,
-            FixedTime(self._now_s),
-            Objective(self._plan.eta),
-            EmptyZoo(),
-            lambda point, name: self._streams.policy(point, f"{name}/{attempt}"),
+        clock = FixedTime(store.now_s(db) - job["begun_s"])
+        streams, suffix = NamedStreams(job["seed"]), f"/{recurrence}/{self.start.attempt}"
+        self.policies = host = Host(
+            SESSION, clock, Objective(plan.eta), streams, self, suffix=suffix
         )
-        return Engaged(policy, ctx)
+        configure = host.engage(plan.configure, self._restored(plan.configure))
+        self._engaged: dict[Point, BoundPolicy] = {"configure": configure}
+        if plan.tune is None:
+            tune = host.engage_tune(configure, plan.configure)
+        else:
+            tune = host.engage(plan.tuning, self._restored(plan.tuning))
+            self._engaged["tune"] = tune
+        self.maker = DecisionMaker(configure, tune, self)
 
     def _restored(self, config: PolicyConfig) -> Policy:
         """A policy with what it learnt."""
@@ -348,11 +317,11 @@ class PolicyHost(DecisionJournal):
         tuned = decided if isinstance(decided, Tuned) else decided.at_present_limit()
         energy_j = math.nan if result.energy_j is None else result.energy_j
         totals = AttemptTotals(max(1, result.epochs), result.time_s, energy_j, reached)
-        self.maker.observe(tuned.outcome(totals, cost))
+        self.policies.observe(tuned.outcome(totals, cost))
 
     def lose(self, row: sa.RowMapping) -> None:
         """Tell `Configure` that the attempt of a row was lost and is not repeated."""
-        self.maker.lose(self.restore(row).start)
+        self.policies.lose(self.restore(row).start)
 
 
 def _key(config: PolicyConfig) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
-from wattkeeper.sim.kernel.context import Timed
+from wattkeeper.sim.kernel.clock import Clock
 
 
 class TimedValue(NamedTuple):
@@ -26,7 +26,7 @@ class LiveSignal:
 
     While the value of a slot has not arrived, that of the last one holds; a value that comes when
     its slot is over replaces what stood in for it. See
-    `wattkeeper.sim.kernel.context.SignalSource`.
+    `wattkeeper.sim.kernel.signals.SignalSource`.
 
     Args:
         name: The signal's name.
@@ -76,9 +76,9 @@ class LiveSignal:
         """Infinite: it is not known when a value arrives."""
         return math.inf
 
-    def view(self, env: Timed) -> _View:
-        """See `wattkeeper.sim.kernel.context.SignalSource`."""
-        return _View(self, env)
+    def view(self, clock: Clock) -> _View:
+        """See `wattkeeper.sim.kernel.signals.SignalSource`."""
+        return _View(self, clock)
 
     def late_slots(self, now_s: float) -> int:
         """Slots that have begun since the last one with a value."""
@@ -106,9 +106,9 @@ class LiveSignal:
 class _View:
     """See `wattkeeper.policies.signals.SignalView`."""
 
-    def __init__(self, signal: LiveSignal, env: Timed) -> None:
+    def __init__(self, signal: LiveSignal, clock: Clock) -> None:
         self._signal = signal
-        self._env = env
+        self._clock = clock
 
     @property
     def unit(self) -> str:
@@ -121,19 +121,19 @@ class _View:
 
     @property
     def value(self) -> float:
-        return float(self._signal.known(self._env.now_s, 1)[-1])
+        return float(self._signal.known(self._clock.now_s, 1)[-1])
 
     @property
     def since_s(self) -> float:
         signal = self._signal
-        return signal.since_s + signal.late_slots(self._env.now_s) * signal.slot_s
+        return signal.since_s + signal.late_slots(self._clock.now_s) * signal.slot_s
 
     @property
     def until_s(self) -> float:
         return self.since_s + self._signal.slot_s
 
     def history(self, slots: int) -> Floats:
-        return self._signal.known(self._env.now_s, slots)
+        return self._signal.known(self._clock.now_s, slots)
 
     def forecast(self, slots: int) -> Floats:
-        return self._signal.predict(self._env.now_s, slots)
+        return self._signal.predict(self._clock.now_s, slots)

@@ -1,6 +1,6 @@
 """The parent of a new model, chosen by a policy, and the models of a zoo by their similarity."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
@@ -12,10 +12,14 @@ from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config, policies
+from wattkeeper.policies.registry import PolicyConfig, find_config, policies
 from wattkeeper.sim.attempts.validation import check_types_of_configuration
-from wattkeeper.sim.kernel.context import FixedTime, PolicyContext
+from wattkeeper.sim.kernel.clock import FixedTime
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.streams import NamedStreams
+
+PARENTS: Final = Capabilities("a zoo on disk", hooks=frozenset(), zoo=True)
+"""What the choice of a parent offers to policies; nothing is learnt from it."""
 
 
 class ParentMatch(NamedTuple):
@@ -43,7 +47,7 @@ def parent_policy(
         InputError: If there is no such policy, it refuses a setting, or it chooses no parents.
     """
     config = find_config("configure", chosen, settings)
-    if not config.sets_parent or config.needs_foresight:
+    if not config.sets_parent:
         able = [kind for kind, each in policies("configure").items() if each.sets_parent]
         raise InputError(
             f"found {config.kind!r}, which chooses no parents; allowed: {', '.join(able)}"
@@ -63,19 +67,12 @@ def choose_parent(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> ZooM
         PolicyError: If it chooses a model that is not there or not usable.
         StoreError: If a model was evicted meanwhile; see `read_zoo`.
     """
-    streams = NamedStreams(0)
-    ctx = PolicyContext(
-        "configure",
-        config,
-        FixedTime(0.0),
-        Objective(0.5),
-        snapshot,
-        lambda point, name: streams.policy(point, f"{name}/{job.job_id}"),
-    )
+    clock, streams, suffix = FixedTime(0.0), NamedStreams(0), f"/{job.job_id}"
+    host = Host(PARENTS, clock, Objective(0.5), streams, zoo=snapshot, suffix=suffix)
+    bound = host.engage(config)
     options = Options(job.group_id, "", job.gpus, (), (), 0, 0.0, 0)
-    policy = build_policy(config)
-    with explain_failures(config, policy.configure, f" for job {job.job_id}"):
-        chosen = policy.configure(ctx, Start(job, 1, options, 0))
+    with explain_failures(config, bound.policy.configure, f" for job {job.job_id}"):
+        chosen = bound.policy.configure(bound.ctx, Start(job, 1, options, 0))
         check_types_of_configuration(chosen)
     if chosen.parent is None:
         return None

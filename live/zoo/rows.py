@@ -12,7 +12,8 @@ from wattkeeper.live.zoo.tensors import Tensors
 from wattkeeper.policies import failures
 from wattkeeper.policies.matching.graph import Graph, digest_of
 from wattkeeper.policies.points.retain import Retain, StoredModel, StoredModels
-from wattkeeper.policies.registry import build_policy, find_config
+from wattkeeper.policies.registry import find_config
+from wattkeeper.sim.kernel.hosting import Capabilities
 from wattkeeper.traces.files.seals import seal, unseal
 
 TOTAL: Final = "SELECT TOTAL(bytes) FROM tensors WHERE digest IN (SELECT digest FROM parts)"
@@ -50,6 +51,8 @@ class ZooModel(NamedTuple):
     uses: int
 
 
+STORE: Final = Capabilities("a zoo on disk", hooks=frozenset({"on_use"}))
+"""What a zoo offers to its policy, which outlives all runs: it knows no jobs."""
 COLUMNS: Final = ", ".join(("id", *ZooModel._fields[1:], "parts"))
 
 
@@ -78,8 +81,9 @@ def new_policy(kind: str) -> Retain:
 
     Raises:
         InputError: If there is none of that name.
+        PolicyError: If it wants to be told of jobs.
     """
-    policy: Retain = build_policy(find_config("retain", kind))
+    policy: Retain = STORE.admit(find_config("retain", kind))
     return policy
 
 

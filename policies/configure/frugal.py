@@ -155,7 +155,7 @@ class Frugal(Configure):
         """
         start, options, size = outcome.start, outcome.start.options, outcome.batch_size
         group = self._groups.get(start.job.group_id)
-        if group is None:
+        if group is None or not size:  # of another job of the group, without a configuration
             return
         run = group.under_way.pop(start.job.job_id, None)
         had_reached = group.belief.has_reached(size)

@@ -282,15 +282,19 @@ class Outcome(NamedTuple):
 
     Attributes:
         start: The attempt.
-        batch_size: Its batch size.
-        power_limit_w: Its last power limit, W.
-        epochs: Completed epochs; 0 if the cost bound excluded even the first one.
+        batch_size: Its batch size; 0: the job has no configuration, since its log recorded how long
+            it ran, or since it is elastic.
+        power_limit_w: Its last power limit, W; NaN: none was chosen.
+        epochs: Completed epochs; 0 if the cost bound excluded even the first one, or without a
+            configuration.
         time_s: Training time as profiled (without the job's own `time_scale`), s.
         energy_j: Training energy as profiled, J.
         cost: The objective's cost of time and energy, J.
         reached: Whether it reached the target.
 
-    Time, energy and cost include its slices.
+    Time, energy and cost include its slices. Without a configuration, its options are empty. An
+    elastic job has one outcome, at its end, with the training time, energy and cost of all its
+    attempts, lost steps included. Live, energy and cost are NaN where nothing measures them.
     """
 
     start: Start

@@ -16,7 +16,7 @@ from wattkeeper.policies.points.views import Configuration, Options, Outcome, St
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.signals import SignalView
-from wattkeeper.sim.kernel.context import FixedTime
+from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
 

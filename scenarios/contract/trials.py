@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from wattkeeper.live.controller.backend import LIVE
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.live_equipment import MOMENTS
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, check
 from wattkeeper.scenarios.spec.policy_files import PolicyFile
@@ -78,12 +78,15 @@ def describe_trial(config: PolicyConfig, files: Sequence[PolicyFile]) -> Json:
     content = dict(ELASTIC if config.point == "replan" else RECURRING)
     if config.point == "retain" or config.sets_parent:
         content["workload"] = content["workload"] | {"models": "mutations"}
-        content["zoo"] = {"accuracy": 0.9, "capacity_gb": 1e-6}
+        content["zoo"] = {"accuracy": 0.9, "capacity_gb": 4e-5}
     if config.signals:
         content["signals"] = dict.fromkeys(config.signals, SIGNAL)
     chosen = config.model_dump(mode="json")
     content["policy_files"] = [file.name for file in files]
-    content["variants"] = {"trial": {"policies": {config.point: chosen}}}
+    policies: Json = {config.point: chosen}
+    if config.point == "retain":
+        policies["configure"] = {"kind": "random-parent"}  # which uses what is stored
+    content["variants"] = {"trial": {"policies": policies}}
     return content | {"baseline": "trial"}
 
 
@@ -100,12 +103,8 @@ def why_not_live(config: PolicyConfig) -> str:
     """Why a policy cannot be rehearsed live in the trial; empty: it can."""
     if config.point == "replan":
         return "elastic jobs are simulated only"
-    if config.needs_foresight:
-        return "it needs to know the future, which a live run does not"
-    later = [moment for moment in config.moments if moment not in MOMENTS]
-    if later:
-        return f"live runs have no moment {', '.join(later)}"
-    return ""
+    unmet = LIVE.list_unmet(config)
+    return f"it needs {', '.join(unmet)}, which a live run does not have" if unmet else ""
 
 
 def load_trial(config: PolicyConfig, files: Sequence[PolicyFile]) -> LoadedScenario:

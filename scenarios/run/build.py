@@ -22,9 +22,8 @@ from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
 from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
-from wattkeeper.sim.kernel.context import SignalSource
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
-from wattkeeper.sim.kernel.signals import Signal
+from wattkeeper.sim.kernel.signals import Signal, SignalSource
 from wattkeeper.sim.kernel.streams import NamedStreams, PublishedStreams, RandomStreams, checksum
 from wattkeeper.traces.arrow import replace_column
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from wattkeeper.live.controller.backend import LIVE
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.local import check_torch, check_torchrun, command_line
 from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
@@ -13,7 +14,6 @@ from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.arguments import power_limit_steps
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError, ScenarioError
 from wattkeeper.policies.points.job import WHOLE
-from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
@@ -25,9 +25,6 @@ from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.scenarios.spec.variants import occupancy_of, points_of, policy_of, zoo_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.replay.backend import options_of
-
-MOMENTS: Final[tuple[Moment, ...]] = (*FIRST, "epoch", "signal", "wake", "reached")
-"""The moments at which live runs ask `Tune`."""
 
 
 class HostDevices(NamedTuple):
@@ -204,27 +201,10 @@ def _check_variant(loaded: LoadedScenario, variant: str) -> None:
         )
     for point in points_of(scenario, variant):
         config = policy_of(scenario, variant, point)
-        if config.needs_foresight:
-            raise locate_error(
-                loaded,
-                variant,
-                PolicyError(
-                    f"{point}: {config.kind} needs to know the future, which a live run does not: "
-                    "choose another policy, or leave out the variant",
-                    point,
-                ),
-            )
-        refused = [moment for moment in config.moments if moment not in MOMENTS]
-        if refused:
-            raise locate_error(
-                loaded,
-                variant,
-                PolicyError(
-                    f"{point}: {config.kind} decides at {', '.join(refused)}, but live runs ask at "
-                    f"{', '.join(MOMENTS)} alone: choose another policy, or leave out the variant",
-                    point,
-                ),
-            )
+        try:
+            LIVE.check(config)
+        except PolicyError as error:
+            raise locate_error(loaded, variant, error) from None
 
 
 def _check_forecasts(loaded: LoadedScenario, variant: str, inputs: RunInputs) -> None:

@@ -20,6 +20,7 @@ from wattkeeper.policies.points.views import (
     Configuration,
     Knobs,
     Measurement,
+    Options,
     Outcome,
     Slice,
     Start,
@@ -219,6 +220,11 @@ class Tuned(Decided):
 Decision = Untuned | Tuned
 
 
+def without_choices(job: Job, gpu_type: str, most_w: float) -> Options:
+    """The options of a job whose configuration nobody chooses; `most_w`: of one GPU, W."""
+    return Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+
+
 class Inheritance:
     """What an attempt takes over from a model of the zoo.
 
@@ -318,6 +324,21 @@ class Attempt:
     def tries(self) -> int:
         """Its number, without attempts that were lost."""
         return self.number - self.losses
+
+    def outcome(
+        self, most_w: float, totals: AttemptTotals, cost: float, power_limit_w: float = math.nan
+    ) -> Outcome:
+        """The outcome of a job without a configuration, at a cost in J.
+
+        Args:
+            most_w: The most that all its GPUs may draw, W.
+            totals: What it trained.
+            cost: What that cost.
+            power_limit_w: Power limit of each GPU, W; NaN: none was chosen.
+        """
+        options = without_choices(self.job, self.gpu_type, most_w / self.job.gpus_held)
+        start = Start(self.job, self.number, options, 0)
+        return Outcome(start, 0, power_limit_w, *totals[:3], cost, totals.reached)
 
     def next_try(self, begun_s: float) -> Attempt:
         """The next try of the job, on the same GPUs."""

@@ -3,29 +3,20 @@
 `DecisionMaker.decide` asks `Configure`, and `Tune` where the configuration leaves the power limit
 open; the answer is `Tuned`, or `Untuned` if `Tune` wants power limits measured first, or a slice.
 Then `DecisionMaker.tune` passes on what was measured. Once the attempt ended, `Tuned.outcome` makes
-the `Outcome` for `DecisionMaker.observe`. The decided attempts are immutable values, so that a
-caller may keep them in memory or restore them from a store.
+the `Outcome` for `Host.observe`. The decided attempts are immutable values, so that a caller may
+keep them in memory or restore them from a store.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.configure import Configure
-from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.policy import Context, Policy
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
-from wattkeeper.policies.points.views import (
-    Configuration,
-    Knobs,
-    Measurement,
-    Outcome,
-    Running,
-    Start,
-)
+from wattkeeper.policies.points.views import Configuration, Knobs, Measurement, Running, Start
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.sim.attempts.attempt import Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.validation import (
@@ -36,7 +27,7 @@ from wattkeeper.sim.attempts.validation import (
     check_types_of_configuration,
     check_types_of_knobs,
 )
-from wattkeeper.sim.kernel.context import Engaged, PolicyContext
+from wattkeeper.sim.kernel.hosting import BoundPolicy
 from wattkeeper.sim.kernel.journal import DecisionJournal
 
 if TYPE_CHECKING:
@@ -44,22 +35,20 @@ if TYPE_CHECKING:
 
 
 class DecisionMaker:
-    """Asks the policies of a run about attempts, and tells them what came of these.
+    """Asks the policies of a run about attempts.
 
     Args:
         configure: The `Configure` policy.
         tune: The `Tune` policy.
         journal: Takes down their decisions.
-        others: Other policies that are told of jobs and outcomes, before these two.
         notes_parents: Whether `Configure` sets parents, which the journal shows then.
     """
 
     def __init__(
         self,
-        configure: Engaged,
-        tune: Engaged,
+        configure: BoundPolicy,
+        tune: BoundPolicy,
         journal: DecisionJournal,
-        others: Iterable[Engaged] = (),
         notes_parents: bool = False,
     ) -> None:
         self._configure: Configure = configure.policy
@@ -70,42 +59,6 @@ class DecisionMaker:
         self._checks_tune = tune.is_foreign
         self._journal = journal
         self._notes_parents = notes_parents
-        policies = (*others, configure, tune)
-        self._observers: list[tuple[Callable[[Context, Outcome], None], PolicyContext]] = [
-            (policy.observe, ctx)
-            for policy, ctx in policies
-            if type(policy).observe is not Policy.observe
-        ]
-        self._followers: list[tuple[Callable[[Context, Job], None], PolicyContext]] = [
-            (policy.on_submit, ctx)
-            for policy, ctx in policies
-            if type(policy).on_submit is not Policy.on_submit
-        ]
-
-    def submitted(self, job: Job) -> None:
-        """Tell the policies of a job that was submitted."""
-        for submitted, ctx in self._followers:
-            try:
-                submitted(ctx, job)
-            except BaseException as error:
-                raise ctx.explain_failure(error, submitted, f"job {job.job_id}") from None
-
-    def observe(self, outcome: Outcome) -> None:
-        """Let the policies learn from an attempt that ended."""
-        for observe, ctx in self._observers:
-            try:
-                observe(ctx, outcome)
-            except BaseException as error:
-                about = f"job {outcome.start.job.job_id}"
-                raise ctx.explain_failure(error, observe, about) from None
-
-    def lose(self, start: Start) -> None:
-        """Tell `Configure` of an attempt that was lost to an accident and is not repeated."""
-        try:
-            self._configure.on_loss(self._configure_ctx, start)
-        except BaseException as error:
-            method, about = self._configure.on_loss, f"job {start.job.job_id}"
-            raise self._configure_ctx.explain_failure(error, method, about) from None
 
     def decide(self, start: Start) -> Decision:
         """Ask how an attempt shall run, and at which power limit or with which to be measured.

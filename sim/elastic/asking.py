@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.replan import ElasticView, Replan, Reshape, check_reshape
-from wattkeeper.sim.kernel.context import PolicyContext
+from wattkeeper.sim.kernel.hosting import BoundPolicy
 
 
-def ask_replan(replan: Replan, ctx: PolicyContext, view: ElasticView) -> Reshape | None:
-    """The answer of a policy.
+def ask_replan(bound: BoundPolicy, view: ElasticView) -> Reshape | None:
+    """The answer of a `Replan` policy.
 
     Raises:
         PolicyError: If it is none for the nodes, or there is none though the job needs a shape.
     """
+    replan: Replan = bound.policy
     try:
-        answer = replan.replan(ctx, view)
+        answer = replan.replan(bound.ctx, view)
         if answer is not None:
             check_reshape(answer, view)
     except BaseException as error:
-        raise ctx.explain_failure(error, replan.replan, f"job {view.job_id}") from None
+        raise bound.ctx.explain_failure(error, replan.replan, f"job {view.job_id}") from None
     if answer is None and view.moment != "gained":
         raise PolicyError(
             f"job {view.job_id} has {view.nodes} nodes and gets no shape, though it has none in "

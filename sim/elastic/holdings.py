@@ -29,8 +29,8 @@ class Holdings:
     """
 
     def __init__(self, parts: ElasticParts, gpus_per_node: int) -> None:
-        self._parts, self._loop = parts, parts.loop
-        self._cluster, self._recorder = parts.cluster, parts.recorder
+        self._parts, self._loop = parts, parts.core.loop
+        self._cluster, self._recorder = parts.core.cluster, parts.core.recorder
         self._gpus = gpus_per_node
         power = next(iter(self._cluster.spec.power.values()))
         self.idle_w = power.idle_w * gpus_per_node
@@ -56,7 +56,7 @@ class Holdings:
         training.attempt = self._take(attempt, number, nodes, training, before)
         slowdown = self._cluster.slowdown(training.attempt.placement) if nodes else 1.0
         training.hold(nodes, slowdown)
-        self._parts.booking.hold(training.attempt)
+        self._parts.core.booking.hold(training.attempt)
         return cost
 
     def _take(
@@ -71,15 +71,15 @@ class Holdings:
         parts, now_s = self._parts, self._loop.now_s
         sized = self.size(attempt.job, len(nodes))
         placement = self.place(nodes)
-        if parts.nodes.vary:
+        if parts.core.nodes.vary:
             others = tuple(slot for slot in placement if slot[0] not in before)
             kept = tuple(slot for slot in placement if slot[0] in before)
-            parts.nodes.occupy(kept, now_s)
-            training.delay(parts.nodes.occupy(others, now_s))
+            parts.core.nodes.occupy(kept, now_s)
+            training.delay(parts.core.nodes.occupy(others, now_s))
         if placement:
             self._cluster.take(sized, placement)
-            parts.budget.reserve(sized, attempt.gpu_type)
-        parts.room.shrink()
+            parts.core.budget.reserve(sized, attempt.gpu_type)
+        parts.core.room.shrink()
         where = self._recorder.journal.index_choice(placement)
         return Attempt(
             attempt.job, number, placement, where, attempt.gpu_type, now_s, self.idle_w * len(nodes)
@@ -89,10 +89,10 @@ class Holdings:
         """Give back all nodes of a job."""
         parts, attempt = self._parts, training.attempt
         self._cluster.release(attempt.job, attempt.placement)
-        if parts.nodes.vary:
-            parts.nodes.vacate(attempt.placement, self._loop.now_s)
-        parts.budget.release(attempt.job)
-        parts.room.grow()
+        if parts.core.nodes.vary:
+            parts.core.nodes.vacate(attempt.placement, self._loop.now_s)
+        parts.core.budget.release(attempt.job)
+        parts.core.room.grow()
 
     def close(
         self, training: ElasticTraining, fate: Fate, lost: int | None = None, reached: bool = False
@@ -122,11 +122,13 @@ class Holdings:
         if spent.slow_s or spent.write_slow_s:
             attempt.slow_s += spent.slow_s + spent.write_slow_s
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
-        self._parts.booking.book_shape(attempt, time_s * busy_w, time_s, busy_w, reached)
+        energy_j = time_s * busy_w
+        cost = self._parts.core.booking.book_shape(attempt, energy_j, time_s, busy_w, reached)
+        training.use(time_s, energy_j, cost)
         recorder.add_shape(self._row(training, spent), nodes * self._gpus)
         carried.add(spent, lost, lost_s)
-        gpu_s, energy_j = earlier_s * self._gpus, earlier_s * self.busy_w
-        return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + energy_j
+        gpu_s, earlier_j = earlier_s * self._gpus, earlier_s * self.busy_w
+        return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + earlier_j
 
     def drop_work(self, training: ElasticTraining) -> None:
         """Lose what a job would go on with."""

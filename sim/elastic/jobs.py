@@ -16,14 +16,8 @@ from typing_extensions import override
 
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView
-from wattkeeper.policies.points.replan import (
-    ElasticTask,
-    ElasticView,
-    Replan,
-    ReplanMoment,
-    Reshape,
-)
-from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.policies.points.replan import ElasticTask, ElasticView, ReplanMoment, Reshape
+from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Execution
 from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
@@ -71,20 +65,19 @@ class ElasticJobs(Part, JobService, Owner):
         until_s: float = math.inf,
     ) -> None:
         self._parts = parts
-        self._loop = parts.loop
-        self._recorder = parts.recorder
+        self._loop = parts.core.loop
+        self._recorder = parts.core.recorder
         self._lifecycle = parts.lifecycle
-        self._waiting = parts.board.waiting
+        self._waiting = parts.core.board.waiting
         self._jobs = jobs
         self._gpus = gpus_per_node
         self._until_s = until_s
-        self._replan = cast(Replan, parts.replan.policy)
         self._running: dict[int, ElasticTraining] = {}
         self._noticed_s: dict[int, float] = {}
         self._holdings = Holdings(parts, gpus_per_node)
         self._sharing = NodeSharing(parts, self._holdings, gpus_per_node)
-        parts.board.services.update(dict.fromkeys(jobs, self))
-        parts.board.always_asks = True
+        parts.core.board.services.update(dict.fromkeys(jobs, self))
+        parts.core.board.always_asks = True
 
     @override
     def begin_run(self) -> None:
@@ -118,12 +111,12 @@ class ElasticJobs(Part, JobService, Owner):
         training.moment = moment
         attempt.idle_w = self._holdings.idle_w * len(training.nodes)
         self._running[attempt.job.number] = training
-        self._parts.booking.hold(attempt)
+        self._parts.core.booking.hold(attempt)
 
     @override
     def trains(self, training: ElasticTraining) -> None:
         power_w = self._holdings.busy_w * len(training.nodes)
-        self._parts.booking.draw(training.attempt, power_w, self._loop.now_s, True)
+        self._parts.core.booking.draw(training.attempt, power_w, self._loop.now_s, True)
         self._loop.pass_is_due = True
 
     @override
@@ -168,7 +161,7 @@ class ElasticJobs(Part, JobService, Owner):
         if training.fruitless > MOST_FRUITLESS and self._until_s == math.inf:
             self._holdings.release(training)
             del self._running[training.attempt.job.number]
-            self._parts.board.halt(training.attempt.job.number)
+            self._parts.core.board.halt(training.attempt.job.number)
             self._lifecycle.give_up(training.attempt.job)
         return cost
 
@@ -293,7 +286,7 @@ class ElasticJobs(Part, JobService, Owner):
             moment == "lost" and training.announced,
             training.slowdown,
         )
-        answer = ask_replan(self._replan, self._parts.replan.ctx, view)
+        answer = ask_replan(self._parts.replan, view)
         saw, chose = seen_of(view), describe_answer(answer)
         journal.note(now_s, "replan", attempt.job, attempt.number, saw, chose)
         return answer
@@ -326,7 +319,11 @@ class ElasticJobs(Part, JobService, Owner):
         self._holdings.close(training, fate, reached=reached)
         del self._running[training.attempt.job.number]
         training.leave()
-        self._lifecycle.end_training(training.attempt, reached)
+        attempt, (time_s, energy_j, cost) = training.attempt, training.used
+        totals = AttemptTotals(0, time_s, energy_j, reached)
+        most_w = self._holdings.busy_w * attempt.job.gpus_held / self._gpus
+        self._parts.core.host.observe(attempt.outcome(most_w, totals, cost))
+        self._lifecycle.end_training(attempt, reached)
 
     def _end_all(self, _: object) -> None:
         """End all elastic jobs; what is under way is neither lost nor committed.

@@ -36,7 +36,7 @@ class NodeSharing:
     """
 
     def __init__(self, parts: ElasticParts, holdings: Holdings, gpus_per_node: int) -> None:
-        self._cluster, self._parts, self._holdings = parts.cluster, parts, holdings
+        self._cluster, self._parts, self._holdings = parts.core.cluster, parts, holdings
         self._gpus = gpus_per_node
 
     def free_nodes(self) -> list[int]:
@@ -53,7 +53,7 @@ class NodeSharing:
 
     def _allows(self, training: ElasticTraining, nodes: int, others: int = 0) -> bool:
         """Whether the power cap allows a job so many nodes, where other jobs take some, too."""
-        budget = self._parts.budget
+        budget = self._parts.core.budget
         if budget.cap_w is None:
             return True
         sized = self._holdings.size(training.attempt.job, nodes)
@@ -114,9 +114,9 @@ class NodeSharing:
 
         0 if there is no such job.
         """
-        room, free = self._parts.room, self._cluster.free_gpus
+        room, free = self._parts.core.room, self._cluster.free_gpus
         seen = set[Key]()
-        for job in self._parts.board.waiting.values():
+        for job in self._parts.core.board.waiting.values():
             if job.key in seen:
                 continue
             seen.add(job.key)

@@ -79,6 +79,7 @@ class ElasticTraining(Execution):
         fruitless: Losses in a row without a commit.
         change: The last answer of `Replan`.
         declined: Spare nodes that `Replan` declined last.
+        used: Time (s), energy (J) and cost (J) of training in its attempts that ended.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class ElasticTraining(Execution):
         self.fruitless = 0
         self.change: Reshape | None = None
         self.declined = 0
+        self.used = (0.0, 0.0, 0.0)
         self._since_s = 0.0
         self._until_s = 0.0
         self._cycle = Cycle(math.inf, 1, 0.0)
@@ -119,6 +121,11 @@ class ElasticTraining(Execution):
         self._begun_s = self._steps_end_s = 0.0
         self._own_steps_s = self._own_part_s = 0.0
         self._event: ScheduledEvent | None = None
+
+    def use(self, time_s: float, energy_j: float, cost: float) -> None:
+        """Count what an attempt that ended used."""
+        before_s, before_j, before = self.used
+        self.used = before_s + time_s, before_j + energy_j, before + cost
 
     def go_on(self, delay_s: float) -> None:
         """Form on the nodes that it was given, which are ready after a delay, s."""

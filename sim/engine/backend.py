@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Protocol
+from typing import ClassVar, Final, Protocol, get_args
 
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.retain import Retention
 from wattkeeper.policies.points.views import Measurement, Options, Slice, Start
@@ -22,7 +23,22 @@ from wattkeeper.sim.attempts.attempt import (
     Untuned,
 )
 from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.kernel.hosting import JOB_HOOKS, Capabilities, Host
 from wattkeeper.sim.kernel.loop import Driven
+
+CLUSTER_HOOKS: Final = JOB_HOOKS | {"on_end", "on_pause", "on_resume", "on_refuse", "on_use"}
+"""Hooks that the cluster engine calls."""
+SIMULATED: Final = Capabilities(
+    "a simulation",
+    get_args(Moment),
+    CLUSTER_HOOKS,
+    signals=True,
+    foresight=True,
+    queue=True,
+    zoo=True,
+    slices=True,
+    clocks=True,
+)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -31,9 +47,11 @@ class Backend:
 
     Attributes:
         listener: The world; set after its construction.
+        capabilities: What it offers to policies.
     """
 
     listener: Listener
+    capabilities: ClassVar[Capabilities] = SIMULATED
 
     @abstractmethod
     def options(self, job: Job, gpu_type: str) -> Options:
@@ -50,13 +68,8 @@ class Backend:
         """Upper bound of the power of a job on a GPU type, for all choices, W."""
         raise NotImplementedError
 
-    @abstractmethod
     def foresight(self, start: Start) -> Profile:
-        """The profile that an attempt will be replayed from.
-
-        Raises:
-            PolicyError: If there is none, as in a live run.
-        """
+        """The profile that an attempt will be replayed from, if `capabilities` have foresight."""
         raise NotImplementedError
 
     @abstractmethod
@@ -81,14 +94,15 @@ class ZooBackend(ZooView, Protocol):
     """The zoo of a run: trained models from which jobs start, and to which they add theirs.
 
     Attributes:
-        policy: Kind of the `Retain` policy.
         done: The models that were trained, in order.
         size_bytes: Size of the stored models.
     """
 
-    policy: str
     done: list[FinishedModel]
     size_bytes: int
+
+    def engage(self, host: Host) -> None:
+        """Let the host of the run build its `Retain` policy, and tell it of jobs."""
 
     def work(self, job: Job, parent: str) -> float:
         """The share of a job's training that is left with a parent, which counts as used.

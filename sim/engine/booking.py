@@ -79,17 +79,25 @@ class Booking:
         self._recorder.add_power_change(since_s, power - attempt.power)
         attempt.power = power
 
-    def book_run(self, attempt: Attempt, time_s: float, energy_j: float, limit_w: float) -> None:
-        """Book an attempt of a job without a workload; see `Listener.ran`."""
-        if attempt.losses:
-            time_s = max(0.0, time_s - attempt.kept_time_s)
-            energy_j = max(0.0, energy_j - attempt.kept_energy_j)
-        most_w = self._backend.most_power_w(attempt.job, attempt.gpu_type)
+    def book_run(
+        self, attempt: Attempt, most_w: float, time_s: float, energy_j: float, limit_w: float
+    ) -> float:
+        """Book an attempt of a job without a workload; returns its cost, J.
+
+        `most_w`: the most that its GPUs draw, W; the others: see `Listener.ran`.
+        """
+        now_s = self._loop.now_s
         cost = cost_of(self._eta, energy_j, time_s, most_w)
-        self._book(attempt, energy_j, time_s, cost, self._loop.now_s)
+        if attempt.losses:
+            own_s = max(0.0, time_s - attempt.kept_time_s)
+            own_j = max(0.0, energy_j - attempt.kept_energy_j)
+            self._book(attempt, own_j, own_s, cost_of(self._eta, own_j, own_s, most_w), now_s)
+        else:
+            self._book(attempt, energy_j, time_s, cost, now_s)
         reached = not attempt.is_stopped
         if not math.isnan(limit_w) or not reached or attempt.losses:
             self._recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
+        return cost
 
     def book_training(
         self, attempt: Attempt, decided: Decided, limit_w: float, totals: AttemptTotals, flags: int
@@ -125,14 +133,15 @@ class Booking:
 
     def book_shape(
         self, attempt: Attempt, energy_j: float, time_s: float, most_w: float, reached: bool
-    ) -> None:
+    ) -> float:
         """Book an attempt of an elastic job that ends now, with its training time and energy.
 
-        `most_w`: the most that its GPUs draw, W.
+        `most_w`: the most that its GPUs draw, W. Returns its cost, J.
         """
         cost = cost_of(self._eta, energy_j, time_s, most_w)
         self._book(attempt, energy_j, time_s, cost, self._loop.now_s)
         self._recorder.add_training(attempt.number, ABSENT, math.nan, ABSENT, reached * REACHED)
+        return cost
 
     def _book(
         self, attempt: Attempt, energy_j: float, time_s: float, cost: float, ended_s: float

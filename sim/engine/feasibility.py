@@ -13,7 +13,7 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.kernel.context import Engaged
+from wattkeeper.sim.kernel.hosting import BoundPolicy
 
 
 class Feasibility(CapacityView):
@@ -37,7 +37,7 @@ class Feasibility(CapacityView):
     """
 
     def __init__(
-        self, cluster: Cluster, budget: PowerBudget, place: Engaged, board: JobBoard
+        self, cluster: Cluster, budget: PowerBudget, place: BoundPolicy, board: JobBoard
     ) -> None:
         self._gpus: int = cluster.spec.gpus
         self._cluster = cluster

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.views import Configuration, Options, Start
-from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance
+from wattkeeper.policies.points.views import Configuration, Start
+from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance, without_choices
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.part import Part
@@ -37,8 +37,6 @@ class Inheritances(Part):
         self._backend = backend
         self._recorder = recorder
         self._parents: dict[int, tuple[str, float]] = {}  # and what is left to do, by job
-        if zoo is not None:
-            recorder.journal.add_maker("retain", zoo.policy)
 
     def ask(self, attempt: Attempt) -> Inheritance:
         """Ask for the parent of a job without a workload, if there may be one."""
@@ -46,7 +44,7 @@ class Inheritances(Part):
         if not self._asks or job.model is None:
             return FROM_SCRATCH
         most_w = self._backend.most_power_w(job, gpu_type) / job.gpus_held
-        options = Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+        options = without_choices(job, gpu_type, most_w)
         start = Start(job, attempt.number, options, 0)
         return self.take(job, self._decisions.choose_parent(start))
 

@@ -7,74 +7,52 @@ from typing import TYPE_CHECKING
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
-from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.booking import Booking
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.inheritances import Inheritances
-from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.part import Subscribers
 from wattkeeper.sim.engine.preparation import Preparation
 from wattkeeper.sim.engine.selector import Selector
 from wattkeeper.sim.engine.submission import Submission
-from wattkeeper.sim.kernel.loop import EventLoop
 
 if TYPE_CHECKING:
-    from wattkeeper.sim.recording.recorder import Recorder
+    pass
 
 
 class Lifecycle:
     """Moves jobs from state to state, with their GPUs, their power, and what policies hear of it.
 
     Args:
-        loop: The event loop of the run.
-        cluster: The GPUs.
-        nodes: When nodes are ready.
-        budget: The power that jobs may draw.
-        room: What fits.
-        board: The state of every job.
+        core: What the parts of the world share.
         select: Is told of jobs that end, pause and resume.
         submission: Submits jobs that follow those that end.
         preparation: Makes executions of attempts.
         inheritances: What jobs leave to the zoo.
-        booking: Books what attempts used.
-        recorder: The records of the run.
-        subscribers: Parts that act when jobs move.
     """
 
     def __init__(
         self,
-        loop: EventLoop,
-        cluster: Cluster,
-        nodes: NodeStates,
-        budget: PowerBudget,
-        room: Feasibility,
-        board: JobBoard,
+        core: Core,
         select: Selector,
         submission: Submission,
         preparation: Preparation,
         inheritances: Inheritances,
-        booking: Booking,
-        recorder: Recorder,
-        subscribers: Subscribers,
     ) -> None:
-        self._loop = loop
-        self._cluster = cluster
-        self._nodes = nodes
-        self._budget = budget
-        self._room = room
-        self._board = board
+        self._loop = core.loop
+        self._cluster = core.cluster
+        self._nodes = core.nodes
+        self._budget = core.budget
+        self._room = core.room
+        self._board = core.board
         self._select = select
         self._submission = submission
         self._preparation = preparation
         self._inheritances = inheritances
-        self._booking = booking
-        self._recorder = recorder
-        self._subscribers = subscribers
-        self._journal = recorder.journal
+        self._booking = core.booking
+        self._recorder = core.recorder
+        self._subscribers = core.subscribers
+        self._journal = core.recorder.journal
         self._by_select = self._journal.maker_of("select")
         self._preempts = self._journal.index_choice("preempt")
-        self._idle_w = {name: power.idle_w for name, power in cluster.spec.power.items()}
+        self._idle_w = {name: power.idle_w for name, power in core.cluster.spec.power.items()}
 
     def start(self, job: Job, placement: Placement) -> None:
         """Start a waiting job, or resume a preempted one."""

@@ -6,20 +6,15 @@ import math
 from typing import Final
 
 from wattkeeper.sim.attempts.attempt import Execution
-from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.attempts.pace import NODE, Pace
-from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange, RunLosses
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.booking import Booking
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.node_states import NodeStates
-from wattkeeper.sim.engine.part import Part, Subscribers
+from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.selector import Selector
-from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, EventLoop, schedule_at
-from wattkeeper.sim.recording.recorder import NodeRow, Recorder
+from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, schedule_at
+from wattkeeper.sim.recording.recorder import NodeRow
 
 MOST_LOSSES: Final = 10_000
 """After so many lost attempts a job is given up."""
@@ -34,60 +29,44 @@ class NodeLosses(Part):
     """Lets changes of nodes happen, each scheduled when the one before it happened.
 
     Args:
+        core: What the parts of the world share.
         losses: The changes, and what they cost.
-        loop: The event loop of the run.
-        cluster: The nodes.
-        nodes: When nodes are ready.
         rate: The observed rate of losses.
-        room: What fits.
-        board: Attempts that hold GPUs of a node.
         select: Is told of jobs that lose their GPUs.
         lifecycle: Ends attempts, and lets their jobs wait.
-        booking: Books attempts that ended.
-        decisions: Is told of attempts that are not repeated.
         retuner: Asks `Tune` about attempts that slow nodes slow down.
-        recorder: The records of the run.
-        subscribers: Parts that act when nodes change.
     """
 
     def __init__(
         self,
+        core: Core,
         losses: RunLosses,
-        loop: EventLoop,
-        cluster: Cluster,
-        nodes: NodeStates,
         rate: LossRate,
-        room: Feasibility,
-        board: JobBoard,
         select: Selector,
         lifecycle: Lifecycle,
-        booking: Booking,
-        decisions: DecisionMaker,
         retuner: Retuner,
-        recorder: Recorder,
-        subscribers: Subscribers,
     ) -> None:
         self._rules, self._changes, racks = losses
         if racks:
-            cluster.set_racks(racks)
-        self._loop = loop
-        self._cluster = cluster
-        self._nodes = nodes
+            core.cluster.set_racks(racks)
+        self._loop = core.loop
+        self._cluster = core.cluster
+        self._nodes = core.nodes
         self._rate = rate
-        self._room = room
-        self._board = board
+        self._room = core.room
+        self._board = core.board
         self._select = select
         self._lifecycle = lifecycle
-        self._booking = booking
-        self._decisions = decisions
+        self._booking = core.booking
+        self._host = core.host
         self._retuner = retuner
-        self._recorder = recorder
-        self._journal = recorder.journal
-        self._subscribers = subscribers
+        self._recorder = core.recorder
+        self._journal = core.recorder.journal
+        self._subscribers = core.subscribers
         self._next = next(self._changes, None)
         self._boots: dict[int, Callback] = {}
         self._idle_changes = 0
-        recorder.follows_nodes = True
+        core.recorder.follows_nodes = True
         self._journal.add_maker("node", "events")
         self._maker = self._journal.maker_of("node")
 
@@ -202,7 +181,7 @@ class NodeLosses(Part):
         if attempt.losses == MOST_LOSSES:
             start = execution.begun_with()
             if start is not None:
-                self._decisions.lose(start)
+                self._host.lose(start)
             self._lifecycle.give_up(job)
             return lost_gpu_s, lost.lost_energy_j
         self._select.pause(job)

@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 from wattkeeper.sim.attempts.attempt import Execution
-from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.booking import Booking
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.kernel.loop import EventLoop
-from wattkeeper.sim.recording.recorder import Recorder
 
 
 class Pauses:
     """Carries out what `Tune` says of whether an attempt trains.
 
     Args:
-        loop: The event loop of the run.
-        cluster: Says what it takes to restore an attempt.
-        board: The state of every job.
-        room: What fits.
+        core: What the parts of the world share.
         lifecycle: Takes GPUs and gives them back.
-        booking: Counts GPUs that are held.
-        recorder: The records of the run.
         hold: Whether a paused attempt keeps its GPUs, which draw idle power then.
     """
 
-    def __init__(
-        self,
-        loop: EventLoop,
-        cluster: Cluster,
-        board: JobBoard,
-        room: Feasibility,
-        lifecycle: Lifecycle,
-        booking: Booking,
-        recorder: Recorder,
-        hold: bool,
-    ) -> None:
-        self._loop = loop
-        self._restore_s = cluster.spec.restore_s
-        self._board = board
-        self._room = room
+    def __init__(self, core: Core, lifecycle: Lifecycle, hold: bool) -> None:
+        self._loop = core.loop
+        self._restore_s = core.cluster.spec.restore_s
+        self._board = core.board
+        self._room = core.room
         self._lifecycle = lifecycle
-        self._booking = booking
-        self._recorder = recorder
+        self._booking = core.booking
+        self._recorder = core.recorder
         self._hold = hold
 
     def pause(self, execution: Execution) -> None:

@@ -9,16 +9,13 @@ from wattkeeper.policies.planning.sharing import cheapest, share_out
 from wattkeeper.policies.points.views import NO_KNOBS
 from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.cluster.cluster_spec import CapSignal
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.node_states import SLACK_W, PowerBudget
+from wattkeeper.sim.engine.node_states import SLACK_W
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.power_limits import PowerLimits, pace_at
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.signal_changes import SignalChanges
-from wattkeeper.sim.kernel.journal import Journal
-from wattkeeper.sim.kernel.loop import EventLoop
 
 
 class PowerCap(Part):
@@ -27,45 +24,37 @@ class PowerCap(Part):
     Jobs that do not train, since they wait, are restored or profiled, keep what they reserved.
 
     Args:
+        core: What the parts of the world share.
         rules: How the cap is obeyed.
         signal: When it changes, and its value.
-        loop: The event loop of the run.
-        budget: The power that jobs may draw.
-        room: What fits.
-        board: Running attempts.
         retuner: Knows what `Tune` chose.
         limits: Notes the paces that the cap sets.
         lifecycle: Preempts.
-        journal: Knows the cap as a maker of decisions.
     """
 
     def __init__(
         self,
+        core: Core,
         rules: CapSignal,
         signal: SignalChanges,
-        loop: EventLoop,
-        budget: PowerBudget,
-        room: Feasibility,
-        board: JobBoard,
         retuner: Retuner,
         limits: PowerLimits,
         lifecycle: Lifecycle,
-        journal: Journal,
     ) -> None:
         self._rules = rules
         self._signal = signal
-        self._loop = loop
-        self._budget = budget
-        self._room = room
-        self._board = board
+        self._loop = core.loop
+        self._budget = core.budget
+        self._room = core.room
+        self._board = core.board
         self._retuner = retuner
         self._limits = limits
         self._lifecycle = lifecycle
-        journal.add_maker("cap", rules.obey)
-        self._maker = journal.maker_of("cap")
+        core.recorder.journal.add_maker("cap", rules.obey)
+        self._maker = core.recorder.journal.maker_of("cap")
         self._shares = rules.obey == "limits"
         self._is_unshared = False
-        budget.set_cap(signal.value)
+        core.budget.set_cap(signal.value)
 
     def begin_run(self) -> None:
         """Follow the signal."""

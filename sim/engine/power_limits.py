@@ -6,40 +6,24 @@ from wattkeeper.policies.planning.hull import SpeedPoint
 from wattkeeper.policies.points.views import Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import format_pace
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.feasibility import Feasibility
-from wattkeeper.sim.engine.node_states import PowerBudget
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.part import Part
-from wattkeeper.sim.kernel.journal import Journal
-from wattkeeper.sim.kernel.loop import EventLoop
 
 
 class PowerLimits(Part):
     """Keeps what jobs draw below the cap, as they choose and change their pace.
 
     Args:
-        loop: The event loop of the run.
-        budget: The power that jobs may draw.
-        room: What fits.
-        board: The state of every job.
-        journal: Notes paces that a cap sets.
+        core: What the parts of the world share.
         follows_signal: Whether the cap changes, so that the journal names it.
     """
 
-    def __init__(
-        self,
-        loop: EventLoop,
-        budget: PowerBudget,
-        room: Feasibility,
-        board: JobBoard,
-        journal: Journal,
-        follows_signal: bool,
-    ) -> None:
-        self._loop = loop
-        self._budget = budget
-        self._room = room
-        self._board = board
-        self._journal = journal
+    def __init__(self, core: Core, follows_signal: bool) -> None:
+        self._loop = core.loop
+        self._budget = core.budget
+        self._room = core.room
+        self._board = core.board
+        self._journal = core.recorder.journal
         self._follows_signal = follows_signal
 
     def draw(self, attempt: Attempt, power_w: float, settled: bool) -> None:

@@ -8,39 +8,36 @@ from wattkeeper.policies.points.views import NO_KNOBS, Configuration, Options, S
 from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Tuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.board import JobBoard
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.inheritances import Inheritances
-from wattkeeper.sim.engine.part import Subscribers
 
 
 class Preparation:
     """Makes the executions of attempts that hold their GPUs.
 
     Args:
-        board: The jobs of the run.
+        core: What the parts of the world share.
         decisions: Asks `Configure` and `Tune`.
         inheritances: What attempts start from.
         backend: Runs them.
-        subscribers: Parts that follow them.
         queue_gpus: GPUs that the queue is measured by; 0: `Configure` does not see the queue.
         limits_unprofiled: Whether `Tune` chooses power limits of jobs without a workload.
     """
 
     def __init__(
         self,
-        board: JobBoard,
+        core: Core,
         decisions: DecisionMaker,
         inheritances: Inheritances,
         backend: Backend,
-        subscribers: Subscribers,
         queue_gpus: int,
         limits_unprofiled: bool,
     ) -> None:
-        self._board = board
+        self._board = core.board
         self._decisions = decisions
         self._inheritances = inheritances
         self._backend = backend
-        self._subscribers = subscribers
+        self._subscribers = core.subscribers
         self._queue_gpus = queue_gpus
         self._limits_unprofiled = limits_unprofiled
 

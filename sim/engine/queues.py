@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.policy import Context, Policy
+from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.points.views import Outcome
 from wattkeeper.policies.registry import PolicyConfig, build_policy
 from wattkeeper.policies.scheduling.queueing import NOTHING
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.kernel.context import Engaged
+from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.loop import NEVER
 
 
@@ -72,16 +72,16 @@ class _Queue:
         wake_s: When it wants to be asked, s.
     """
 
-    def __init__(self, engaged: Engaged, capacity: QueueCapacity) -> None:
-        self.policy: Select = engaged.policy
-        self.ctx = engaged.ctx
+    def __init__(self, bound: BoundPolicy, capacity: QueueCapacity) -> None:
+        self.policy: Select = bound.policy
+        self.ctx = bound.ctx
+        self._bound = bound
         self.capacity = capacity
         self.waiting: dict[int, Job] = {}
         self.running = 0
         self.has_news = False
         self.wake_s = NEVER
-        self._checks_types = engaged.is_foreign
-        self._observes: bool = type(self.policy).observe is not Policy.observe
+        self._checks_types = bound.is_foreign
 
     def ask(self) -> Selection:
         """Ask the policy what changes now."""
@@ -129,19 +129,11 @@ class _Queue:
 
     def _tell(self, method: Callable[[Context, Job], None], job: Job) -> None:
         self.has_news = True
-        try:
-            method(self.ctx, job)
-        except BaseException as error:
-            raise self.ctx.explain_failure(error, method, f"job {job.job_id}") from None
+        self._bound.tell(method, job)
 
     def observe(self, outcome: Outcome) -> None:
         """Let the policy learn from an attempt that ended."""
-        if self._observes:
-            try:
-                self.policy.observe(self.ctx, outcome)
-            except BaseException as error:
-                about = f"job {outcome.start.job.job_id}"
-                raise self.ctx.explain_failure(error, self.policy.observe, about) from None
+        self._bound.tell(self.policy.observe, outcome)
 
 
 class SelectByQueue(Select):
@@ -153,17 +145,17 @@ class SelectByQueue(Select):
 
     Args:
         config: The config of the policies.
-        engaged: A policy, and the context that it would be asked with if there were one queue.
+        host: Gives each its context.
         cluster: The cluster, which has several queues.
     """
 
-    def __init__(self, config: PolicyConfig, engaged: Engaged, cluster: Cluster) -> None:
+    def __init__(self, config: PolicyConfig, host: Host, cluster: Cluster) -> None:
         self._cluster = cluster
         self._shares_power = cluster.spec.power_cap_w is not None
         self._queues: list[_Queue] = []
         for types in cluster.spec.queues:
-            policy = build_policy(config) if self._queues else engaged.policy
-            own = Engaged(policy, engaged.ctx.of_queue("|".join(types)))
+            suffix = f" of queue {'|'.join(types)}"
+            own = host.bind(config, build_policy(config), "select", suffix)
             indices = tuple([cluster.gpu_types.index(name) for name in types])
             self._queues.append(_Queue(own, QueueCapacity(cluster, indices)))
         self._of_types: dict[str | None, _Queue] = {}

@@ -5,36 +5,23 @@ from __future__ import annotations
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
 from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.kernel.loop import EventLoop
 
 
 class Retries:
     """Tries failed jobs again: at once, or under a power cap once it allows them, in order.
 
     Args:
-        loop: The event loop of the run.
-        board: Keeps those that wait for power.
-        budget: The power that jobs may draw.
-        room: What fits, which reserved power changes.
+        core: What the parts of the world share.
         lifecycle: Begins attempts.
     """
 
-    def __init__(
-        self,
-        loop: EventLoop,
-        board: JobBoard,
-        budget: PowerBudget,
-        room: Feasibility,
-        lifecycle: Lifecycle,
-    ) -> None:
-        self._loop = loop
-        self._board = board
-        self._budget = budget
-        self._room = room
+    def __init__(self, core: Core, lifecycle: Lifecycle) -> None:
+        self._loop = core.loop
+        self._board = core.board
+        self._budget = core.budget
+        self._room = core.room
         self.lifecycle = lifecycle
 
     def retry(self, failed: Attempt) -> None:

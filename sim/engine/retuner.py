@@ -18,11 +18,11 @@ from wattkeeper.policies.points.views import (
 )
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.pauses import Pauses
 from wattkeeper.sim.engine.power_limits import PowerLimits
-from wattkeeper.sim.kernel.loop import Callback, EventLoop, schedule_at
-from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.kernel.loop import Callback, schedule_at
 
 WAKES: Final = 1_000_000
 MOST_SLICES: Final = 10_000
@@ -112,29 +112,27 @@ class Retuner(Part):
     does; one that `Tune` itself paused is asked at once.
 
     Args:
-        loop: The event loop of the run.
+        core: What the parts of the world share.
         decisions: Asks the policy.
         moments: The moments that it wants.
         pauses: Pauses, resumes and stops attempts.
         limits: The pace nearest to the chosen one that the power cap allows.
-        recorder: The records of the run.
     """
 
     def __init__(
         self,
-        loop: EventLoop,
+        core: Core,
         decisions: DecisionMaker,
         moments: tuple[Moment, ...],
         pauses: Pauses,
         limits: PowerLimits,
-        recorder: Recorder,
     ) -> None:
-        self._loop = loop
+        self._loop = core.loop
         self._decisions = decisions
         self._moments = frozenset(moments)
         self._pauses = pauses
         self._limits = limits
-        self._recorder = recorder
+        self._recorder = core.recorder
         self._ended: Tuning | None = None
         self._tunings: dict[int, Tuning] = {}
         self._wakes = 0

@@ -6,14 +6,11 @@ from typing import Final
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.node_states import PowerBudget
-from wattkeeper.sim.engine.part import Subscribers
 from wattkeeper.sim.engine.retries import Retries
 from wattkeeper.sim.engine.selector import Selector
-from wattkeeper.sim.kernel.loop import NEVER, EventLoop
+from wattkeeper.sim.kernel.loop import NEVER
 
 MOST_IDLE_WAKES: Final = 1_000_000
 """So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
@@ -26,42 +23,34 @@ class SelectionPass:
     """Asks `Select` at the end of a time at which that may change something.
 
     Args:
-        loop: The event loop of the run.
-        board: The queue.
-        room: What fits.
-        budget: The power that jobs may draw.
+        core: What the parts of the world share.
         select: The policy.
         lifecycle: Starts and preempts.
         retries: Failed jobs, which are tried again first.
-        subscribers: Parts that act before and after `Select`.
         start_on_submit: Whether a job that does not start when it is submitted is an error.
     """
 
     def __init__(
         self,
-        loop: EventLoop,
-        board: JobBoard,
-        room: Feasibility,
-        budget: PowerBudget,
+        core: Core,
         select: Selector,
         lifecycle: Lifecycle,
         retries: Retries,
-        subscribers: Subscribers,
         start_on_submit: bool,
     ) -> None:
-        self._loop = loop
-        self._board = board
-        self._room = room
-        self._budget = budget
+        self._loop = core.loop
+        self._board = core.board
+        self._room = core.room
+        self._budget = core.budget
         self._select = select
         self._lifecycle = lifecycle
         self._retries = retries
-        self._subscribers = subscribers
+        self._subscribers = core.subscribers
         self._start_on_submit = start_on_submit
         self._idle_wakes = 0
         self._wakes = 0
         self._wakes_since_s = 0.0
-        board.alarm.call = self._wake
+        core.board.alarm.call = self._wake
 
     def run(self) -> None:
         """Preempt and start what `Select` chooses, until it chooses nothing."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
-from wattkeeper.sim.kernel.context import Engaged
+from wattkeeper.sim.kernel.hosting import BoundPolicy
 from wattkeeper.sim.kernel.loop import NEVER
 
 
@@ -19,7 +18,8 @@ class Selector:
         ctx: Its context.
     """
 
-    def __init__(self, select: Engaged) -> None:
+    def __init__(self, select: BoundPolicy) -> None:
+        self._bound = select
         self._select: Select = select.policy
         self.ctx = select.ctx
         self._checks_types = select.is_foreign
@@ -50,22 +50,16 @@ class Selector:
 
     def end(self, job: Job) -> None:
         """Tell it of a job that ended."""
-        self._tell(self._select.on_end, job)
+        self._bound.tell(self._select.on_end, job)
 
     def pause(self, job: Job) -> None:
         """Tell it of a job that gave up its GPUs, and does not wait."""
-        self._tell(self._select.on_pause, job)
+        self._bound.tell(self._select.on_pause, job)
 
     def resume(self, job: Job) -> None:
         """Tell it of a paused job that waits for GPUs."""
-        self._tell(self._select.on_resume, job)
+        self._bound.tell(self._select.on_resume, job)
 
     def refuse(self, job: Job) -> None:
         """Tell it of a job that it started, and that has no place."""
-        self._tell(self._select.on_refuse, job)
-
-    def _tell(self, method: Callable[[Context, Job], None], job: Job) -> None:
-        try:
-            method(self.ctx, job)
-        except BaseException as error:
-            raise self.ctx.explain_failure(error, method, f"job {job.job_id}") from None
+        self._bound.tell(self._select.on_refuse, job)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.kernel.context import SignalSource
 from wattkeeper.sim.kernel.loop import NEVER, SIGNAL, Callback, EventLoop, schedule_at
+from wattkeeper.sim.kernel.signals import SignalSource
 
 if TYPE_CHECKING:
     from wattkeeper.policies.signals import SignalView

@@ -6,37 +6,24 @@ import math
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.sim.attempts.decisions import DecisionMaker
-from wattkeeper.sim.engine.board import JobBoard
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.kernel.loop import EventLoop
 
 
 class Submission:
     """Puts jobs into the queue, and tells policies of them.
 
     Args:
-        loop: The event loop of the run, which it tells of the next arrival.
+        core: What the parts of the world share.
         source: The jobs.
-        board: The queue.
-        room: What fits.
-        decisions: Tells the policies.
     """
 
-    def __init__(
-        self,
-        loop: EventLoop,
-        source: Source,
-        board: JobBoard,
-        room: Feasibility,
-        decisions: DecisionMaker,
-    ) -> None:
-        self._loop = loop
+    def __init__(self, core: Core, source: Source) -> None:
+        self._loop = core.loop
         self._source = source
-        self._board = board
-        self._room = room
-        self._decisions = decisions
+        self._board = core.board
+        self._room = core.room
+        self._host = core.host
         self._arrivals = source.arrivals()
         self._batch: list[Job] = []
         self._arrived = 0
@@ -77,4 +64,4 @@ class Submission:
                 "give it more (cluster.gpus)"
             )
         self._board.submit(job)
-        self._decisions.submitted(job)
+        self._host.submitted(job)

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from wattkeeper.sim.attempts.attempt import Execution
-from wattkeeper.sim.engine.board import JobBoard
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.signal_changes import schedule_change
-from wattkeeper.sim.kernel.context import SignalSource
-from wattkeeper.sim.kernel.loop import Callback, EventLoop
+from wattkeeper.sim.kernel.loop import Callback
+from wattkeeper.sim.kernel.signals import SignalSource
 
 
 class TuneSignals(Part):
     """Follows signals while any attempt can be asked about them.
 
     Args:
-        loop: The event loop of the run.
-        board: The state of every job.
+        core: What the parts of the world share.
         signals: The signals of the run.
         names: Those that `Tune` follows.
         retuner: Asks it.
@@ -26,14 +25,13 @@ class TuneSignals(Part):
 
     def __init__(
         self,
-        loop: EventLoop,
-        board: JobBoard,
+        core: Core,
         signals: Mapping[str, SignalSource],
         names: Sequence[str],
         retuner: Retuner,
     ) -> None:
-        self._loop = loop
-        self._board = board
+        self._loop = core.loop
+        self._board = core.board
         self._signals = signals
         self._names = names
         self._retuner = retuner

@@ -13,9 +13,7 @@ from typing_extensions import override
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import NEW
 from wattkeeper.policies.points.moments import FIRST
-from wattkeeper.policies.points.policy import EmptyZoo, Policy
 from wattkeeper.policies.points.views import Measurement, Slice
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.cluster.cluster import Cluster
@@ -23,6 +21,7 @@ from wattkeeper.sim.cluster.losses import LossRate, RunLosses
 from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.booking import Booking
+from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.lifecycle import Lifecycle
@@ -44,9 +43,10 @@ from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 from wattkeeper.sim.engine.submission import Submission
 from wattkeeper.sim.engine.tune_signals import TuneSignals
-from wattkeeper.sim.kernel.context import Engaged, PolicyContext, SignalSource
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.loop import EventLoop
+from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, Recorder
 
@@ -55,30 +55,16 @@ class ElasticParts(NamedTuple):
     """What elastic jobs need of the world that they are a part of.
 
     Attributes:
-        loop: The event loop of the run.
-        cluster: The nodes.
-        nodes: When nodes are ready.
-        budget: The power that jobs may draw.
-        room: What fits.
-        rate: The observed rate of losses.
-        board: The state of every job.
+        core: What the parts of the world share.
         lifecycle: Moves jobs from state to state.
-        booking: Books what attempts used.
-        recorder: The records of the run.
+        rate: The observed rate of losses.
         replan: The policy of `Replan`, and its context.
     """
 
-    loop: EventLoop
-    cluster: Cluster
-    nodes: NodeStates
-    budget: PowerBudget
-    room: Feasibility
-    rate: LossRate
-    board: JobBoard
+    core: Core
     lifecycle: Lifecycle
-    booking: Booking
-    recorder: Recorder
-    replan: Engaged
+    rate: LossRate
+    replan: BoundPolicy
 
 
 class RunParts(NamedTuple):
@@ -144,158 +130,86 @@ class World(Listener):
         self.source = parts.source
         self.zoo = parts.zoo
         self.recorder = recorder = Recorder()
-        self._parts = parts
+        self._backend = backend
         self._max_attempts = rules.max_attempts
         journal = recorder.journal
         subscribers = self._subscribers = Subscribers()
-        select = self._engage("select", policies.select)
-        if len(spec.queues) > 1:
-            select = Engaged(SelectByQueue(policies.select, select, cluster), select.ctx)
-        place = self._engage("place", policies.place)
-        configure = self._engage("configure", policies.configure)
-        tunes = policies.configure.tunes
-        tuning = policies.configure if tunes else policies.tune
-        tune = self._engage("tune", tuning, configure.policy.tuner() if tunes else None)
+        host = self._host = Host(
+            backend.capabilities,
+            env,
+            rules.objective,
+            parts.streams,
+            journal,
+            parts.signals,
+            parts.zoo,
+            backend.foresight,
+        )
+        by_queue = SelectByQueue(policies.select, host, cluster) if len(spec.queues) > 1 else None
+        select = host.engage(policies.select, by_queue)
+        place = host.engage(policies.place)
+        configure = host.engage(policies.configure)
+        tuning = policies.configure if policies.configure.tunes else policies.tune
+        tune = host.engage_tune(configure, tuning)
+        if parts.zoo is not None:
+            parts.zoo.engage(host)
         sets_parent = parts.zoo is not None and policies.configure.sets_parent
-        decisions = DecisionMaker(configure, tune, journal, (select, place), sets_parent)
+        decisions = DecisionMaker(configure, tune, journal, sets_parent)
         self._decisions = decisions
         board = self.board = JobBoard(env, cluster, journal)
-        self._nodes = NodeStates(cluster, recorder)
-        self._budget = PowerBudget(spec, backend)
-        self._room = Feasibility(cluster, self._budget, place, board)
-        self._booking = Booking(env, recorder, backend, rules.objective.eta, subscribers)
+        nodes = self._nodes = NodeStates(cluster, recorder)
+        budget = self._budget = PowerBudget(spec, backend)
+        room = self._room = Feasibility(cluster, budget, place, board)
+        eta = rules.objective.eta
+        booking = self._booking = Booking(env, recorder, backend, eta, subscribers)
+        core = Core(env, cluster, nodes, budget, room, board, booking, recorder, host, subscribers)
         selector = Selector(select)
         inheritances = Inheritances(parts.zoo, sets_parent, decisions, backend, recorder)
-        self._submission = Submission(env, parts.source, board, self._room, decisions)
-        queue_gpus = spec.gpus if policies.configure.sees_queue else 0
-        self._preparation = Preparation(
-            board,
+        submission = self._submission = Submission(core, parts.source)
+        preparation = self._preparation = Preparation(
+            core,
             decisions,
             inheritances,
             backend,
-            subscribers,
-            queue_gpus,
+            spec.gpus if policies.configure.sees_queue else 0,
             tuning.limits_unprofiled,
         )
-        self._lifecycle = lifecycle = Lifecycle(
-            env,
-            cluster,
-            self._nodes,
-            self._budget,
-            self._room,
-            board,
-            selector,
-            self._submission,
-            self._preparation,
-            inheritances,
-            self._booking,
-            recorder,
-            subscribers,
+        lifecycle = self._lifecycle = Lifecycle(
+            core, selector, submission, preparation, inheritances
         )
-        self._retries = Retries(env, board, self._budget, self._room, lifecycle)
-        self._pass = SelectionPass(
-            env,
-            board,
-            self._room,
-            self._budget,
-            selector,
-            lifecycle,
-            self._retries,
-            subscribers,
-            rules.start_on_submit,
-        )
-        pauses = Pauses(
-            env, cluster, board, self._room, lifecycle, self._booking, recorder, rules.holds_pauses
-        )
-        cap = spec.cap
-        limits = PowerLimits(env, self._budget, self._room, board, journal, cap is not None)
-        self._retuner = Retuner(env, decisions, tuning.moments, pauses, limits, recorder)
+        retries = self._retries = Retries(core, lifecycle)
+        self._pass = SelectionPass(core, selector, lifecycle, retries, rules.start_on_submit)
+        cap, moments = spec.cap, tuning.moments
+        limits = PowerLimits(core, cap is not None)
+        pauses = Pauses(core, lifecycle, rules.holds_pauses)
+        retuner = self._retuner = Retuner(core, decisions, moments, pauses, limits)
         self.retunes = (
             tuning.slices
-            or not set(tuning.moments) <= set(FIRST)
+            or not set(moments) <= set(FIRST)
             or bool(parts.stragglers)
             or (cap is not None and cap.obey == "limits")
         )
-        self.wants_epochs = "epoch" in tuning.moments
+        self.wants_epochs = "epoch" in moments
         self.wants_slices = tuning.slices
+        rate = LossRate(spec.nodes)
         if parts.zoo is not None:
             subscribers.add(inheritances)
         if self.retunes:
-            subscribers.add(self._retuner)
-        if self.retunes and self._retuner.wants("signal"):
-            names = tuning.signals
-            subscribers.add(TuneSignals(env, board, parts.signals, names, self._retuner))
+            subscribers.add(retuner)
+        if retuner.wants("signal"):
+            subscribers.add(TuneSignals(core, parts.signals, tuning.signals, retuner))
         if parts.stragglers:
-            subscribers.add(StragglerEvents(env, parts.streams, parts.stragglers, self._retuner))
+            subscribers.add(StragglerEvents(env, parts.streams, parts.stragglers, retuner))
         if spec.power_cap_w is not None:
             subscribers.add(limits)
         if cap is not None:
-            subscribers.add(
-                PowerCap(
-                    cap,
-                    SignalChanges(env, board, parts.signals[cap.name]),
-                    env,
-                    self._budget,
-                    self._room,
-                    board,
-                    self._retuner,
-                    limits,
-                    lifecycle,
-                    journal,
-                )
-            )
-        rate = LossRate(spec.nodes)
+            signal = SignalChanges(env, board, parts.signals[cap.name])
+            subscribers.add(PowerCap(core, cap, signal, retuner, limits, lifecycle))
         if parts.losses is not None:
-            subscribers.add(
-                NodeLosses(
-                    parts.losses,
-                    env,
-                    cluster,
-                    self._nodes,
-                    rate,
-                    self._room,
-                    board,
-                    selector,
-                    lifecycle,
-                    self._booking,
-                    decisions,
-                    self._retuner,
-                    recorder,
-                    subscribers,
-                )
-            )
+            subscribers.add(NodeLosses(core, parts.losses, rate, selector, lifecycle, retuner))
         if parts.elastic is not None and policies.replan is not None:
-            replan = self._engage("replan", policies.replan)
-            elastic = ElasticParts(
-                env,
-                cluster,
-                self._nodes,
-                self._budget,
-                self._room,
-                rate,
-                board,
-                lifecycle,
-                self._booking,
-                recorder,
-                replan,
-            )
-            subscribers.add(parts.elastic(elastic))
+            replan = host.engage(policies.replan)
+            subscribers.add(parts.elastic(ElasticParts(core, lifecycle, rate, replan)))
         env.driven = self
-
-    def _engage(self, point: Point, config: PolicyConfig, policy: Policy | None = None) -> Engaged:
-        parts = self._parts
-        self.recorder.journal.add_maker(point, config.kind)
-        ctx = PolicyContext(
-            point,
-            config,
-            parts.env,
-            parts.rules.objective,
-            EmptyZoo() if parts.zoo is None else parts.zoo,
-            parts.streams.policy,
-            parts.backend.foresight,
-            parts.signals,
-        )
-        return Engaged(build_policy(config) if policy is None else policy, ctx)
 
     @property
     def questions(self) -> int:
@@ -422,8 +336,13 @@ class World(Listener):
     def ran(
         self, attempt: Attempt, time_s: float, energy_j: float, saved_s: float, limit_w: float
     ) -> None:
-        self._booking.book_run(attempt, time_s, energy_j, limit_w)
-        self._lifecycle.end(attempt, not attempt.is_stopped, saved_s)
+        reached = not attempt.is_stopped
+        most_w = self._backend.most_power_w(attempt.job, attempt.gpu_type)
+        cost = self._booking.book_run(attempt, most_w, time_s, energy_j, limit_w)
+        if self._host.observes:
+            totals = AttemptTotals(0, time_s, energy_j, reached)
+            self._host.observe(attempt.outcome(most_w, totals, cost, limit_w))
+        self._lifecycle.end(attempt, reached, saved_s)
 
     @override
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
@@ -431,7 +350,7 @@ class World(Listener):
         early = not (reached or stopped) and totals.epochs < tuned.start.options.max_epochs
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._booking.book_training(attempt, tuned, tuned.power_limit_w, totals, flags)
-        self._decisions.observe(tuned.outcome(totals, cost))
+        self._host.observe(tuned.outcome(totals, cost))
         if reached or stopped or attempt.tries >= self._max_attempts:
             self._lifecycle.end_training(attempt, reached, totals.saved_s, totals.accuracy)
         else:

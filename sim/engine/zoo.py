@@ -15,8 +15,9 @@ from wattkeeper.policies.points.retain import (
     StoredModels,
     check_retention,
 )
-from wattkeeper.policies.registry import PolicyConfig, build_policy
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.streams import RandomStreams
 
 if TYPE_CHECKING:
@@ -84,18 +85,15 @@ class SimulatedZoo:
     The id of a model is that of its job.
 
     Attributes:
-        policy: Kind of the `Retain` policy.
         done: The models that were trained, in order.
         size_bytes: Size of the stored models.
     """
 
     def __init__(self, spec: ZooSpec, retain: PolicyConfig, streams: RandomStreams) -> None:
-        self.policy = retain.kind
         self.done: list[FinishedModel] = []
         self.size_bytes = 0
         self._spec = spec
         self._config = retain
-        self._retain: Retain = build_policy(retain)
         self._streams = streams
         self._trained: dict[str, TrainedModel] = {}
         self._stored: dict[str, StoredModel] = {}
@@ -103,6 +101,10 @@ class SimulatedZoo:
         self._view: tuple[TrainedModel, ...] | None = ()
         self._covered: tuple[tuple[int, str], float] = ((-1, ""), 0.0)
         self._coverages: dict[int, float] = {}
+
+    def engage(self, host: Host) -> None:
+        """See `wattkeeper.sim.engine.backend.ZooBackend`."""
+        self._retain: Retain = host.engage(self._config).policy
 
     def child(self, job: Job) -> ChildModel | None:
         """See `wattkeeper.policies.points.policy.ZooView`."""

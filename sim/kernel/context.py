@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
 from wattkeeper.policies.points.moments import FIRST
 from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.views import Start
+from wattkeeper.sim.kernel.clock import Clock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,30 +18,7 @@ if TYPE_CHECKING:
     from wattkeeper.policies.profile import Objective, Profile
     from wattkeeper.policies.registry import Point, PolicyConfig
     from wattkeeper.policies.signals import SignalView
-
-
-class Timed(Protocol):
-    """What knows the time of a run."""
-
-    @property
-    def now_s(self) -> float:
-        """Time since the run began, s."""
-
-
-class SignalSource(Protocol):
-    """A named series of values over the time of a run."""
-
-    def next_change_s(self, after_s: float) -> float:
-        """When the first slot after a time (s) begins, s; infinite if there is none."""
-
-    def view(self, env: Timed) -> SignalView:
-        """The signal as a policy sees it at the time of an environment."""
-
-
-class FixedTime(NamedTuple):
-    """One time, s, at which all that is asked is asked."""
-
-    now_s: float
+    from wattkeeper.sim.kernel.signals import SignalSource
 
 
 class PolicyContext:
@@ -49,10 +27,11 @@ class PolicyContext:
     Args:
         point: The policy's decision point.
         config: Its config.
-        env: The environment of the run, or something else that has its time.
+        clock: The time.
         objective: What a job costs.
         zoo: Models to start from.
         stream_of: A new random stream by decision point and name (`RandomStreams.policy`).
+        suffix: Added to the names of its random streams.
         foresight: The profile that an attempt will be replayed from; it is only asked for a policy
             that declares foresight. None: there is none.
         signals: The signals of the run, by name.
@@ -67,12 +46,13 @@ class PolicyContext:
         self,
         point: Point,
         config: PolicyConfig,
-        env: Timed,
+        clock: Clock,
         objective: Objective,
         zoo: ZooView,
         stream_of: Callable[[Point, str], np.random.Generator],
-        foresight: Callable[[Start], Profile] | None = None,
-        signals: Mapping[str, SignalSource] | None = None,
+        suffix: str,
+        foresight: Callable[[Start], Profile] | None,
+        signals: Mapping[str, SignalSource],
     ) -> None:
         self.objective = objective
         self.zoo = zoo
@@ -80,25 +60,13 @@ class PolicyContext:
         self.slices = config.slices
         self.is_asked_later = not set(config.moments) <= set(FIRST)
         self._config = config
-        self._env = env
+        self._clock = clock
         self._stream_of = stream_of
+        self._suffix = suffix
         self._foresight = foresight
-        self._sources = signals or {}
+        self._sources = signals
         self._signals: dict[str, SignalView] = {}
         self._streams: dict[str, np.random.Generator] = {}
-
-    def of_queue(self, queue: str) -> PolicyContext:
-        """The context of the same policy for one queue, with random streams of its own."""
-        return PolicyContext(
-            self.point,
-            self._config,
-            self._env,
-            self.objective,
-            self.zoo,
-            lambda point, name: self._stream_of(point, f"{name} of queue {queue}"),
-            self._foresight,
-            self._sources,
-        )
 
     @property
     def is_foreign(self) -> bool:
@@ -113,12 +81,12 @@ class PolicyContext:
     @property
     def now_s(self) -> float:
         """See `wattkeeper.policies.points.policy.Context`."""
-        return self._env.now_s
+        return self._clock.now_s
 
     def rng(self, name: str) -> np.random.Generator:
         """See `wattkeeper.policies.points.policy.Context`."""
         if name not in self._streams:
-            self._streams[name] = self._stream_of(self.point, name)
+            self._streams[name] = self._stream_of(self.point, name + self._suffix)
         return self._streams[name]
 
     def signal(self, name: str) -> SignalView:
@@ -130,7 +98,7 @@ class PolicyContext:
                 raise PolicyError(
                     f"{self.policy} reads {name!r}; there is no such signal here", self.point
                 )
-            self._signals[name] = self._sources[name].view(self._env)
+            self._signals[name] = self._sources[name].view(self._clock)
         return self._signals[name]
 
     def explain_failure(
@@ -148,15 +116,3 @@ class PolicyContext:
         if not self._config.needs_foresight or self._foresight is None:
             raise PolicyError(f"{self.policy} declares no foresight", self.point)
         return self._foresight(start)
-
-
-class Engaged(NamedTuple):
-    """A policy of a run, and the context that it is asked with."""
-
-    policy: Any
-    ctx: PolicyContext
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether the types of its answers are checked."""
-        return is_foreign(type(self.policy)) or self.ctx.is_foreign

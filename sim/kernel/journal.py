@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 class DecisionJournal:
     """Takes down what policies decide."""
 
+    def add_maker(self, point: str, policy: str) -> None:
+        """Add the policy of a decision point, before it decides."""
+        return
+
     @abstractmethod
     def note(
         self,
@@ -85,7 +89,7 @@ class Journal(DecisionJournal):
         self._rows = Rows(_DECIDED, self._spool)
 
     def add_maker(self, point: str, policy: str) -> None:
-        """Add the policy of a decision point."""
+        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         self.makers.append((point, policy))
         self._points.append(point)
 

@@ -5,17 +5,29 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.forecasting import DAY_S, Forecast, ForecastConfig, KnownSignal
-from wattkeeper.sim.kernel.context import Timed
+from wattkeeper.policies.signals import SignalView
+from wattkeeper.sim.kernel.clock import Clock
 from wattkeeper.sim.kernel.streams import RandomStreams
 
 KNOWN_DAYS = 8
 """So many days before second 0 are known of a series that repeats."""
+
+
+class SignalSource(Protocol):
+    """A named series of values over the time of a run."""
+
+    def next_change_s(self, after_s: float) -> float:
+        """When the first slot after a time (s) begins, s; infinite if there is none."""
+
+    def view(self, clock: Clock) -> SignalView:
+        """The signal as a policy sees it at the time of a clock."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,12 +181,12 @@ class Signal:
         self._predicted: dict[int, Floats] = {}
 
     def next_change_s(self, after_s: float) -> float:
-        """See `wattkeeper.sim.kernel.context.SignalSource`."""
+        """See `wattkeeper.sim.kernel.signals.SignalSource`."""
         return self.series.begin_s(self.series.slot(after_s) + 1)
 
-    def view(self, env: Timed) -> _View:
-        """See `wattkeeper.sim.kernel.context.SignalSource`."""
-        return _View(self, env)
+    def view(self, clock: Clock) -> _View:
+        """See `wattkeeper.sim.kernel.signals.SignalSource`."""
+        return _View(self, clock)
 
     def known(self, slot: int, slots: int) -> Floats:
         """Values of the last slots up to one, as far as a policy knows them."""
@@ -213,16 +225,16 @@ class Signal:
 class _View:
     """See `wattkeeper.policies.signals.SignalView`."""
 
-    def __init__(self, signal: Signal, env: Timed) -> None:
+    def __init__(self, signal: Signal, clock: Clock) -> None:
         self._signal = signal
         self._series = signal.series
-        self._env = env
+        self._clock = clock
         self._known_s = math.nan
         self._known = 0
 
     @property
     def _slot(self) -> int:
-        now_s = self._env.now_s
+        now_s = self._clock.now_s
         if now_s != self._known_s:
             self._known_s, self._known = now_s, self._series.slot(now_s)
         return self._known

@@ -33,8 +33,8 @@ from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
-from wattkeeper.sim.kernel.context import SignalSource
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import NamedStreams, RandomStreams
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies

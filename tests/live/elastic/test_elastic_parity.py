@@ -38,10 +38,10 @@ def watch(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[Seen]:
     """What a module asks the policy from now on, with what does not depend on measured times."""
     seen: list[Seen] = []
 
-    def ask(replan: Any, ctx: Any, view: ElasticView) -> Reshape | None:
+    def ask(bound: Any, view: ElasticView) -> Reshape | None:
         is_first = view.shape is None
         seen.append((view.moment, view.held, view.spare, is_first, view.announced))
-        return asking.ask_replan(replan, ctx, view)
+        return asking.ask_replan(bound, view)
 
     monkeypatch.setattr(module, "ask_replan", ask)
     return seen

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
-from wattkeeper.sim.kernel.context import FixedTime
+from wattkeeper.sim.kernel.clock import FixedTime
 
 
 def make(*values: float) -> LiveSignal:

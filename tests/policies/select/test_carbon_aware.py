@@ -23,7 +23,7 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.select.carbon_aware import CarbonAwareConfig
 from wattkeeper.policies.signals import SignalView
-from wattkeeper.sim.kernel.context import FixedTime
+from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
 

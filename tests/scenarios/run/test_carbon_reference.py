@@ -102,7 +102,7 @@ def test_results_say_that_limits_were_interpolated(inside: Command, scenario: Pa
 
 def test_live_runs_refuse_profiles_that_are_not_measured(inside: Command, scenario: Path) -> None:
     said = inside("run", scenario, "--live", "--out", "out", code=2).stderr
-    assert_states(said, "variant 'chase'", "tune: chase", "know the future")
+    assert_states(said, "variant 'chase'", "tune policy 'chase'", "foresight", "a live run")
 
 
 def test_sessions_refuse_decisions_over_time() -> None:

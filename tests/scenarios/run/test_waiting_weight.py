@@ -70,4 +70,4 @@ def test_waiting_has_no_weight_where_time_has_none(inside: Command) -> None:
 def test_sessions_know_of_no_queue() -> None:
     with pytest.raises(PolicyError) as refused:
         config_of("configure", FrugalConfig(waiting=1.0))
-    assert_states(str(refused.value), "a session knows of no queue")
+    assert_states(str(refused.value), "the queue", "a session")
