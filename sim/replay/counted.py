@@ -10,19 +10,19 @@ import math
 from typing_extensions import override
 
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
-from wattkeeper.sim.replay.replayed import Part, Replayed
+from wattkeeper.sim.replay.replayed import Replayed, Segment
 from wattkeeper.sim.replay.training import ROUNDING, Training
 
 
 def train_counted(training: Training, run: Replayed) -> None:
     """Train to an end that moves where knobs or the pace change."""
     undone, training.undone = training.undone, []
-    part = Counted(training)
-    part.undo(undone)
-    run.do(part)
+    counted = Counted(training)
+    counted.undo(undone)
+    run.do(counted)
 
 
-class Counted(Part):
+class Counted(Segment):
     """Epochs with the chosen knobs.
 
     The cost bound is applied anew at each change: the attempt ends before the epoch that would

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
+from wattkeeper.policies.pipeline.execution import PipelineIteration
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_point
 from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
@@ -55,31 +56,26 @@ class PipelineTimes(EpochTimes):
         super().__init__(curve)
         self.task = task
         self._slowdown = 1.0
-        self._of: Tuned | None = None
-        self._epoch = (0.0, 0.0)
 
     @override
     def epoch(self, tuned: Tuned) -> tuple[float, float]:
-        if tuned is not self._of:
-            self._of, self._epoch = tuned, self._execute(tuned.knobs)
-        return self._epoch
-
-    def _execute(self, knobs: Knobs) -> tuple[float, float]:
         """Time (s) and energy (J) of an iteration; GPUs wait for a peer at blocking power."""
-        task = self.task
-        iteration = task.execute(knobs.plan, knobs.clock_mhz)
+        task, iteration = self.task, self._execute(tuned)
         least_s = self._slowdown * task.fastest.time_s
         if self._slowdown <= 1 or iteration.time_s >= least_s:
             return iteration.time_s, iteration.energy_j
         return least_s, iteration.held(least_s, task.waiting_w)
+
+    def _execute(self, tuned: Tuned) -> PipelineIteration:
+        """The iteration without a slower peer."""
+        return self.task.execute(tuned.knobs.plan, tuned.knobs.clock_mhz)
 
     @override
     def after(self, tuned: Tuned, knobs: Knobs) -> Tuned:
         before = tuned.knobs
         if (knobs.plan, knobs.clock_mhz) == (before.plan, before.clock_mhz):
             return tuned
-        start, configuration, limit_w = tuned.start, tuned.configuration, tuned.power_limit_w
-        return Tuned(start, configuration, limit_w, tuned.profiled, knobs)
+        return tuned.with_knobs(knobs)
 
     @override
     def points(self, chosen: Knobs) -> Sequence[SpeedPoint]:
@@ -91,11 +87,10 @@ class PipelineTimes(EpochTimes):
 
     @override
     def keep_pace(self, peers: Pace) -> bool:
-        self._slowdown, self._of = peers.slowdown, None
+        self._slowdown = peers.slowdown
         return True
 
     @override
     def reserved_w(self, tuned: Tuned) -> float:
         """That without a straggler, which may end."""
-        iteration = self.task.execute(tuned.knobs.plan, tuned.knobs.clock_mhz)
-        return plan_point(self.task, iteration).power_w
+        return plan_point(self.task, self._execute(tuned)).power_w

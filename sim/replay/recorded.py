@@ -50,7 +50,6 @@ class RecordedDuration(Work):
     `recorded`, it still holds its GPUs for that duration, and its energy is spread over that.
 
     Attributes:
-        limit_w: Power limit of each of its GPUs; NaN: none.
         busy_w: Its power.
         full_s: Its time without a parent.
         share: What its parent leaves of that.
@@ -73,10 +72,6 @@ class RecordedDuration(Work):
         self.share = inheritance.work
         self.hold_share = speed if recorded else 1.0
         self.rest_s = self.full_s * self.share * self.hold_share
-
-    @override
-    def configured(self) -> tuple[int, float]:
-        return -1, self.limit_w
 
     @override
     def begin(self, run: Replayed) -> None:

@@ -26,34 +26,27 @@ from wattkeeper.sim.kernel.loop import EventLoop, ScheduledEvent, schedule_at
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
 
-
 Unit = tuple[float, float]
-"""By which an attempt counts its work: time (s) and energy (J) of a unit of it, unless the work
-says otherwise."""
+"""Time (s) and energy (J) of a unit of the work of an attempt, unless the work says otherwise."""
 
 
 @mypyc_attr(acyclic=True)
 class Phase(ScheduledEvent):
-    """The end of a part of an attempt at constant rate and power.
-
-    Args:
-        execution: The attempt.
-        number: The number of the part; nothing happens if the attempt left it before.
-    """
+    """The end of a phase of an attempt, by its number; nothing happens if it was left before."""
 
     def __init__(self, execution: Replayed, number: int) -> None:
         self.execution = execution
         self.number = number
 
     def happen(self) -> None:
-        """Tell the attempt that its phase is over."""
+        """Tell the attempt that it is over."""
         if self.number == self.execution.phases:
             self.execution.end_phase()
 
 
 @mypyc_attr(acyclic=True)
-class Part:
-    """A part of what an attempt does; it refers to no execution, and so not to itself.
+class Segment:
+    """A part of the work of an attempt; it refers to no execution, and so not to itself.
 
     Attributes:
         is_training: Whether it trains with knobs that can be changed now.
@@ -93,23 +86,22 @@ class Part:
 
 
 @mypyc_attr(acyclic=True)
-class Work(Part):
-    """All that an attempt does once it has its GPUs and its parent; its first part is itself.
+class Work(Segment):
+    """All that an attempt does once it has its GPUs and its parent; its first segment is itself.
 
     Methods that an `Execution` has too do what they say there.
 
     Attributes:
         reserved_w: What it counts with under a power cap at least, W.
         start: What `Configure` was asked about; None: it was not.
+        batch_size: Its batch size; -1: not known.
+        limit_w: Power limit of each of its GPUs, W; NaN: none.
     """
 
     reserved_w = 0.0
     start: Start | None = None
-
-    @abstractmethod
-    def configured(self) -> tuple[int, float]:
-        """See `wattkeeper.sim.attempts.attempt.Execution`."""
-        raise NotImplementedError
+    batch_size = -1
+    limit_w = math.nan
 
     def keep_pace(self, run: Replayed, peers: Pace) -> Pace:
         """Called with the pace of the slowest peer; returns that at which the phases pass."""
@@ -151,7 +143,7 @@ class Replayed(Execution):
         env: The event loop of the run.
         query_s: Remaining time of the parent search.
         work: What it does.
-        part: The part of it that it does now.
+        segment: The part of that which it does now.
         stage: `DELAY`, `QUERY`, `WORK` or `PAUSED`.
         phases: Number of phases begun or interrupted.
         since_s: Start of the current phase.
@@ -161,7 +153,7 @@ class Replayed(Execution):
         stretch: Time of training over that at full pace.
         power_share: Power of training over that at full pace.
         power_w: Power in a phase of training, at full pace.
-        unit: That of the work in that phase.
+        unit: By which its work is counted.
         trained_s: Training time of the attempt at full pace, where nodes are lost.
         trained_j: Energy of that.
     """
@@ -181,7 +173,7 @@ class Replayed(Execution):
         self.env = env
         self.query_s = query_s
         self.work = work
-        self.part: Part = work
+        self.segment: Segment = work
         self.stage = PAUSED
         self.phases = 0
         self.since_s = 0.0
@@ -190,7 +182,7 @@ class Replayed(Execution):
 
     def go_on(self, delay_s: float) -> None:
         """Wait, search the parent, then work."""
-        if delay_s and not self.part.is_over:
+        if delay_s and not self.segment.is_over:
             self.stage = DELAY
             self.hold(delay_s)
         elif self.query_s:
@@ -198,7 +190,7 @@ class Replayed(Execution):
             self.hold(self.query_s)
         else:
             self.stage = WORK
-            self.part.begin(self)
+            self.segment.begin(self)
 
     def pause(self) -> None:
         """Save the remaining time of the phase; a delay starts anew."""
@@ -208,14 +200,14 @@ class Replayed(Execution):
 
     def _break_off(self) -> None:
         if self._interrupt() == WORK:
-            self.part.break_off()
+            self.segment.break_off()
 
     def _interrupt(self) -> int:
         """End the present phase; returns the stage."""
         self.phases += 1
         stage, self.stage = self.stage, PAUSED
         if stage == WORK:
-            self.part.interrupt(self)
+            self.segment.interrupt(self)
         elif stage == QUERY:
             self.query_s = max(0.0, self.left_s - (self.env.now_s - self.since_s))
         return stage
@@ -226,7 +218,7 @@ class Replayed(Execution):
 
     @override
     def write_checkpoint(self) -> None:
-        if self.checkpoints is not None and self._trains and not self.part.is_over:
+        if self.checkpoints is not None and self._trains and not self.segment.is_over:
             self._interrupt()
             self.checkpoints.begin_write()
             self.go_on(0.0)
@@ -253,17 +245,17 @@ class Replayed(Execution):
         assert self.checkpoints is not None
         self._break_off()
         spans = self.checkpoints.unsaved()
-        self.part.undo(spans)
+        self.segment.undo(spans)
         lost_j = math.fsum([span.energy_j for span in spans])
         lost = LostWork(self.trained_s, self.trained_j, self.checkpoints.unsaved_s, lost_j)
         self.trained_s = self.trained_j = 0.0
         self.checkpoints.save()
         return lost
 
-    def do(self, part: Part) -> None:
+    def do(self, segment: Segment) -> None:
         """Do a part of the work from now on."""
-        self.part = part
-        part.begin(self)
+        self.segment = segment
+        segment.begin(self)
 
     def take_trained(self) -> float:
         """Training time at full pace since the phase began, or since it was last taken, s."""
@@ -288,9 +280,9 @@ class Replayed(Execution):
         return trained_s
 
     def end_phase(self) -> None:
-        """Begin the next stage, or end the part."""
+        """Begin the next stage, or end the segment."""
         if self.stage == WORK:
-            self.part.end(self)
+            self.segment.end(self)
             return
         if self.stage == QUERY:
             self.query_s = 0.0
@@ -326,7 +318,7 @@ class Replayed(Execution):
 
     @override
     def configured(self) -> tuple[int, float]:
-        return self.work.configured()
+        return self.work.batch_size, self.work.limit_w
 
     @override
     def begun_with(self) -> Start | None:
@@ -335,7 +327,7 @@ class Replayed(Execution):
     @property
     @override
     def is_training(self) -> bool:
-        return self.part.is_training
+        return self.segment.is_training
 
     @override
     def progress(self) -> Progress:

@@ -46,14 +46,15 @@ class Slicing(Profiling):
         last = _last_epoch(training)
         if training.epochs >= last - ROUNDING:  # it measured nothing
             training.epochs = last
-            training.decision = untuned.at_present_limit()
+            training.decide(untuned.at_present_limit())
             self.end(training, run, training.target <= last)
             return
         spent_s, spent_j = part * epoch_s, part * epoch_j
         self.slices = self.slices.add(spent_s, spent_j, False)
-        measured = _measurement(piece, untuned.batch_size, epoch_s, epoch_j, spent_s, spent_j)
-        decision = run.listener.measured(untuned, (measured,))
-        training.decision = decision
+        size, power_w = untuned.batch_size, epoch_j / epoch_s
+        found = Measurement(piece.power_limit_w, epoch_s, power_w, 0, size, spent_s, spent_j)
+        decision = run.listener.measured(untuned, (found,))
+        training.decide(decision)
         follow = training.train_to_end
         if isinstance(decision, Untuned):
             assert decision.slice is not None, "no profile follows a slice"
@@ -62,51 +63,43 @@ class Slicing(Profiling):
 
     @override
     def end(self, training: Training, run: Replayed, reached: bool) -> None:
-        """Leave, after slices of other batch sizes if it reached its target, saved before."""
-        if run.checkpoints is not None:
-            run.checkpoints.save()
+        """Leave, after slices of other batch sizes if it reached its target."""
         if reached:
             self._ask(training, run, ())
         else:
             training.leave(run, False)
 
     def _ask(self, training: Training, run: Replayed, report: tuple[Measurement, ...]) -> None:
-        listener, attempt = run.listener, run.attempt
-        piece = listener.reached(attempt, report)
+        """Save what was trained, and train the slice that follows, if any does."""
+        if run.checkpoints is not None:
+            run.checkpoints.save()
+        piece = run.listener.reached(run.attempt, report)
         if piece is None or piece.batch_size is None:
             training.leave(run, True)
             return
         size = piece.batch_size
         unit = epoch_s, epoch_j = training.profile.curves[size].epoch(piece.power_limit_w)
-        if not listener.allows(attempt, epoch_j / epoch_s):
+        power_w = epoch_j / epoch_s
+        if not run.listener.allows(run.attempt, power_w):
             training.leave(run, True)
             return
         part = piece.epochs(epoch_s, training.profile.samples_per_epoch, size)
         spent_s = part * epoch_s + SETUP_S
 
         def end_slice(run: Replayed) -> None:
-            if run.checkpoints is not None:
-                run.checkpoints.save()
             spent_j = spent_s * epoch_j / epoch_s
             training.time_s += spent_s
             training.energy_j += spent_j
             self.slices = self.slices.add(spent_s, spent_j, True)
-            report = _measurement(piece, size, epoch_s, epoch_j, spent_s, spent_j)
+            report = Measurement(piece.power_limit_w, epoch_s, power_w, 0, size, spent_s, spent_j)
             self._ask(training, run, (report,))
 
-        whole_s, power_w = spent_s * training.scale, epoch_j / epoch_s
-        run.do(DiscardedSlice(training, whole_s, power_w, unit, end_slice))
+        run.do(DiscardedSlice(training, spent_s * training.scale, power_w, unit, end_slice))
 
 
 def _last_epoch(training: Training) -> float:
     """Epochs at which it ends without a cost bound."""
     return min(training.target, float(training.profile.max_epochs))
-
-
-def _measurement(
-    piece: Slice, size: int, epoch_s: float, epoch_j: float, spent_s: float, spent_j: float
-) -> Measurement:
-    return Measurement(piece.power_limit_w, epoch_s, epoch_j / epoch_s, 0, size, spent_s, spent_j)
 
 
 class DiscardedSlice(Stretch):
@@ -121,7 +114,7 @@ class DiscardedSlice(Stretch):
         if self.is_broken_off:
             self.training.leave(run, True)
         else:
-            self.draw(run)
+            super().begin(run)
 
     @override
     def interrupt(self, run: Replayed) -> None:

@@ -27,7 +27,7 @@ from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.replay.epochs import EpochTimes
 from wattkeeper.sim.replay.latencies import Latencies
-from wattkeeper.sim.replay.replayed import Part, Replayed, Unit, Work
+from wattkeeper.sim.replay.replayed import Replayed, Segment, Unit, Work
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
@@ -57,7 +57,7 @@ class ReplayRules(NamedTuple):
 Step = Callable[[Replayed], None]
 
 
-class TrainingPart(Part):
+class TrainingSegment(Segment):
     """A part of a training: what is lost in it is done once more in the next one that trains."""
 
     def __init__(self, training: Training, then: Step) -> None:
@@ -73,7 +73,7 @@ class TrainingPart(Part):
         self.training.undone += lost
 
 
-class Hold(TrainingPart):
+class Hold(TrainingSegment):
     """A time for which the GPUs are held idle, s; it is over once it is interrupted."""
 
     def __init__(self, training: Training, delay_s: float, then: Step) -> None:
@@ -92,7 +92,7 @@ class Hold(TrainingPart):
         self.delay_s = 0.0
 
 
-class Stretch(TrainingPart):
+class Stretch(TrainingSegment):
     """Training for a time that is known (s), at a mean power (W).
 
     What was lost comes first, at the pace and power of now.
@@ -117,12 +117,7 @@ class Stretch(TrainingPart):
             self.left_s += again_s
             training.time_s += (again_s - span.time_s) / training.scale
             training.energy_j += (again_s * self.power_w - span.energy_j) / training.scale
-        self.draw(run)
-
-    def draw(self, run: Replayed) -> None:
-        """Train for the time that is left."""
-        settled = isinstance(self.training.decision, Tuned)
-        run.draw(self.left_s, self.power_w, settled, self.unit)
+        run.draw(self.left_s, self.power_w, isinstance(training.decision, Tuned), self.unit)
 
     @override
     def interrupt(self, run: Replayed) -> None:
@@ -148,15 +143,14 @@ class Profiling:
     def measure(self, training: Training, run: Replayed, untuned: Untuned) -> None:
         """Train for an epoch at the limits to be measured, its work shared equally among them."""
         curve = training.curve
-        highest_w = curve.max_limit_w
-        settings = [(limit_w, 0) for limit_w in untuned.profile_w]
-        settings += [(highest_w, clock_mhz) for clock_mhz in untuned.profile_mhz]
-        report = tuple([_measured(curve, limit_w, clock_mhz) for limit_w, clock_mhz in settings])
+        limits = [_measured(curve, limit_w, 0) for limit_w in untuned.profile_w]
+        clocks = [_measured(curve, curve.max_limit_w, mhz) for mhz in untuned.profile_mhz]
+        report = (*limits, *clocks)
         time_s = math.fsum([m.time_per_epoch_s for m in report]) / len(report)
         energy_j = math.fsum([m.time_per_epoch_s * m.average_power_w for m in report]) / len(report)
 
         def choose(run: Replayed) -> None:
-            training.decision = run.listener.measured(untuned, report)
+            training.decide(run.listener.measured(untuned, report))
             if training.rules.foreknown:
                 training.foreknown = time_s, energy_j
                 training.train_to_end(run)
@@ -191,7 +185,7 @@ class Training(Work):
     """A training that is replayed from a profile.
 
     It starts, is measured if its power limit is not chosen yet, trains to its end, and leaves.
-    As its own first part, it takes its time to start, anew after an interruption.
+    As its own first segment it takes its time to start, anew after an interruption.
 
     Attributes:
         rules: How it is replayed.
@@ -201,7 +195,7 @@ class Training(Work):
         times: What an epoch takes.
         profiling: What is measured before its limit is chosen.
         course: Trains to the end once the limit is chosen.
-        undone: Training that was lost, and is done once more in the next part that trains.
+        undone: Training that was lost, and is done once more in the next one that trains.
         foreknown: Time (s) and energy (J) of an epoch of profiling that is known beforehand.
         target: Epochs to the target; infinite if it is missed.
         saved_epochs: Epochs that its parent saved.
@@ -222,8 +216,9 @@ class Training(Work):
         course: Course,
     ) -> None:
         self.rules = rules
-        self.decision = decision
         self.start = decision.start
+        self.batch_size = decision.batch_size
+        self.decide(decision)
         self.inheritance = inheritance
         self.profile = profile
         self.curve = times.curve
@@ -236,12 +231,6 @@ class Training(Work):
         self.foreknown: Unit | None = None
         self.target = math.inf
         self.saved_epochs = self.epochs = self.time_s = self.energy_j = 0.0
-
-    @override
-    def configured(self) -> tuple[int, float]:
-        decision = self.decision
-        limit_w = decision.power_limit_w if isinstance(decision, Tuned) else math.nan
-        return decision.batch_size, limit_w
 
     @override
     def begin(self, run: Replayed) -> None:
@@ -275,6 +264,12 @@ class Training(Work):
     @override
     def undo(self, lost: list[TrainingSpan]) -> None:
         assert not lost, "nothing was trained yet"
+
+    def decide(self, decision: Decision) -> None:
+        """Go on with a decision from now on."""
+        self.decision = decision
+        if isinstance(decision, Tuned):
+            self.limit_w = decision.power_limit_w
 
     def train_to_end(self, run: Replayed) -> None:
         """Train with the knobs that are now known."""
@@ -328,7 +323,7 @@ class Training(Work):
 
     @override
     def progress(self, run: Replayed) -> Progress:
-        run.part.count(run)
+        run.segment.count(run)
         work_s = self.epochs * self.curve.epoch(self.curve.max_limit_w)[0] * self.scale
         return Progress(self.epochs, work_s, self.time_s * self.scale, self.energy_j * self.scale)
 
@@ -336,7 +331,7 @@ class Training(Work):
     def keep_pace(self, run: Replayed, peers: Pace) -> Pace:
         if not self.times.keep_pace(peers):
             return peers
-        run.part.plan_anew(run)
+        run.segment.plan_anew(run)
         return FULL_PACE
 
     @override
@@ -345,9 +340,9 @@ class Training(Work):
         if isinstance(decision, Tuned):
             after = self.times.after(decision, knobs)
             if after is not decision:
-                run.part.count(run)
-                self.decision = after
-                run.part.plan_anew(run)
+                run.segment.count(run)
+                self.decide(after)
+                run.segment.plan_anew(run)
 
     @override
     def points(self, run: Replayed, chosen: Knobs) -> Sequence[SpeedPoint]:
@@ -355,10 +350,10 @@ class Training(Work):
 
     @override
     def stop(self, run: Replayed) -> None:
-        run.part.count(run)
+        run.segment.count(run)
         run.phases += 1
         if isinstance(self.decision, Untuned):  # it was paused before it began
-            self.decision = self.decision.at_present_limit()
+            self.decide(self.decision.at_present_limit())
         self.leave(run, False)
 
 
