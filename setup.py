@@ -1,4 +1,6 @@
-"""Maps the top-level folders to packages of the namespace `wattkeeper`, and compiles the core.
+"""Maps the top-level folders to packages of the namespace `wattkeeper`.
+
+With `WATTKEEPER_COMPILE=1` in the environment, mypyc compiles the core in whatever is built.
 
 Everything else stands in pyproject.toml. The mapping is here because TOML cannot search for the
 sub-packages: `policies/configure/` becomes `wattkeeper.policies.configure` without being listed.
@@ -14,7 +16,6 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CCompilerError
 
 FLOORS = ("policies", "traces", "sim", "live", "scenarios")
 
@@ -78,6 +79,7 @@ CORE = (
     "sim/kernel/hosting.py",
     "sim/kernel/journal.py",
     "sim/kernel/rows.py",
+    "sim/recording/cluster_journal.py",
     "sim/recording/recorder.py",
     "sim/replay/backend.py",
     "sim/replay/counted.py",
@@ -117,33 +119,19 @@ DEPENDENCIES = [
 FOR_COMPILED = "librt>=0.16,<1"  # mypy's own, for compiled code
 
 
-def can_compile() -> bool:
-    """Whether there is a C compiler with Python's headers, and the environment allows its use."""
-    if os.environ.get("WATTKEEPER_COMPILE") == "0":
-        return False
+def check_compiler() -> None:
+    """End the build if there is no C compiler with Python's headers."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     command = [*compiler, f"-I{sysconfig.get_path('include')}", "-fsyntax-only", "-xc", "-"]
     try:
         done = subprocess.run(command, input=b"#include <Python.h>\n", capture_output=True)
     except OSError:
-        return False
-    return done.returncode == 0
-
-
-def warn(reason: str) -> None:
-    """Say that the core stays plain Python."""
-    print(
-        f"wattkeeper: {reason}; the core runs as plain Python, with the same results, "
-        "several times slower",
-        file=sys.stderr,
-    )
-
-
-def remove_compiled() -> None:
-    """Remove what was compiled in place before: Python would import it instead of the sources."""
-    for floor in FLOORS:
-        for path in Path(floor).rglob("*.so"):
-            path.unlink()
+        done = None
+    if done is None or done.returncode != 0:
+        sys.exit(
+            f"wattkeeper: no C compiler with Python's headers ({compiler[0]}) to compile the core; "
+            "on Debian or Ubuntu: apt install gcc python3-dev"
+        )
 
 
 def core() -> list[Extension]:
@@ -184,19 +172,12 @@ class BuildCore(build_ext):
     """Translates the core when extensions are built, not whenever metadata is asked for."""
 
     def run(self) -> None:
-        """Compile, or leave the core as it is where that fails."""
-        remove_compiled()
+        """Compile."""
         self.distribution.ext_modules = core()
         self.swig_opts = None  # what it was at first: a list cannot be finalized again
         self.finalize_options()  # takes the extensions over
         self.parallel = os.cpu_count()
-        try:
-            super().run()
-        except CCompilerError as error:
-            warn(f"the core cannot be compiled ({error})")
-            for path in self.get_outputs():
-                Path(path).unlink(missing_ok=True)
-            self.distribution.ext_modules = self.extensions = []
+        super().run()
 
 
 packages = [
@@ -204,10 +185,9 @@ packages = [
     for floor in FLOORS
     for name in (floor, *(f"{floor}.{sub}" for sub in find_packages(floor)))
 ]
-compiled = can_compile()
-if not compiled:
-    warn("no C compiler with Python's headers, or WATTKEEPER_COMPILE=0")
-    remove_compiled()
+compiled = os.environ.get("WATTKEEPER_COMPILE") == "1"
+if compiled:
+    check_compiler()
 
 setup(
     packages=packages,

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from wattkeeper.policies import points
-from wattkeeper.policies.registry import BASES, POINTS
+from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.contract import check, impurities, lines, suite, watch
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, read_example
 from wattkeeper.scenarios.notebook.docstrings import format_signature
@@ -79,8 +79,7 @@ def protocol() -> str:
 def _points() -> Iterator[str]:
     yield from ("", "## Decision points", "", "All of them have these methods:", "")
     yield from _methods("policies/points/policy.py", "Policy")
-    for point in POINTS:
-        base = BASES[point]
+    for point, (_, base, _) in POINTS.items():
         file, *answers = DECISIONS[point]
         yield from ("", f"### `{point}`", "", _docstring(_find(_file_of(base), base.__name__)), "")
         yield from _methods(_file_of(base), base.__name__)

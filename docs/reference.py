@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.spec.json_schema import json_schema
-from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 

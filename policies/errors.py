@@ -21,12 +21,12 @@ Input and policy errors carry one or more `Problem`s, so that all of them are sh
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TypeAlias
 
 from wattkeeper.policies.printable import printable
 
-Point = Literal["configure", "select", "place", "tune", "replan", "retain"]
-"""A decision point."""
+Point: TypeAlias = str
+"""Name of a decision point (`wattkeeper.policies.points.point.POINTS`)."""
 
 SHOWN = 20
 """Largest number of problems in a message."""

@@ -10,19 +10,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from wattkeeper.policies.errors import Point, PolicyFailed, WattkeeperError, cut_message
+from wattkeeper.policies.points.point import POINTS
 
 HOUSE = "wattkeeper.policies"
 """The package of the policies that come with wattkeeper."""
-
-ANSWERS = {
-    "configure": " (no Configuration)",
-    "select": " (no Selection)",
-    "place": " (no Placement)",
-    "tune": " (no Knobs)",
-    "replan": " (no Reshape)",
-    "retain": " (no Retention)",
-}
-"""What an answer of a wrong type is not, by method."""
 
 MOST_CHARACTERS = 400
 """Of what a policy says."""
@@ -70,7 +61,8 @@ def explain_failure(
     event = f"raised {describe_error(error)}"
     if not frames and isinstance(error, TypeError):
         reason = cut_message(str(error), MOST_CHARACTERS)
-        event = f"gave an answer of a wrong type{ANSWERS.get(method_name, '')}: {reason}"
+        needed = f" (no {POINTS[method_name].answer})" if method_name in POINTS else ""
+        event = f"gave an answer of a wrong type{needed}: {reason}"
     name = f"the {config.point} policy {config.kind!r}"
     failure = PolicyFailed(f"{name} failed{about}: {method_name} {event}", config.point)
     lines = traceback.StackSummary.from_list(frames).format()

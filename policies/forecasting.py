@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.parts import FORECASTS, Part, parts, register
+from wattkeeper.policies.parts import FORECASTS, Part, register
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,8 +102,3 @@ class ForecastConfig(Part):
 
 def _divides_day(slot_s: float) -> bool:
     return 0 < slot_s <= DAY_S and abs(DAY_S / slot_s - round(DAY_S / slot_s)) < 1e-9
-
-
-def forecasts() -> dict[str, type[ForecastConfig]]:
-    """The config classes of forecasts by kind, in alphabetical order."""
-    return parts(FORECASTS)

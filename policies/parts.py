@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple, get_args
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict
 
 from wattkeeper.policies.described import Described
-from wattkeeper.policies.errors import Point, PolicyError
+from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_import
 
 FORECASTS = "forecasts"
-ROOMS: tuple[str, ...] = (*get_args(Point), FORECASTS)
 
-_parts: dict[str, dict[str, type[Any]]] = {room: {} for room in ROOMS}
+_parts: defaultdict[str, dict[str, type[Any]]] = defaultdict(dict)
+"""Registered config classes by room and kind."""
 
 
 class Part(Described):
@@ -84,7 +86,9 @@ def add_parts(added: Iterable[AsidePart]) -> None:
 
 def parts(room: str, *, added: bool = True) -> dict[str, type[Any]]:
     """The config classes of a room by kind, in alphabetical order, with the added ones or not."""
-    _import_all()
+    for kind in sorted(_kinds(room)):
+        _import_shipped(room, kind)
+    _import_foreign()
     return dict(sorted((_parts[room] | (_added.get(room, {}) if added else {})).items()))
 
 
@@ -101,7 +105,7 @@ def find_part(room: str, kind: str) -> type[Any] | None:
 def foreign_modules() -> list[str]:
     """The modules of other distributions that define registered parts, sorted."""
     _import_foreign()
-    found = {part.__module__ for room in ROOMS for part in _parts[room].values()}
+    found = {part.__module__ for room in _parts.values() for part in room.values()}
     return sorted(name for name in found if not name.startswith("wattkeeper."))
 
 
@@ -118,17 +122,12 @@ def _import_shipped(room: str, kind: str) -> None:
 
 @cache
 def _kinds(room: str) -> frozenset[str]:
-    """The kinds of the shipped parts of a room."""
-    package = importlib.import_module(f"wattkeeper.policies.{room}")
-    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    """The kinds of the shipped parts of a room; none of a room of another distribution."""
+    package = find_spec(f"wattkeeper.policies.{room}")
+    if package is None:
+        return frozenset()
+    names = (module.name for module in pkgutil.iter_modules(package.submodule_search_locations))
     return frozenset(name.replace("_", "-") for name in names if not name.startswith("_"))
-
-
-def _import_all() -> None:
-    for room in ROOMS:
-        for kind in sorted(_kinds(room)):
-            _import_shipped(room, kind)
-    _import_foreign()
 
 
 @cache

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, get_args
+from importlib import import_module
+from typing import Any, ClassVar, Literal
 
 from pydantic import ValidationError
 
+from wattkeeper.policies import points
 from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.parts import Part, find_part, parts, register
-from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.moments import FIRST, Moment
-from wattkeeper.policies.points.place import Place
-from wattkeeper.policies.points.policy import Policy
-from wattkeeper.policies.points.replan import Replan
-from wattkeeper.policies.points.retain import Retain
-from wattkeeper.policies.points.select import Select
-from wattkeeper.policies.points.tune import Tune
+from wattkeeper.policies.points.point import POINTS as POINTS
 from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
 
-POINTS: tuple[Point, ...] = get_args(Point)
-
-BASES: Mapping[Point, type[Policy]] = {
-    "configure": Configure,
-    "select": Select,
-    "place": Place,
-    "tune": Tune,
-    "replan": Replan,
-    "retain": Retain,
-}
-"""Base class of the policies of each decision point."""
+for _module in pkgutil.iter_modules(points.__path__, f"{points.__name__}."):
+    import_module(_module.name)  # which registers the decision points of the engine that has some
 
 
 class PolicyConfig(Part):
@@ -118,7 +106,9 @@ class PolicyConfig(Part):
         point, kind = getattr(cls, "point", None), cls.model_fields["kind"].default
         if point not in POINTS or not isinstance(kind, str):
             name = f"{cls.__module__}.{cls.__qualname__}"
-            raise PolicyError(f"{name} needs a decision point (`point`) and a name (`kind`)")
+            raise PolicyError(
+                f"{name} needs a decision point (`point`: {', '.join(POINTS)}) and a name (`kind`)"
+            )
         register(point, f"{point} policies", cls)
 
     @property
@@ -172,7 +162,7 @@ def build_policy(config: PolicyConfig) -> Any:
     """
     with explain_failures(config, config.build):
         policy = config.build()
-    base = BASES[config.point]
+    base = POINTS[config.point].base
     if not isinstance(policy, base):
         raise PolicyError(
             f"{config.kind!r} builds a {type(policy).__name__}, which is no subclass of "

@@ -39,7 +39,7 @@ def pytest_sessionstart() -> None:
         source = compiled.with_name(compiled.name.partition(".")[0] + ".py")
         if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
             pytest.exit(
-                f"{source} has changed since it was compiled: `make test` compiles it, "
+                f"{source} has changed since it was compiled: `make compile` compiles it again, "
                 "`make interpreted` runs it as it is",
                 returncode=2,
             )
@@ -120,6 +120,18 @@ def zeus_traces(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.fixture(scope="session")
+def spot_traces(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace library with the spot nodes that published results are on."""
+    from tests.support.published_replays import TRACES, trace_name
+
+    library = tmp_path_factory.mktemp("spot")
+    for trace in TRACES:
+        arguments = ("node-events", shared / "data/spot" / trace, "--name", trace_name(trace))
+        run_command("traces", "import", *arguments, traces=library, cwd=library)
+    return library
+
+
 @pytest.fixture
 def command(tmp_path: Path) -> Command:
     """`wattkeeper` with an empty trace library, in an empty folder."""
@@ -159,6 +171,12 @@ def inside_with(traces: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Com
 def zeus(zeus_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`inside` with the Zeus traces."""
     return inside_with(zeus_traces, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def spot(spot_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`inside` with the spot nodes."""
+    return inside_with(spot_traces, tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,12 @@ from wattkeeper.policies.points.views import (
     Running,
     Start,
 )
-from wattkeeper.policies.registry import BASES, POINTS
+from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES
 from wattkeeper.scenarios.spec.json_schema import json_schema
 from wattkeeper.sim.cluster_results.metrics import METRICS
-from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.formats import registry
 from wattkeeper.traces.schema import KINDS, OPTIONAL
 
@@ -121,7 +122,7 @@ def test_the_protocol_has_all_that_policies_see_and_answer(reference: dict[str, 
         fields = getattr(view, "_fields", JOB_ATTRIBUTES)
         missing = [name for name in fields if f"| `{name}` | " not in section]
         assert not missing, f"{view.__name__}: {missing}"
-    for point, base in BASES.items():
+    for point, (_, base, _) in POINTS.items():
         section = page.partition(f"### `{point}`\n")[2].partition("\n###")[0]
         for name in vars(base):
             assert name.startswith("_") or f"- `{name}" in section, name

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from wattkeeper.policies.elastic.morphing import CutSection
 from wattkeeper.policies.elastic.stages import LayerCost
-from wattkeeper.policies.elastic.templates import TemplateTime
 from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.schema import field, table_schema
@@ -36,17 +35,6 @@ LAYERS: Final = table_schema(
             for gpus in (2, 4, 8)
         ),
         field("state_bytes", _real, "B", "weights and optimizer state", ">= 0", optional=True),
-    ],
-)
-
-TEMPLATES: Final = table_schema(
-    "times of templates",
-    [],
-    [
-        _profile,
-        field("num_nodes", _whole, "", "number of nodes", "> 0"),
-        field("num_stages", _whole, "", "number of stages", "> 0"),
-        field("iteration_time", _real, "s", "with about four micro-batches for each stage", "> 0"),
     ],
 )
 
@@ -106,19 +94,6 @@ def read_layers(path: Path, profile: str = "") -> LayerProfile:
     layer_bytes = () if None in sizes else tuple(map(int, sizes))
     table = pa.Table.from_pylist(rows, file.table.schema)
     return LayerProfile(path.name, tuple(layers), layer_bytes, file.sha256, table)
-
-
-def read_template_times(path: Path, profile: str = "") -> tuple[TemplateTime, ...]:
-    """The times of templates of a profile.
-
-    Raises:
-        TraceError: If the file is broken.
-        InputError: If it has no such profile.
-    """
-    return tuple(
-        TemplateTime(row["num_nodes"], row["num_stages"], row["iteration_time"])
-        for row in _rows_of(read_csv(path, TEMPLATES).table, profile, path)
-    )
 
 
 def read_sections(path: Path, profile: str = "") -> tuple[tuple[CutSection, ...], tuple[int, ...]]:

@@ -31,14 +31,11 @@ class Mapped(NamedTuple):
         table: One row per cluster, shortest first: ``workload``; ``groups`` and ``jobs``, their
             numbers; ``cluster_mean_s``, mean of the groups' mean run times; ``workload_mean_s``,
             mean run time of the workload.
-        grouped_by: Columns whose values together identify a group: ``group_id`` if the trace
-            has it.
         left_out: Number of jobs without a workload, by reason; no job is counted twice.
     """
 
     jobs: pa.Table
     table: tuple[Mapping[str, Any], ...]
-    grouped_by: tuple[str, ...]
     left_out: Mapping[str, int]
 
 
@@ -106,7 +103,7 @@ def map_workloads(
         "group_id": names.take(pa.array(codes)),
         "time_scale": pa.array(chosen / (times[cluster[codes]] if keep else means[codes])),
     }
-    return Mapped(_fill(jobs, mapped, filled), table, grouped_by, left_out)
+    return Mapped(_fill(jobs, mapped, filled), table, left_out)
 
 
 def _order(mean_time_s: Mapping[str, float]) -> list[str]:

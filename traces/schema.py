@@ -43,15 +43,18 @@ def field(
     null: bool = False,
     optional: bool = False,
     key: bool = False,
+    distinct: bool = False,
 ) -> pa.Field:
     """Define a field with its unit, meaning and rule.
 
     `unit` is an SI unit, or empty where there is none; `rule` is one of `ALLOWED`; with `null`, a
     value may be missing; with `optional`, the whole column, which is null then; with `key`, it
-    belongs to the key of the table, as an optional column that the schema does not name there.
+    belongs to the key of the table, as an optional column that the schema does not name there;
+    with `distinct`, most values are, and results are stored without an index of them.
     """
     meta = {"unit": unit, "doc": doc, "rule": rule} | ({"optional": "yes"} if optional else {})
     meta |= {"key": "yes"} if key else {}
+    meta |= {"distinct": "yes"} if distinct else {}
     return pa.field(name, dtype, nullable=null or optional, metadata=meta)
 
 

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from wattkeeper.live.controller.workloads import REHEARSAL
+from wattkeeper.live.controller.rehearsal import REHEARSAL
 from wattkeeper.live.devices import find_devices
 from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.session.session import Session

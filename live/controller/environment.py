@@ -10,7 +10,8 @@ from typing import Any
 from simpy.core import EmptySchedule, SimTime, StopSimulation
 from simpy.events import Event
 
-from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.controller.events import ExternalEvent
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.loop import Callback, process_next
@@ -35,6 +36,7 @@ class LiveEnvironment(SimulationEnvironment):
         expects_external: Whether external events may still come.
         finish_replay: Called once the events of the log were processed.
         is_stopped: Whether time stands still until an external event comes.
+        is_replayed: Whether the events of the log were processed.
         turns: How often it waited; any thread, and signal handlers, may read it.
         is_idle: Whether it waits now, likewise.
     """
@@ -51,7 +53,7 @@ class LiveEnvironment(SimulationEnvironment):
         self.is_stopped: Callable[[], bool] = lambda: False
         self.turns = 0
         self.is_idle = False
-        self._is_replayed = False
+        self.is_replayed = False
         # Not SimpleQueue: in CPython 3.11 its `get` waits for ever if its timeout is over at once.
         self._posted: Queue[ExternalEvent] = Queue()
 
@@ -85,11 +87,11 @@ class LiveEnvironment(SimulationEnvironment):
     def run(self, until: SimTime | Event | None = None) -> Any:
         """Process the log first, then run as SimPy does, waiting for events inside and outside."""
         gc.enable()  # a live run lasts for days
-        if not self._is_replayed:
+        if not self.is_replayed:
             for logged in self.log.events():
                 self._catch_up(logged.time_s)
                 self._process_at(logged)
-            self._is_replayed = True
+            self.is_replayed = True
             self.finish_replay()
         return super().run(until)
 

@@ -2,10 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from wattkeeper.live.controller.events import KINDS, LOGGED, ExternalEvent
+from wattkeeper.live.wire.messages import read_message
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.traces.files.private import make_private_file, make_private_folder
 from wattkeeper.traces.files.seals import seal, unseal
@@ -32,30 +34,7 @@ END;
 """The number and seal of the last event are stored with it: events that are missing after it are
 noticed."""
 
-
 COLUMNS: Final = "number, time_s, job_id, attempt, run, kind, payload, seal"
-
-
-class ExternalEvent(NamedTuple):
-    """A report or question of a training process.
-
-    Attributes:
-        time_s: When it came, s.
-        job_id: The job.
-        attempt: Number of its attempt.
-        run: Id of the attempt's process; a stopped attempt goes on in another one.
-        kind: The kind of event.
-        payload: Its content, as JSON values.
-        ticket: The request that a reply belongs to; None if none is expected.
-    """
-
-    time_s: float
-    job_id: str
-    attempt: int
-    run: str
-    kind: str
-    payload: Mapping[str, Any]
-    ticket: Any = None
 
 
 TOKEN: Final = "token"
@@ -108,10 +87,12 @@ class EventLog:
                 "with the wattkeeper that began this run, or name another folder (--out)"
             )
 
-    def add(self, event: ExternalEvent) -> None:
+    def add(self, external: ExternalEvent) -> None:
         """Append an event; it survives the process once this returns."""
         ((number,),) = self._execute("SELECT coalesce(max(number), 0) + 1 FROM events")
-        row = (number, float(event.time_s), *event[1:5], json.dumps(dict(event.payload)))
+        time_s, job_id, attempt, run, event, _, _ = external
+        content = KINDS[type(event)], json.dumps(event._asdict())
+        row = (number, float(time_s), job_id, attempt, run, *content)
         self._execute(
             f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*row, seal(row))
         )
@@ -132,7 +113,8 @@ class EventLog:
             known = f"the last one was number {last[0][0]}" if last else "their number is missing"
             raise self.damaged(f"it has {len(rows)} events, and {known}")
         for _, time_s, job_id, attempt, run, kind, payload, _ in rows:
-            yield ExternalEvent(time_s, job_id, attempt, run, kind, json.loads(payload))
+            event = read_message(LOGGED[kind], json.loads(payload))
+            yield ExternalEvent(time_s, job_id, attempt, run, event)
 
     def __len__(self) -> int:
         count: int = self._execute("SELECT count(*) FROM events")[0][0]

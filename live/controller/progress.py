@@ -1,10 +1,13 @@
 """The progress of the attempts of a live run."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from wattkeeper.live.controller.workloads import LiveAttempt
+from wattkeeper.live.controller.attempt import LiveAttempt
+from wattkeeper.live.controller.process_table import ProcessTable
 from wattkeeper.live.wire.messages import AttemptResult, Cause
+
+State = Literal["starts", "trains", "waits"]
 
 
 class AttemptProgress(NamedTuple):
@@ -28,7 +31,7 @@ class AttemptProgress(NamedTuple):
 
     job_id: str
     attempt: int
-    state: Literal["starts", "trains", "waits"] | Cause
+    state: State | Cause
     gpu_type: str
     gpus: str
     batch_size: int
@@ -43,35 +46,41 @@ class AttemptProgress(NamedTuple):
     @property
     def ended(self) -> bool:
         """Whether it is over."""
-        return self.state not in {"starts", "trains", "waits"}
+        return self.state not in get_args(State)
 
 
 Watch = Callable[[AttemptProgress], None]
 
 
-def progress_of(
-    run: LiveAttempt, state: Literal["starts", "trains", "waits"] | AttemptResult, gpus: str
-) -> AttemptProgress:
-    """The progress of an attempt.
+class ProgressReporter:
+    """Calls `watch` with the progress of each attempt, once the log of the run was processed."""
 
-    `state` is what it does, or how it ended; `gpus` are its GPUs, as text.
-    """
-    attempt, last = run.attempt, run.last
-    ended = state if isinstance(state, AttemptResult) else None
-    in_force_w = None if ended is None else ended.power_limit_w
-    limit_w = run.power_limit_w if run.training.force_limits else None
-    return AttemptProgress(
-        job_id=attempt.job.job_id,
-        attempt=attempt.number,
-        state=state.cause if isinstance(state, AttemptResult) else state,
-        gpu_type=attempt.gpu_type,
-        gpus=gpus,
-        batch_size=run.decision.batch_size,
-        power_limit_w=limit_w if in_force_w is None else in_force_w,
-        epoch=last.epoch if ended is None else ended.epochs,
-        max_epochs=run.training.options.max_epochs,
-        metric=last.metric,
-        time_s=last.time_s if ended is None else ended.time_s,
-        energy_j=last.energy_j if ended is None else ended.energy_j,
-        message="" if ended is None else ended.message,
-    )
+    def __init__(self, watch: Watch, processes: ProcessTable) -> None:
+        self._watch, self._processes = watch, processes
+
+    def __call__(
+        self, run: LiveAttempt, state: State | Cause, ended: AttemptResult | None = None
+    ) -> None:
+        """Report what an attempt does, or how it ended."""
+        if not self._processes.env.is_replayed:
+            return
+        attempt, last = run.attempt, run.last
+        limit_w = None if ended is None else ended.power_limit_w
+        if limit_w is None and run.training.force_limits:
+            limit_w = run.power_limit_w
+        progress = AttemptProgress(
+            job_id=attempt.job.job_id,
+            attempt=attempt.number,
+            state=state,
+            gpu_type=attempt.gpu_type,
+            gpus=self._processes.describe_gpus(run.process.run_id),
+            batch_size=run.decision.batch_size,
+            power_limit_w=limit_w,
+            epoch=last.epoch,
+            max_epochs=run.training.options.max_epochs,
+            metric=last.metric,
+            time_s=last.time_s,
+            energy_j=last.energy_j,
+            message="" if ended is None else ended.message,
+        )
+        self._watch(progress)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.host.wall_clock import WallClock
@@ -64,16 +64,14 @@ class VirtualTime:
     It never passes the next event that is due, which may wake a process: a message that comes when
     the controller is late would else carry a later time, and the process would find that time gone.
 
-    Args:
-        env: The environment of the run.
-        reply: Called with a process and its ticket at the end of its sleep.
+    `env` is the environment of the run.
     """
 
-    def __init__(self, env: LiveEnvironment, reply: Callable[[str, Any], None]) -> None:
-        self._env, self._reply = env, reply
+    def __init__(self, env: LiveEnvironment) -> None:
+        self._env = env
         self._wall = env.wall if isinstance(env.wall, VirtualWallClock) else None
         self._awake: set[str] = set()
-        self._asleep: dict[str, tuple[ScheduledEvent, Any]] = {}
+        self._asleep: dict[str, tuple[ScheduledEvent, Callable[[], None]]] = {}
         env.is_stopped = self._is_stopped
 
     def stop(self) -> None:
@@ -87,13 +85,13 @@ class VirtualTime:
             self._awake.add(run_id)
             self.stop()
 
-    def sleep(self, run_id: str, until_s: float, ticket: Any) -> None:
-        """Note that a process sleeps until a time, s."""
+    def sleep(self, run_id: str, until_s: float, woken: Callable[[], None]) -> None:
+        """Note that a process sleeps until a time, s; `woken` is called at the end of its sleep."""
         if self._wall is None or until_s <= self._env.now_s:
-            self._reply(run_id, ticket)
+            woken()
             return
         due = Callback(self.wake, run_id)
-        self._asleep[run_id] = due, ticket
+        self._asleep[run_id] = due, woken
         self._env.schedule_at(until_s, due)
         self._awake.discard(run_id)
 
@@ -101,10 +99,10 @@ class VirtualTime:
         """Wake a process, if it sleeps."""
         asleep = self._asleep.pop(run_id, None)
         if asleep is not None:
-            due, ticket = asleep
+            due, woken = asleep
             due.cancel()
             self.note_work(run_id)
-            self._reply(run_id, ticket)
+            woken()
 
     def note_exit(self, run_id: str) -> None:
         """Note that a process has exited."""

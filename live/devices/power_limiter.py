@@ -17,11 +17,19 @@ from wattkeeper.live.devices.device import Device
 Control = Literal["auto", "off"]
 """`auto` sets limits where this user may; `off` never touches them, not even to look."""
 
+POWER_CONTROL: Final = "WATTKEEPER_POWER_CONTROL"
+"""Environment variable: `off` if power limits must not be changed."""
+
 GUARD: Final = "wattkeeper.live.devices.restore_guard"
 GUARD_TIMEOUT_S: Final = 120.0
 """Longest time that a guard takes to answer, or to restore limits."""
 GUARD_STARTS: Final = 3
 """How often a guard is started at most, as each is killed before it answers."""
+
+
+def permitted_control(wanted: Control = "auto") -> Control:
+    """What a training wants to control, unless `WATTKEEPER_POWER_CONTROL` forbids it."""
+    return "off" if os.environ.get(POWER_CONTROL) == "off" else wanted
 
 
 class PowerLimiter:

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.live.elastic.records import ElasticResults
-from wattkeeper.sim.cluster_results.schemas import KEYS, SHAPES
+from wattkeeper.sim.cluster_results.schemas import SHAPES
+from wattkeeper.sim.results.parquet import KEYS
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.schema import field, is_optional
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wattkeeper.live.pipeline.clock_sweep import ClockSweep
-from wattkeeper.live.pipeline.leader import PipelineLeader
+from wattkeeper.live.pipeline.leader import PipelineLeader, PipelineResults
 from wattkeeper.live.pipeline.plan_chooser import PlanChooser
-from wattkeeper.live.pipeline.results import PipelineResults
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.pipeline.graph import schedule_graph
 from wattkeeper.policies.pipeline.profile import PipelineProfile
@@ -22,6 +21,12 @@ from wattkeeper.traces.pipelines import read_pipeline
 if TYPE_CHECKING:
     from wattkeeper.live.pipeline.emulation import EmulatedPipeline
     from wattkeeper.policies.registry import PolicyConfig
+
+MADE_UP: Final = (
+    "emulated: CPU processes have no GPU clocks; time and energy are those of a table that is made "
+    "up, at the clocks that were in force on synthetic devices"
+)
+MEASURED: Final = "measured on the devices of the ranks"
 
 SCHEDULES: Final = ("1f1b", "gpipe", "interleaved")
 
@@ -143,9 +148,15 @@ class PipelineArguments(NamedTuple):
         folder = None if self.output is None else Path(self.output)
         if folder is not None and self.replicas > 1:
             folder /= f"replica-{replica}"
-        results = PipelineResults(
-            folder, self.job, schedule, config, types[0], emulated is not None
-        )
+        described = {
+            "job": self.job,
+            "origin": MEASURED if emulated is None else MADE_UP,
+            "ended": "",
+            "schedule": schedule._asdict(),
+            "gpu_type": types[0],
+            "tune": config.model_dump(mode="json"),
+        }
+        results = PipelineResults(folder, described)
         profile, sweep = self.read_profile(schedule, gpus), None
         if profile is None:
             sweep = self.make_sweep(facts)
@@ -196,8 +207,8 @@ class PipelineArguments(NamedTuple):
         if self.clocks_mhz is not None:
             for clock_mhz in self.clocks_mhz:
                 if clock_mhz not in common:
-                    known = ", ".join(map(str, common)) or "none"
-                    raise InputError(f"found the clock {clock_mhz} MHz; the devices have {known}")
+                    allowed = ", ".join(map(str, common)) or "none"
+                    raise InputError(f"found the clock {clock_mhz} MHz; the devices have {allowed}")
             return list(self.clocks_mhz)
         common = [clock_mhz for clock_mhz in common if 2 * clock_mhz >= common[-1]]
         steps = min(MOST_CLOCKS, len(common))

@@ -202,8 +202,8 @@ class EmulatedMeter:
         for point in points:
             if point.frequency_mhz == clock_mhz:
                 return point
-        known = ", ".join(str(point.frequency_mhz) for point in sorted(points))
+        clocks = ", ".join(str(point.frequency_mhz) for point in sorted(points))
         raise InputError(
             f"the emulated device {self._devices[0].uuid} is at {clock_mhz} MHz; "
-            f"its table has {known} MHz"
+            f"its table has {clocks} MHz"
         )

@@ -66,7 +66,7 @@ class StageExchange:
         return self.rank == 0
 
     def publish(self, key: str, value: object) -> None:
-        """Make a value known.
+        """Store a value for the others.
 
         Raises:
             EnvironmentLacks: If the process that holds the store is gone.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from wattkeeper.live.pipeline.clock_sweep import ClockSweep
+from wattkeeper.live.pipeline.clock_sweep import ClockSweep, write_profile
 from wattkeeper.live.pipeline.plan_chooser import PlanChooser
 from wattkeeper.live.pipeline.reports import (
     IterationRecord,
@@ -13,13 +16,41 @@ from wattkeeper.live.pipeline.reports import (
     RankTotals,
     ReplicaPace,
 )
-from wattkeeper.live.pipeline.results import PipelineResults
 from wattkeeper.live.pipeline.slow_stages import TOLERANCE, SlowStages, scale_profile
 from wattkeeper.policies.pipeline.graph import PipelineGraph, schedule_graph
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.points.moments import Progress
+from wattkeeper.traces.files.atomic import replace_file
+
+PROFILE: Final = "profile.csv"
+RESULTS: Final = "pipeline.json"
+
+
+class PipelineResults(NamedTuple):
+    """Writes the results of a session.
+
+    Attributes:
+        folder: For its files; None: nothing is written.
+        facts: What is written of the training itself, by key.
+    """
+
+    folder: Path | None
+    facts: Mapping[str, object]
+
+    def write_profile(self, profile: PipelineProfile) -> None:
+        """Write the points that were measured, as CSV."""
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_profile(profile, self.folder / PROFILE)
+
+    def write(self, found: Mapping[str, object]) -> None:
+        """Write the facts, and what the session found, as JSON."""
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replace_file(self.folder / RESULTS) as new:
+                new.write_text(json.dumps({**self.facts, **found}) + "\n", encoding="utf-8")
 
 
 class PipelineLeader:
@@ -110,8 +141,15 @@ class PipelineLeader:
         """Write the results; `ended` says how the session did."""
         if ended == "done" and self._task is not None:
             self.chooser.end(self._progress())
-        blocking_w = None if self.profile is None else self.profile.blocking_w
-        self._results.write(blocking_w, self.chooser.decisions, self.plans, self.records, ended)
+        self._results.write(
+            {
+                "ended": ended,
+                "blocking_power_w": None if self.profile is None else self.profile.blocking_w,
+                "decisions": [decision._asdict() for decision in self.chooser.decisions],
+                "plans": self.plans,
+                "iterations": [record._asdict() for record in self.records],
+            }
+        )
 
     def _measure(self, sweep: ClockSweep) -> Order:
         clock_mhz = sweep.clock_mhz

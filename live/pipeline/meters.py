@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from wattkeeper.live.devices.synthetic import SyntheticDevice
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.pipeline.emulation import EmulatedMeter, EmulatedPipeline
 from wattkeeper.live.pipeline.exchange import StageExchange
+from wattkeeper.live.session.instruments import synchronise
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.pipeline.graph import PipelineGraph
 
@@ -35,7 +35,7 @@ class RankMeter(Protocol):
         """End it."""
 
     def meet(self, time_s: float) -> None:
-        """Note that all ranks go on together from a time on, s."""
+        """Continue, with all ranks, from a time on, s."""
 
     def close(self) -> None:
         """Count no more."""
@@ -73,15 +73,15 @@ class DeviceMeter:
 
     def begin_iteration(self, number: int) -> None:
         """Wait for CUDA."""
-        _synchronize()
+        synchronise()
 
     def begin(self, index: int) -> None:
         """Wait for CUDA."""
-        _synchronize()
+        synchronise()
 
     def end(self, index: int) -> None:
         """Wait for CUDA."""
-        _synchronize()
+        synchronise()
 
     def meet(self, time_s: float) -> None:
         """Nothing: time passes by itself."""
@@ -114,9 +114,3 @@ def make_meter(
     if not synthetic or len(synthetic) < len(devices):
         raise InputError("only synthetic devices are emulated (WATTKEEPER_DEVICE=synthetic:FILE)")
     return EmulatedMeter(synthetic, emulated, exchange, graph)
-
-
-def _synchronize() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.synchronize()

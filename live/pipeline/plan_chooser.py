@@ -87,7 +87,7 @@ class PlanChooser(DecisionJournal):
         self,
         now_s: float,
         point: Point,
-        job: Job,
+        subject: int,
         attempt: int,
         saw: tuple[object, ...],
         chose: str,

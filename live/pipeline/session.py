@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from wattkeeper.live.devices import find_devices
+from wattkeeper.live.devices.device import Device
+from wattkeeper.live.devices.power_limiter import PowerLimiter, permitted_control
 from wattkeeper.live.pipeline.arguments import PipelineArguments, RankFacts
-from wattkeeper.live.pipeline.clock_setter import ClockSetter
 from wattkeeper.live.pipeline.exchange import StageExchange
 from wattkeeper.live.pipeline.leader import PipelineLeader
 from wattkeeper.live.pipeline.meters import make_meter
@@ -24,7 +25,7 @@ from wattkeeper.live.pipeline.reports import (
 )
 from wattkeeper.live.session.distributed import connected_store, describe_exit, rank_and_size
 from wattkeeper.live.session.termination import Stopped, Terminations
-from wattkeeper.policies.errors import InputError
+from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.pipeline.graph import schedule_graph
 from wattkeeper.policies.pipeline.schedules import Instruction, program_of
 
@@ -38,6 +39,37 @@ take minutes to plan."""
 
 _sessions = itertools.count()
 """Of this process: all ranks begin their sessions in the same order."""
+
+
+class ClockSetter:
+    """Locks the clocks of the devices of a rank, until `stack` is closed.
+
+    Attributes:
+        clocks_mhz: The clocks that all of the devices may be locked to, MHz, ascending.
+
+    Raises:
+        EnvironmentLacks: If their clocks cannot be locked; it says why.
+    """
+
+    def __init__(self, devices: Sequence[Device], stack: ExitStack) -> None:
+        common = set.intersection(*(set(device.clocks_mhz) for device in devices))
+        self.clocks_mhz = tuple(sorted(common))
+        self._limiter = stack.enter_context(PowerLimiter(devices, permitted_control(), clocks=True))
+        self._locked_mhz = 0
+        if not self._limiter.allowed:
+            raise EnvironmentLacks(f"plans of clocks cannot be carried out: {self._limiter.why}")
+
+    def set_mhz(self, clock_mhz: int) -> None:
+        """Lock each device to a clock (MHz), unless it is.
+
+        Raises:
+            EnvironmentLacks: If they cannot be locked any more.
+        """
+        if clock_mhz == self._locked_mhz:
+            return
+        if not self._limiter.lock_mhz(clock_mhz):
+            raise EnvironmentLacks(f"clocks cannot be locked any more: {self._limiter.why}")
+        self._locked_mhz = clock_mhz
 
 
 class PipelineSession:
@@ -146,7 +178,7 @@ class PipelineSession:
         devices = find_devices()
         self._meter = make_meter(devices, self._emulated, exchange, self._graph)
         self._stack.callback(self._meter.close)
-        self._clocks = self._stack.enter_context(ClockSetter(devices))
+        self._clocks = ClockSetter(devices, self._stack)
         own = RankFacts(len(devices), devices[0].gpu_type, self._clocks.clocks_mhz)
         facts = exchange.gather(own)
         if exchange.is_leader:

@@ -23,7 +23,7 @@ from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.failures import is_out_of_memory
 from wattkeeper.live.record import process
 from wattkeeper.live.session.arguments import power_limit_steps
-from wattkeeper.live.session.coordinators import RECORDING
+from wattkeeper.live.session.connection import RECORDING
 from wattkeeper.live.session.recording_coordinator import EVENTS, REQUEST, RecordingRequest
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import EnvironmentLacks, InputError

@@ -1,17 +1,23 @@
-"""The arguments of a session."""
+"""The arguments of a session, and the learning rates and power limits that follow from them."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.profile import MOST_LIMITS
+from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.files.names import explain_label
 
 if TYPE_CHECKING:
     from wattkeeper.policies.registry import PolicyConfig
+
+Rule = Literal["linear", "square-root", "none"]
+"""`linear`: k times the batch size, k times the rate (Goyal et al. 2017, section 2.1; for SGD).
+`square-root`: its square root (Krizhevsky 2014, section 5; Malladi et al., NeurIPS '22, for Adam
+and RMSprop). `none`: it stays."""
 
 STEP_W: Final = 25.0
 """Between the power limits that are tried (Zeus, NSDI '23, section 6.1)."""
@@ -89,3 +95,25 @@ def power_limit_steps(lowest_w: float, highest_w: float) -> tuple[float, ...]:
             f"{STEP_W:g} W would be measured; at most {MOST_LIMITS:,}: name those that shall be"
         )
     return tuple(highest_w - STEP_W * below for below in range(count, -1, -1))
+
+
+def scale_learning_rate(rate: float, batch_size: int, default_batch_size: int, rule: Rule) -> float:
+    """The learning rate of a batch size.
+
+    `rate` is that of the default batch size; batch sizes are in samples.
+
+    Raises:
+        InputError: If there is no such rule, or a batch size is not above 0.
+    """
+    if min(batch_size, default_batch_size) <= 0:
+        raise InputError(
+            f"found batch sizes of {batch_size} and {default_batch_size}; must be above 0"
+        )
+    ratio = batch_size / default_batch_size
+    factors = {"linear": ratio, "square-root": math.sqrt(ratio), "none": 1.0}
+    if rule not in factors:
+        meant = did_you_mean(rule, factors)
+        raise InputError(
+            f"no rule {rule!r} for learning rates{meant}; there is {', '.join(factors)}"
+        )
+    return rate * factors[rule]

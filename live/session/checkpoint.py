@@ -1,5 +1,6 @@
 """The state of a training that was told to stop, in a file."""
 
+import copy
 import json
 import sys
 from collections.abc import Mapping
@@ -7,6 +8,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from wattkeeper.live.session.distributed import is_leader
+from wattkeeper.live.wire.messages import Assignment
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.private import make_private_folder, read_own_file
@@ -79,3 +82,72 @@ def restore(path: Path, objects: Mapping[str, Checkpointable]) -> int | None:
         ) from error
     parent: int | None = states.get(PARENT)
     return parent
+
+
+class KeptObjects:
+    """The objects of a training whose states are saved if it is stopped.
+
+    Attributes:
+        restored: Whether they have the states of a training that was stopped.
+        parent: Number of the model of a zoo that the training started from; None: of none.
+    """
+
+    def __init__(self) -> None:
+        self.restored = False
+        self.parent: int | None = None
+        self._objects: dict[str, Checkpointable] = {}
+
+    def keep(self, objects: Mapping[str, Checkpointable], assignment: Assignment) -> bool:
+        """Keep these from now on; whether they were restored, since the training continues.
+
+        Raises:
+            InputError: If the saved state does not fit.
+        """
+        self._objects = dict(objects)
+        self.restored = continues(assignment)
+        if self.restored:
+            self.parent = restore(Path(str(assignment.checkpoint)), objects)
+        return self.restored
+
+    def save(self, assignment: Assignment) -> bool:
+        """Save their states, if there are any; whether they are saved, by any process."""
+        if not self._objects or assignment.checkpoint is None:
+            return False
+        if is_leader():
+            save(Path(assignment.checkpoint), self._objects, self.parent)
+        return True
+
+    def copy_states(self) -> dict[str, Any]:
+        """Copies of their present states, by name."""
+        return {name: copy.deepcopy(each.state_dict()) for name, each in self._objects.items()}
+
+    def put_back(self, states: Mapping[str, Any]) -> None:
+        """Give them states that were copied."""
+        for name, state in states.items():
+            self._objects[name].load_state_dict(state)
+
+
+def continues(assignment: Assignment) -> bool:
+    """Whether an attempt was stopped, and saved its state."""
+    path = assignment.checkpoint
+    return assignment.time_done_s > 0 and path is not None and Path(path).exists()
+
+
+class NoModel:
+    """The model of a session whose script has not called `warm_start`: no zoo takes it."""
+
+    def check_zoo(self, assignment: Assignment) -> None:
+        """Refuse a run whose zoo waits for the model.
+
+        Raises:
+            InputError: If it has a zoo.
+        """
+        if assignment.zoo is not None and is_leader():
+            raise InputError(
+                "the run has a zoo: call warm_start() before epochs(), so that the model can start "
+                "from others and enter the zoo"
+            )
+
+    def enter_zoo(self, accuracy: float | None, parent: int | None) -> str:
+        """Do nothing, and refuse nothing."""
+        return ""

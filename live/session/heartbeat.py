@@ -1,4 +1,4 @@
-"""Renews the lease of a training while it goes on."""
+"""Renews the lease of a training while it runs."""
 
 import logging
 import threading

@@ -238,7 +238,7 @@ class PolicyHost(DecisionJournal):
         self,
         now_s: float,
         point: Point,
-        job: Job,
+        subject: int,
         attempt: int,
         saw: tuple[object, ...],
         chose: str,
@@ -249,7 +249,7 @@ class PolicyHost(DecisionJournal):
         row = sa.insert(decisions).values(
             job=name,
             number=(self._db.execute(last).scalar() or 0) + 1,
-            recurrence=job.recurrence,
+            recurrence=self.start.job.recurrence,
             attempt=attempt,
             time_s=now_s,
             point=point,

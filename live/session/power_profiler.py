@@ -1,15 +1,14 @@
-"""Measures power limits, or slices, while a training goes on (Zeus, NSDI '23, section 4.2)."""
+"""Measures power limits, or slices, during a training (Zeus, NSDI '23, section 4.2)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from typing_extensions import override
+
+from wattkeeper.live.session.instruments import Instruments
 from wattkeeper.policies.points.views import Measurement, Slice
-
-if TYPE_CHECKING:
-    from wattkeeper.live.devices.energy_meter import Reading
 
 LEAST: Final = 2
 """Steps a limit, so that one can warm up and one be measured."""
@@ -21,7 +20,69 @@ COUNTED_S: Final = 1.0
 """How long a limit of a GPU is measured at least, s: its counter is updated ten times a second."""
 
 
-class PowerProfiler:
+class Profiler:
+    """Measures during a training; this one, nothing.
+
+    Attributes:
+        measurements: What was measured so far.
+    """
+
+    def __init__(self, instruments: Instruments) -> None:
+        self.measurements: list[Measurement] = []
+        self._instruments = instruments
+        self._done = 0
+        self._clear()
+
+    @property
+    def over(self) -> bool:
+        """Whether all is measured, and can be reported."""
+        return False
+
+    @property
+    def steps_to_reading(self) -> int | None:
+        """Number of steps until a reading, at least; None if nothing is measured."""
+        return None
+
+    def begin_epoch(self) -> None:
+        """Begin an epoch; a measurement that is not over continues in it."""
+
+    def step(self) -> bool:
+        """Note a step; whether what is measured is reported now, not after the epoch."""
+        return False
+
+    def end_epoch(self) -> bool:
+        """End an epoch; whether what is measured is reported now, before the epoch is.
+
+        What had too few steps is measured in the next one.
+        """
+        return False
+
+    def _clear(self) -> None:
+        """Count no step so far."""
+        self._counted, self._time_s, self._energy_j = 0, 0.0, 0.0
+
+    def _set_mark(self) -> None:
+        """Count from here on."""
+        self._mark, self._marked_at = self._instruments.read(), self._done
+
+    def _count(self) -> None:
+        """Count the steps since the mark, which is set here."""
+        then, marked_at = self._mark, self._marked_at
+        self._set_mark()
+        self._counted += self._done - marked_at
+        self._time_s += self._mark.time_s - then.time_s
+        self._energy_j += (self._mark.energy_j or 0.0) - (then.energy_j or 0.0)
+
+    def _steps_lasting(self, time_s: float) -> int:
+        """Number of steps that last for a time (s), as those that were counted."""
+        return math.ceil(time_s / (self._time_s / self._counted))
+
+    def _power_w(self) -> float:
+        """Mean power of the steps that were counted, W."""
+        return self._energy_j / self._time_s if self._time_s > 0 else 0.0
+
+
+class PowerProfiler(Profiler):
     """Shares the steps of an epoch out among limits, and measures each.
 
     A limit whose share takes less than `least_s` has more steps, at most as many as an epoch; what
@@ -33,74 +94,64 @@ class PowerProfiler:
     Args:
         limits_w: In this order, W.
         steps: Of an epoch; None if not known.
-        read: Time and energy now.
-        limit: Puts a limit in force.
-        least_s: How long a limit is measured at least, s.
-
-    Attributes:
-        measurements: What was measured so far.
-        steps_to_reading: Number of steps until a reading, at least.
-        waits: Whether what was measured is reported at the end of the epoch.
+        instruments: Measure, and put limits in force.
     """
 
-    steps_to_reading = 1
-    waits = False
-
     def __init__(
-        self,
-        limits_w: tuple[float, ...],
-        steps: int | None,
-        read: Callable[[], Reading],
-        limit: Callable[[float], None],
-        least_s: float,
+        self, limits_w: tuple[float, ...], steps: int | None, instruments: Instruments
     ) -> None:
-        self.measurements: list[Measurement] = []
+        super().__init__(instruments)
         self._limits_w = self._left = limits_w
         self._steps = steps if steps is not None and steps >= LEAST * len(limits_w) else None
         self._in_epoch = self._steps or 0
-        self._read, self._limit, self._least_s = read, limit, least_s * (1 - ROUNDING)
-        self._done = self._warm = self._taken = self._counted = 0
-        self._time_s = self._energy_j = 0.0
+        self._least_s = 0.0 if instruments.meter.how == "synthetic" else COUNTED_S * (1 - ROUNDING)
+        self._warm = self._taken = 0
         self._end: int | None = None
         self._ends: list[int] = []
 
     @property
+    @override
     def over(self) -> bool:
-        """Whether all limits are measured."""
         return not self._left
 
+    @property
+    @override
+    def steps_to_reading(self) -> int:
+        return 1
+
+    @override
     def begin_epoch(self) -> None:
-        """Begin an epoch; a limit that is not measured goes on."""
-        self._mark, self._marked_at = self._read(), 0
         done, self._done, self._warm = self._done, 0, 0
+        self._set_mark()
         if self._steps is None:
-            self._limit(self._left[0])
+            self._instruments.limit(self._left[0])
         elif self._end is not None and self._counted:
             self._end -= done
         else:
             self._ends = []
             self._begin_limit()
 
-    def step(self) -> None:
-        """Note a step."""
+    @override
+    def step(self) -> bool:
         if self.over or self._steps is None:
-            return
+            return self.over
         self._done += 1
         if self._end is None:
-            return
+            return False
         self._taken += 1
         if self._done == self._warm:
-            self._mark, self._marked_at = self._read(), self._done
+            self._set_mark()
         elif self._done == self._in_epoch or self._done >= self._end:
             self._count()
             self._end_if_long_enough(self._steps)
+        return self.over
 
-    def end_epoch(self) -> None:
-        """End an epoch; limits that had too few steps are measured in the next one."""
+    @override
+    def end_epoch(self) -> bool:
         if self.over:
-            return
+            return True
         if self._steps is None:
-            self._counted, self._time_s, self._energy_j = 0, 0.0, 0.0
+            self._clear()
             self._count()
             self._add_measurement(1.0)
         elif self._done < self._in_epoch:
@@ -108,6 +159,7 @@ class PowerProfiler:
             if self._in_epoch < LEAST:
                 self._steps = None
                 self._left, self.measurements = self._limits_w, []
+        return self.over
 
     def _begin_limit(self) -> None:
         """Begin the next limit, if the epoch has the steps for it."""
@@ -115,27 +167,20 @@ class PowerProfiler:
             rest = self._in_epoch - self._done
             shares = min(len(self._left), rest // LEAST)
             self._ends = [self._done + (share + 1) * rest // shares for share in range(shares)]
-        self._taken, self._counted, self._time_s, self._energy_j = 0, 0, 0.0, 0.0
+        self._taken = 0
+        self._clear()
         self._end = self._ends.pop(0) if self._ends else None
         if self._end is not None:
             warm = min(WARM_MOST, (self._end - self._done) // WARM_PART)
             self._warm = self._done + max(1, warm)
-            self._limit(self._left[0])
-
-    def _count(self) -> None:
-        """Count the steps since the mark."""
-        now, then = self._read(), self._mark
-        self._counted += self._done - self._marked_at
-        self._time_s += now.time_s - then.time_s
-        self._energy_j += (now.energy_j or 0.0) - (then.energy_j or 0.0)
-        self._mark, self._marked_at = now, self._done
+            self._instruments.limit(self._left[0])
 
     def _end_if_long_enough(self, steps: int) -> None:
         missing_s = self._least_s - self._time_s
         if missing_s > 0 and self._taken < steps:
             more = steps
             if self._time_s > 0:
-                more = math.ceil(missing_s / (self._time_s / self._counted))
+                more = self._steps_lasting(missing_s)
             self._end, self._ends = self._done + min(more, steps - self._taken), []
             return
         self._add_measurement(steps / self._counted)
@@ -144,136 +189,118 @@ class PowerProfiler:
 
     def _add_measurement(self, parts: float) -> None:
         """Add what the limit in force took over `1 / parts` of an epoch."""
-        power_w = self._energy_j / self._time_s if self._time_s > 0 else 0.0
-        self.measurements.append(Measurement(self._left[0], self._time_s * parts, power_w))
+        point = Measurement(self._left[0], self._time_s * parts, self._power_w())
+        self.measurements.append(point)
         self._left = self._left[1:]
 
 
-class SliceProfiler:
+class SliceProfiler(Profiler):
     """Measures slices of a training, one after the other.
 
-    A slice is at most an epoch long. One that goes on in the next epoch leaves out what is between
-    the steps of both. Where an epoch has no steps that are seen, it is the slice.
+    A slice is at most an epoch long. One that continues in the next epoch leaves out what is
+    between the steps of both. Where an epoch has no steps that are seen, it is the slice.
 
     Args:
         piece: The first one.
         batch_size: The batch size of the training.
         epoch_steps: Steps of an epoch; a fraction stands for a smaller last batch.
-        read: Time and energy now.
-        limit: Puts a limit in force.
+        instruments: Measure, and put limits in force.
 
     Attributes:
         measurements: The last slice, once it is over; else empty.
     """
 
     def __init__(
-        self,
-        piece: Slice,
-        batch_size: int,
-        epoch_steps: float,
-        read: Callable[[], Reading],
-        limit: Callable[[float], None],
+        self, piece: Slice, batch_size: int, epoch_steps: float, instruments: Instruments
     ) -> None:
+        super().__init__(instruments)
         self._batch_size, self._epoch_steps = batch_size, epoch_steps
-        self._read, self._limit = read, limit
         self._most = max(1, math.ceil(epoch_steps))
         self._in_epoch = 0
         self.begin(piece)
 
     def begin(self, piece: Slice) -> None:
         """Begin a slice."""
-        self.measurements: list[Measurement] = []
+        self.measurements = []
         self._piece = piece
-        self._begun = self._mark = self._read()
-        self._limit(piece.power_limit_w)
-        self._done = self._marked_at = 0
+        self._done = 0
+        self._set_mark()
+        self._begun = self._mark
+        self._instruments.limit(piece.power_limit_w)
         self._warm = min(piece.warm_steps, self._most // WARM_PART)
         self._next = self._warm or piece.steps
-        self._steps, self._time_s, self._energy_j = 0, 0.0, 0.0
+        self._clear()
 
     @property
+    @override
     def over(self) -> bool:
-        """Whether the slice is measured."""
         return bool(self.measurements)
 
     @property
+    @override
     def steps_to_reading(self) -> int:
-        """Number of steps until a reading, at least."""
         return max(1, min(self._next, self._most) - self._done)
 
-    @property
-    def waits(self) -> bool:
-        """Whether the epoch has no further step, so that it may be the last one."""
-        return self._in_epoch >= self._most
-
+    @override
     def begin_epoch(self) -> None:
-        """Begin an epoch."""
         self._in_epoch = 0
-        self._mark, self._marked_at = self._read(), self._done
+        self._set_mark()
 
-    def step(self) -> None:
-        """Note a step."""
+    @override
+    def step(self) -> bool:
         self._in_epoch += 1
         self._done += 1
         if self._done == self._warm:
-            self._mark, self._marked_at = self._read(), self._done
+            self._set_mark()
             self._next = self._warm + self._piece.steps
         elif self._done >= min(self._next, self._most):
             self._count()
             self._end_if_long_enough()
         elif self._in_epoch == self._most and self._done > self._warm:
             self._count()
+        return self.over and self._in_epoch < self._most  # else it may be the last epoch
 
-    def end_epoch(self) -> None:
-        """End an epoch; a slice that is not over goes on in the next one."""
+    @override
+    def end_epoch(self) -> bool:
         if self.over:
-            return
+            return False
         if not self._in_epoch:
             self._count()
             self._end(1.0)
         elif self._done > max(self._warm, self._marked_at):
             self._count()
+        return False
 
     def end(self) -> None:
         """End the slice, if it is not over, after the steps that there were: at least one."""
         if self.over:
             return
-        if not self._steps and self._marked_at == self._done:
+        if not self._counted and self._marked_at == self._done:
             self._mark, self._marked_at = self._begun, 0
         if self._marked_at < self._done:
             self._count()
-        self._end(self._epoch_steps / self._steps)
-
-    def _count(self) -> None:
-        """Count the steps since the mark."""
-        now, then = self._read(), self._mark
-        self._steps += self._done - self._marked_at
-        self._time_s += now.time_s - then.time_s
-        self._energy_j += (now.energy_j or 0.0) - (then.energy_j or 0.0)
-        self._mark, self._marked_at = now, self._done
+        self._end(self._epoch_steps / self._counted)
 
     def _end_if_long_enough(self) -> None:
         missing_s = self._piece.least_s * (1 - ROUNDING) - self._time_s
         if missing_s <= 0 or self._done >= self._most:
-            self._end(self._epoch_steps / self._steps)
+            self._end(self._epoch_steps / self._counted)
         elif self._time_s > 0:
-            self._next = self._done + math.ceil(missing_s / (self._time_s / self._steps))
+            self._next = self._done + self._steps_lasting(missing_s)
         else:
             self._next = self._most
 
     def _end(self, parts: float) -> None:
         """Add the measurement, of `1 / parts` of an epoch."""
-        now, begun, time_s = self._mark, self._begun, self._time_s
-        power_w = self._energy_j / time_s if time_s > 0 else 0.0
-        spent_j = (now.energy_j or 0.0) - (begun.energy_j or 0.0)
+        now, begun = self._mark, self._begun
         self.measurements.append(
             Measurement(
                 self._piece.power_limit_w,
-                time_s * parts,
-                power_w,
+                self._time_s * parts,
+                self._power_w(),
                 0,
                 self._batch_size,
                 now.time_s - begun.time_s,
-                spent_j,
+                (now.energy_j or 0.0) - (begun.energy_j or 0.0),
             )
         )

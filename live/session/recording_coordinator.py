@@ -6,28 +6,17 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wattkeeper.live.devices.device import common_range
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.session import distributed
 from wattkeeper.live.session.arguments import SessionArguments
+from wattkeeper.live.session.instruments import Instruments
 from wattkeeper.live.wire.clock import run_clock
-from wattkeeper.live.wire.messages import (
-    Assignment,
-    AttemptResult,
-    EnergySource,
-    EpochReport,
-    ProfileReport,
-)
-from wattkeeper.policies.errors import NotSupported
-
-if TYPE_CHECKING:
-    from wattkeeper.live.devices.device import Device
-    from wattkeeper.live.devices.power_limiter import PowerLimiter
+from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
 
 REQUEST: Final = "request.json"
 EVENTS: Final = "events.jsonl"
@@ -79,19 +68,11 @@ PROFILED: Final = (
 class RecordingCoordinator:
     """See `wattkeeper.live.wire.messages.Coordinator` for its methods.
 
-    The folder holds the request, and gets the events; for the other arguments see
-    `wattkeeper.live.session.coordinators.connect_coordinator`.
+    The folder holds the request, and gets the events.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        arguments: SessionArguments,
-        devices: Sequence[Device],
-        limiter: PowerLimiter,
-        how: EnergySource,
-    ) -> None:
-        self._arguments, self._devices, self._limiter, self._how = arguments, devices, limiter, how
+    def __init__(self, folder: Path, arguments: SessionArguments, instruments: Instruments) -> None:
+        self._arguments, self._instruments = arguments, instruments
         self._events = folder / EVENTS
         self._wall = run_clock()
         self._request = RecordingRequest(
@@ -146,9 +127,9 @@ class RecordingCoordinator:
         self._write("ended", outcome._asdict() | {"report_s": self._report_s})
 
     def _limit_w(self) -> float | None:
-        if not self._limiter.allowed:
+        if not self._instruments.limiter.allowed:
             return None
-        common = common_range(self._devices)
+        common = common_range(self._instruments.devices)
         assert common is not None  # some device takes limits
         limit_w = self._request.power_limit_w
         if limit_w is None:
@@ -158,30 +139,24 @@ class RecordingCoordinator:
 
     def _describe_run(self) -> dict[str, Any]:
         """The arguments of the session, and the devices that it runs on."""
-        arguments = self._arguments
-        types = sorted({device.gpu_type for device in self._devices})
+        arguments, instruments = self._arguments, self._instruments
+        devices, limiter = instruments.devices, instruments.limiter
         torch = sys.modules.get("torch")
         return {
             "terms": {name: getattr(arguments, name) for name in PROFILED},
-            "gpu_type": "+".join(types) or "cpu",
-            "gpus": len(self._devices) or distributed.world_size(),
-            "limits_w": common_range(self._devices),
-            "limit_w": self._limit_in_force(),
-            "allowed": self._limiter.allowed,
-            "why": self._limiter.why,
-            "how": self._how,
+            "gpu_type": instruments.gpu_type,
+            "gpus": len(devices) or distributed.world_size(),
+            "limits_w": common_range(devices),
+            "limit_w": instruments.power_limit_w,
+            "allowed": limiter.allowed,
+            "why": limiter.why,
+            "how": instruments.meter.how,
             "versions": {
                 "python": platform.python_version(),
                 "torch": None if torch is None else str(torch.__version__),
                 "cuda": None if torch is None else torch.version.cuda,
             },
         }
-
-    def _limit_in_force(self) -> float | None:
-        try:
-            return min((device.limit_w() for device in self._devices), default=None)
-        except NotSupported:
-            return None
 
     def _write(self, event: str, content: dict[str, Any]) -> None:
         row = {"event": event, "at_s": self._wall.now_s()} | content

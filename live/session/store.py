@@ -268,9 +268,9 @@ class SessionStore:
     def _prepare(self, db: sa.Connection) -> None:
         if db.dialect.name == "postgresql":
             db.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-        known = sa.inspect(db).has_table(schema.name)
+        is_made = sa.inspect(db).has_table(schema.name)
         _tables.create_all(db)
-        if not known:
+        if not is_made:
             db.execute(schema.insert().values(version=SCHEMA))
         version = db.execute(sa.select(schema.c.version)).scalar_one()
         if version != SCHEMA:

@@ -40,8 +40,13 @@ class Terminations:
         if self._installed:
             self._before = signal.signal(signal.SIGTERM, self._handle)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this is the process that made it, not a worker that the script forked."""
+        return os.getpid() == self._pid
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:  # a worker that the script forked
+        if not self.is_own:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return

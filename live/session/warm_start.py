@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from wattkeeper.live.session import distributed
+from wattkeeper.live.session.checkpoint import continues
 from wattkeeper.live.weight_transfer.model_graph import trace
 from wattkeeper.live.weight_transfer.program.example_inputs import derive_inputs
 from wattkeeper.live.weight_transfer.transfer import transfer
@@ -19,21 +21,26 @@ from wattkeeper.live.zoo.parents import choose_parent, parent_policy
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.live.zoo.zoo import Zoo
-from wattkeeper.policies.errors import InputError, StoreError
+from wattkeeper.policies.errors import InputError, StoreError, WattkeeperError
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.zoo_views import ChildModel
 
 if TYPE_CHECKING:
     from wattkeeper.live.weight_transfer.program.tracing import Inputs
     from wattkeeper.live.weight_transfer.report import TransferReport
+    from wattkeeper.live.wire.messages import Assignment
     from wattkeeper.policies.matching.graph import Graph
-    from wattkeeper.policies.points.job import Job
     from wattkeeper.policies.registry import PolicyConfig
+
+log = logging.getLogger("wattkeeper.session")
 
 
 class WarmStart(NamedTuple):
     """A model that started from a zoo, or could have.
 
     Attributes:
+        task: Name of the recurring job, whose models are of one task.
+        name: Of the model in the zoo.
         model: The model, which is being trained.
         graph: Its architecture.
         zoo: The zoo.
@@ -41,24 +48,39 @@ class WarmStart(NamedTuple):
         report: What became of its tensors; None: it was not filled.
     """
 
+    task: str
+    name: str
     model: nn.Module
     graph: Graph
     zoo: Zoo
-    parent: int | None
-    report: TransferReport | None
+    parent: int | None = None
+    report: TransferReport | None = None
+
+    def check_zoo(self, assignment: Assignment) -> None:
+        """Refuse nothing: the model can enter the zoo."""
+
+    def enter_zoo(self, accuracy: float | None, parent: int | None) -> str:
+        """Add the trained model to the zoo; the reason of a refusal, or an empty text."""
+        if accuracy is None:
+            return "no metric was reported in the last epoch: the zoo needs the model's accuracy"
+        try:
+            refusal = self.zoo.add(
+                self.graph,
+                self.model.state_dict(),
+                task=self.task,
+                accuracy=accuracy,
+                name=self.name,
+                parent=parent,
+            ).reason
+        except (WattkeeperError, OSError) as lacks:
+            refusal = str(lacks)
+        if refusal:
+            log.warning("the zoo did not take %s: %s", self.name, refusal)
+        return refusal
 
 
 ParentChoice = Callable[[ZooSnapshot], ZooModel | None]
 """Chooses the parent from the models of a zoo; None: there is none."""
-
-
-def ask_policy(policy: str | PolicyConfig, job: Job) -> ParentChoice:
-    """Let a policy choose the parent of a job's model.
-
-    Raises:
-        InputError: If it chooses no parents.
-    """
-    return partial(choose_parent, parent_policy(policy), job=job)
 
 
 def take_assigned(name: str | None) -> ParentChoice:
@@ -74,32 +96,36 @@ def take_assigned(name: str | None) -> ParentChoice:
 
 
 def begin(
-    path: str | Path,
-    job: Job,
+    assignment: Assignment,
+    task: str,
     model: nn.Module,
+    zoo: str | Path,
     older: Sequence[nn.Module],
     inputs: Inputs | None,
-    choose: ParentChoice,
+    policy: str | PolicyConfig,
     mutated_from: str | None,
-    *,
-    fill: bool,
 ) -> WarmStart:
-    """Fill a model in place from the parent that is chosen for it.
+    """Fill a model in place from the parent that is chosen for it, unless the training continues.
 
     Code is never taken from the zoo: a parent is of the architecture of the model, or of one of
     the older ones.
 
-    Arguments and errors are those of `Session.warm_start`. The group of `job` is the task; models
-    of other tasks are no parents. Without `fill`, the model only may enter the zoo.
+    Arguments and errors are those of `Session.warm_start`. Models of other tasks are no parents.
     """
+    if assignment.zoo is None:
+        name = f"{assignment.job_id}.{assignment.attempt}"
+        job = Job(name, task, assignment.recurrence, None, 1, 0.0, model=name)
+        choose: ParentChoice = partial(choose_parent, parent_policy(policy), job=job)
+    else:
+        zoo, name, choose = assignment.zoo, assignment.job_id, take_assigned(assignment.parent)
     modules = (model, *older)
     example = derive_inputs(*modules) if inputs is None else inputs
-    graphs = [trace(module, example, job.group_id).graph for module in modules]
-    zoo, graph = Zoo(path), graphs[0]
-    if not fill:
-        return WarmStart(model, graph, zoo, None, None)
+    graphs = [trace(module, example, task).graph for module in modules]
+    begun = WarmStart(task, name, model, graphs[0], Zoo(zoo))
+    if continues(assignment):
+        return begun
     by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}
-    child = ChildModel(job.job_id, job.group_id, graph, mutated_from)
+    child = ChildModel(name, task, begun.graph, mutated_from)
 
     def load(snapshot: ZooSnapshot) -> tuple[ZooModel, dict[str, torch.Tensor]] | None:
         parent = choose(snapshot)
@@ -110,17 +136,19 @@ def begin(
                 f"warm_start: the parent {parent.name!r} has another architecture than the model; "
                 "give a module of it (older=[...])"
             )
-        weights = zoo.load(parent.model_id)
-        zoo.note_use(parent.model_id)
+        weights = begun.zoo.load(parent.model_id)
+        begun.zoo.note_use(parent.model_id)
         return parent, weights
 
-    chosen = read_zoo(lambda: ZooSnapshot(zoo, child, lambda row: row.digest in by_digest), load)
+    chosen = read_zoo(
+        lambda: ZooSnapshot(begun.zoo, child, lambda row: row.digest in by_digest), load
+    )
     if chosen is None:
-        return WarmStart(model, graph, zoo, None, None)
+        return begun
     parent, weights = chosen
     source = copy.deepcopy(by_digest[parent.digest])
     source.load_state_dict(weights)
-    return WarmStart(model, graph, zoo, parent.model_id, transfer(source, model, example))
+    return begun._replace(parent=parent.model_id, report=transfer(source, model, example))
 
 
 def share(model: nn.Module) -> None:

@@ -4,11 +4,22 @@ import json
 import os
 import socket
 import time
-from collections.abc import Mapping
 from threading import local
 from typing import Any, Final
 
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
+from wattkeeper.live.wire.messages import (
+    MESSAGES,
+    Alive,
+    Assignment,
+    AttemptResult,
+    Begun,
+    EpochReport,
+    KnobsAwaited,
+    Message,
+    ProfileReport,
+    SleepUntil,
+    read_message,
+)
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.points.views import Slice
 
@@ -20,7 +31,9 @@ out, and all that it starts."""
 LEASE: Final = "WATTKEEPER_LEASE_S"
 """Environment variable: how long a session may be silent, and looks for its controller, s."""
 
-WAITING: Final = {"sleep", "knobs"}
+KINDS: Final = {message: kind for kind, message in MESSAGES.items()}
+
+WAITING: Final = (SleepUntil, KnobsAwaited)
 """Requests whose reply comes when something happens."""
 
 FIRST_PAUSE_S = 0.02
@@ -53,30 +66,28 @@ class RemoteCoordinator:
 
     def begin(self) -> Assignment:
         """See `Coordinator`."""
-        assignment = self._ask("begun")["assignment"]
-        assignment["profile_w"] = tuple(assignment["profile_w"])
-        assignment["slice"] = _slice(assignment["slice"])
-        self.power_limit_w = assignment["power_limit_w"]
-        return Assignment(**assignment)
+        assignment: Assignment = read_message(Assignment, self._ask(Begun())["assignment"])
+        self.power_limit_w = assignment.power_limit_w
+        return assignment
 
     def report_profile(self, report: ProfileReport) -> float | Slice | None:
         """See `Coordinator`."""
-        reply = self._ask("profiled", **report._asdict())
+        reply = self._ask(report)
         if report.reached or reply.get("slice") is not None:
             return _slice(reply["slice"])
         return float(reply["power_limit_w"])
 
     def report_epoch(self, report: EpochReport) -> bool:
         """See `Coordinator`."""
-        return bool(self._ask("epoch", **report._asdict())["goes_on"])
+        return bool(self._ask(report)["goes_on"])
 
     def renew_lease(self) -> bool:
         """See `Coordinator`."""
-        return bool(self._ask("alive")["goes_on"])
+        return bool(self._ask(Alive())["goes_on"])
 
     def end(self, outcome: AttemptResult) -> None:
         """See `Coordinator`."""
-        self._ask("ended", **outcome._asdict())
+        self._ask(outcome)
 
     def await_knobs(self) -> bool:
         """Wait until the power limit is another than `power_limit_w`, or the training shall stop.
@@ -84,7 +95,7 @@ class RemoteCoordinator:
         Returns:
             Whether the training continues.
         """
-        return bool(self._ask("knobs", power_limit_w=self.power_limit_w)["goes_on"])
+        return bool(self._ask(KnobsAwaited(self.power_limit_w))["goes_on"])
 
     def sleep_until(self, time_s: float) -> bool:
         """Sleep until a time of the run, s, another power limit, or until the training shall stop.
@@ -94,15 +105,15 @@ class RemoteCoordinator:
         Returns:
             Whether the training continues.
         """
-        reply = self._ask("sleep", until_s=time_s, power_limit_w=self.power_limit_w)
+        reply = self._ask(SleepUntil(time_s, self.power_limit_w))
         return bool(reply["goes_on"])
 
-    def _ask(self, kind: str, **more: Any) -> dict[str, Any]:
+    def _ask(self, message: Message) -> dict[str, Any]:
         give_up_s = time.monotonic() + self.patience_s
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                reply = self._exchange(kind, more)
+                reply = self._exchange(message)
                 break
             except (OSError, ValueError) as error:
                 self._hang_up()
@@ -125,16 +136,17 @@ class RemoteCoordinator:
             self.power_limit_w = float(reply["power_limit_w"])
         return reply
 
-    def _exchange(self, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _exchange(self, message: Message) -> dict[str, Any]:
         thread = self._thread
         if getattr(thread, "connection", None) is None:
             thread.connection = socket.create_connection(self._address, timeout=self._lease_s)
             thread.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             thread.replies = thread.connection.makefile("rb")
             thread.number = 0
-        thread.connection.settimeout(None if kind in WAITING else self._lease_s)
+        thread.connection.settimeout(None if isinstance(message, WAITING) else self._lease_s)
         thread.number += 1
-        request = {**self._hello, **more, "kind": kind, "number": thread.number}
+        about = {**self._hello, "kind": KINDS[type(message)], "number": thread.number}
+        request = {**about, **message._asdict()}
         thread.connection.sendall(json.dumps(request).encode() + b"\n")
         line = thread.replies.readline()
         if not line.endswith(b"\n"):

@@ -6,25 +6,47 @@ over a socket. The session works the same with both.
 """
 
 import math
+from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
-from pydantic import PlainValidator, TypeAdapter
+from pydantic import Field, PlainValidator, TypeAdapter
 
 from wattkeeper.policies.points.views import Measurement, Slice
 
-_SLICE_FIELDS: Final = TypeAdapter[tuple[float, int | None, int, int, float]](
-    tuple[float, int | None, int, int, float]
+LARGEST: Final = 1e300
+"""Largest amount, s, J or W: sums of such amounts stay finite."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=1 << 53)]
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST)]
+Amount = Annotated[float, Field(strict=True, ge=0, le=LARGEST)]
+Metric = Annotated[float, Field(strict=True)]
+"""Those of diverged trainings are not finite."""
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(max_length=4096)]
+"""Longer than any text of a session: messages of failed scripts are cut at 500 characters."""
+
+# Compiled classes do not tell pydantic their types.
+_SLICE: Final = TypeAdapter[Any](tuple[float, int | None, int, int, float])
+_POINTS: Final = TypeAdapter[Any](
+    Annotated[
+        list[tuple[Amount, Amount, Number, Count, Count, Amount, Number]], Field(max_length=10_000)
+    ]
 )
 
 
 def _read_slice(value: Any) -> Slice | None:
-    """A slice from its fields: compiled classes do not tell pydantic their types."""
     if value is None or isinstance(value, Slice):
         return value
-    return Slice(*_SLICE_FIELDS.validate_python(value))
+    return Slice(*_SLICE.validate_python(value))
+
+
+def _read_measurements(value: Any) -> tuple[Measurement, ...]:
+    return tuple(Measurement(*point) for point in _POINTS.validate_python(value))
 
 
 AnySlice = Annotated[Slice | None, PlainValidator(_read_slice)]
+Measurements = Annotated[tuple[Measurement, ...], PlainValidator(_read_measurements)]
 
 EnergySource = Literal["counter", "integrated", "synthetic", "absent"]
 """Source of an energy: the device's counter; its power integrated over time; a synthetic device;
@@ -99,6 +121,36 @@ class Assignment(NamedTuple):
     reports: int = 0
 
 
+class Begun(NamedTuple):
+    """A session has begun, and asks for its assignment."""
+
+
+class Alive(NamedTuple):
+    """A session renews its lease."""
+
+
+class SleepUntil(NamedTuple):
+    """A session sleeps until a time, another power limit, or until its training shall stop.
+
+    Attributes:
+        until_s: The time of the run, s.
+        power_limit_w: The limit that it knows, W; None if it knows none.
+    """
+
+    until_s: Amount
+    power_limit_w: Number | None
+
+
+class KnobsAwaited(NamedTuple):
+    """A session waits for another power limit, or until its training shall stop.
+
+    Attributes:
+        power_limit_w: The limit that it knows, W; None if it knows none.
+    """
+
+    power_limit_w: Number | None
+
+
 class ProfileReport(NamedTuple):
     """What an attempt measured, or that it reached its target.
 
@@ -111,11 +163,11 @@ class ProfileReport(NamedTuple):
         reached: Whether it has reached its target.
     """
 
-    measurements: tuple[Measurement, ...]
-    report: int
-    time_s: float
-    energy_j: float | None
-    reached: bool = False
+    measurements: Measurements
+    report: Count
+    time_s: Amount
+    energy_j: Number | None
+    reached: Flag = False
 
 
 class EpochReport(NamedTuple):
@@ -130,11 +182,11 @@ class EpochReport(NamedTuple):
         is_last: Whether no other one follows, whatever the coordinator replies.
     """
 
-    epoch: int
-    metric: float | None
-    time_s: float
-    energy_j: float | None
-    is_last: bool = False
+    epoch: Count
+    metric: Metric | None
+    time_s: Amount
+    energy_j: Number | None
+    is_last: Flag = False
 
 
 class AttemptResult(NamedTuple):
@@ -153,13 +205,61 @@ class AttemptResult(NamedTuple):
     """
 
     cause: Cause
-    epochs: int
-    time_s: float
-    energy_j: float | None
-    power_limit_w: float | None = None
-    limit_set: bool = True
+    epochs: Count
+    time_s: Amount
+    energy_j: Number | None
+    power_limit_w: Number | None = None
+    limit_set: Flag = True
     how: EnergySource = "absent"
-    message: str = ""
+    message: Text = ""
+
+
+Message = Alive | Begun | EpochReport | AttemptResult | KnobsAwaited | ProfileReport | SleepUntil
+"""What a session reports or asks."""
+
+MESSAGES: Final[Mapping[str, type[Any]]] = {
+    "alive": Alive,
+    "begun": Begun,
+    "ended": AttemptResult,
+    "epoch": EpochReport,
+    "knobs": KnobsAwaited,
+    "profiled": ProfileReport,
+    "sleep": SleepUntil,
+}
+"""The class of each message, by the kind that its JSON states."""
+
+
+@cache
+def _adapter(message: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(message)
+
+
+def read_message(message: Any, fields: Mapping[str, Any]) -> Any:
+    """A message of a class from the members of its JSON object; others are ignored.
+
+    Raises:
+        ValueError: If one is missing, has a wrong type, or is out of range.
+    """
+    values = {name: fields[name] for name in message._fields if name in fields}
+    return _adapter(message).validate_python(values)
+
+
+class Lost(NamedTuple):
+    """A process has exited, or it reported nothing in time.
+
+    Attributes:
+        cause: Why it is lost, as in `AttemptResult`.
+        code: Its exit code; None if it is not known, or it has not exited.
+    """
+
+    cause: Literal["crashed", "hung", "silent"]
+    code: int | None = None
+
+
+class Broken(NamedTuple):
+    """The server of the sessions failed, with an error."""
+
+    error: str
 
 
 class Coordinator(Protocol):

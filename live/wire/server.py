@@ -13,9 +13,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from threading import Thread
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
-from wattkeeper.live.wire.requests import parse_request
+from wattkeeper.live.wire.messages import (
+    MESSAGES,
+    Alive,
+    AttemptResult,
+    Broken,
+    Count,
+    KnobsAwaited,
+    Lost,
+    Message,
+    SessionCause,
+    Text,
+    read_message,
+)
 from wattkeeper.policies.errors import EnvironmentLacks
 
 LONGEST_LINE: Final = 1 << 20
@@ -27,8 +39,45 @@ FIRST_LINE_S: Final = 10.0
 MOST_UNAUTHENTICATED: Final = 64
 """Connections that have not stated the token; one more closes the oldest of them."""
 
-Post = Callable[[str, str, Mapping[str, Any], Any], None]
-"""Takes the run, the kind of event, its payload, and the ticket of the reply."""
+Post = Callable[[str, Message | Lost | Broken, Any, int], None]
+"""Takes the run, the event, the ticket of the reply, and the rank of the process."""
+
+
+class Envelope(NamedTuple):
+    """Where a request comes from.
+
+    Attributes:
+        token: The secret that it states.
+        run: The process that it comes from.
+        rank: Rank of that process in its training.
+        number: Its number on its connection, which the reply repeats.
+    """
+
+    token: Text
+    run: Text
+    rank: Count
+    number: Count
+
+
+def parse_request(line: bytes | bytearray) -> tuple[Envelope, Message]:
+    """A request of a session from a line of JSON.
+
+    Raises:
+        ValueError: If it is no request, or a value of it has a wrong type or is out of range.
+    """
+    try:
+        fields = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    kind = fields.pop("kind", None) if isinstance(fields, dict) else None
+    if not isinstance(kind, str) or kind not in MESSAGES:
+        raise ValueError("no request of a known kind")
+    if fields.keys() != {*Envelope._fields, *MESSAGES[kind]._fields}:
+        raise ValueError("missing or unknown fields")
+    envelope, message = read_message(Envelope, fields), read_message(MESSAGES[kind], fields)
+    if isinstance(message, AttemptResult) and message.cause not in get_args(SessionCause):
+        raise ValueError("no session can report this cause")
+    return envelope, message
 
 
 class ReplyTicket(NamedTuple):
@@ -81,7 +130,7 @@ class SessionServer:
 
     Args:
         post: Called in its thread with all requests but heartbeats and those that wait for other
-            knobs, which it answers itself, and with `lost` and a cause once a run was silent for
+            knobs, which it answers itself, and with `Lost` once a run was silent for
             longer than its lease.
         token: The secret of the sessions.
         port: Its port; 0: any.
@@ -201,7 +250,7 @@ class SessionServer:
         try:
             self._serve()
         except Exception as error:  # else the controller would wait for ever
-            self._post("", "broken", {"error": f"{type(error).__name__}: {error}"}, None)
+            self._post("", Broken(f"{type(error).__name__}: {error}"), None, 0)
             raise
 
     def _serve(self) -> None:
@@ -228,8 +277,8 @@ class SessionServer:
         for peer in [peer for peer in self._unauthenticated if peer.ends_s <= now_s]:
             self._drop(peer)
         for run in [run for run, lease in self._leases.items() if lease.ends_s <= now_s]:
-            cause = "hung" if self._leases.pop(run).renewed else "silent"
-            self._post(run, "lost", {"cause": cause}, None)
+            lost = Lost("hung" if self._leases.pop(run).renewed else "silent")
+            self._post(run, lost, None, 0)
 
     def _accept(self, _: object) -> None:
         try:
@@ -278,29 +327,30 @@ class SessionServer:
         if len(line) > self._longest_line(peer):
             return False
         try:
-            request = parse_request(line)
-            token = request.token.encode()
+            envelope, message = parse_request(line)
+            token = envelope.token.encode()
         except ValueError:
             return False
         if peer.run is None:
             if not hmac.compare_digest(token, self._token.encode()):
                 return False
-            peer.run = request.run
+            peer.run = envelope.run
             del self._unauthenticated[peer]
-        ticket = ReplyTicket(peer, request.number)
+        ticket = ReplyTicket(peer, envelope.number)
         lease = self._leases.get(peer.run)
         if lease is None:
             self._send(ticket, {"gone": True})
             return True
         if not lease.over:
             lease.renew()
-        if request.kind == "alive":
-            self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
-        elif request.kind == "knobs":
-            lease.waiting = ticket, request.payload["power_limit_w"]
-            self._reply_knobs(lease)
-        else:
-            self._post(peer.run, request.kind, request.payload, ticket)
+        match message:
+            case Alive():
+                self._send(ticket, {"goes_on": not (lease.stopped or lease.over)})
+            case KnobsAwaited(known_w):
+                lease.waiting = ticket, known_w
+                self._reply_knobs(lease)
+            case _:
+                self._post(peer.run, message, ticket, envelope.rank)
         return True
 
     def _send(self, ticket: ReplyTicket, reply: Mapping[str, Any]) -> None:

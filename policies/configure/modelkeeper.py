@@ -64,7 +64,7 @@ class ModelkeeperParent(Configure):
     def _choose_best(
         self, models: Sequence[TrainedModel], graph: Graph, minimum: float
     ) -> str | None:
-        """The model that `choose_best` would take of all; not all are scored."""
+        """The most similar model; ties go to the one that loses least. Not all are scored."""
         # Of the models of one architecture only the first of the most accurate can be chosen.
         preferred: dict[int, TrainedModel] = {}
         for model in sorted(models, key=lambda model: -model.accuracy):
@@ -84,7 +84,7 @@ class ModelkeeperParent(Configure):
     ) -> str | None:
         scores = [self._score(self._place(model), graph) for model in models]
         finalists = [
-            (model.model_id, Candidate(score, model.accuracy, model.task))
+            (model.model_id, Candidate(score, model.accuracy))
             for model, score in zip(models, scores, strict=True)
             if score >= self._config.minimum * own
         ]

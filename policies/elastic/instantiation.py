@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from wattkeeper.policies.elastic.microbatches import PipelineGroup, share_microbatches
-from wattkeeper.policies.elastic.templates import TimedTemplate
+from wattkeeper.policies.elastic.templates import PipelineTemplate
 from wattkeeper.policies.errors import InputError
-
-InstantiationRule = Literal["best_by_engine", "best_balanced"]
-"""What is made least: the longest iteration time of a template times the micro-batches of its
-pipelines, as Oobleck's engine does; or the same divided by the number of stages, to which the time
-of a full pipeline is proportional."""
 
 ROUNDING = 1e-9
 """Relative difference below which a bound may exceed a time by rounding alone."""
@@ -23,34 +18,34 @@ class Instantiation(NamedTuple):
 
     Attributes:
         groups: Pipelines by size, ascending.
-        iteration_s: Largest product of the iteration time of a template and the micro-batches of
-            its pipelines, s; without the synchronisation of gradients.
-        balanced_s: The same with the iteration time divided by the number of stages, s.
-        variance_s2: Variance over the sizes of these quotients' products, s squared.
+        balanced_s: Largest product of the iteration time of a template over its number of stages,
+            to which the time of a full pipeline is proportional, and the micro-batches of its
+            pipelines, s; without the synchronisation of gradients.
+        variance_s2: Variance over the sizes of these products, s squared.
     """
 
     groups: tuple[PipelineGroup, ...]
-    iteration_s: float
     balanced_s: float
     variance_s2: float
 
 
 def instantiate(
-    templates: Sequence[TimedTemplate], nodes: int, microbatches: int, rule: InstantiationRule
+    templates: Sequence[PipelineTemplate], nodes: int, microbatches: int
 ) -> Instantiation | None:
-    """The best pipelines that use all nodes; None if no set of templates does.
+    """The pipelines of all nodes with the least `balanced_s`; None if no set of templates uses all.
+
+    Of equal ones, those with the smaller variance, then with fewer small pipelines.
 
     Args:
         templates: One for each size.
         nodes: Of the job.
         microbatches: Of an iteration; each pipeline takes one or more.
-        rule: What is made least. Equal ones: the smaller variance, then fewer small pipelines.
 
     Raises:
         InputError: If two templates have the same size, or numbers are below 1.
     """
     by_size = _check(templates, nodes, microbatches)
-    times_s = [_weight_s(template, rule) for template in by_size]
+    times_s = [_stage_s(template) for template in by_size]
     rates = _highest_rates([template.nodes for template in by_size], times_s, nodes)
     best: Instantiation | None = None
     best_key: tuple[float, float, tuple[int, ...]] | None = None
@@ -58,10 +53,9 @@ def instantiate(
     def visit(index: int, left: int, counts: tuple[int, ...], rate: float) -> None:
         nonlocal best, best_key
         if index == len(by_size):
-            found = instantiate_counts(by_size, counts, microbatches, rule)
+            found = instantiate_counts(by_size, counts, microbatches)
             if found is not None:
-                least_s = found.iteration_s if rule == "best_by_engine" else found.balanced_s
-                key = (least_s, found.variance_s2, counts)
+                key = (found.balanced_s, found.variance_s2, counts)
                 if best_key is None or key < best_key:
                     best, best_key = found, key
             return
@@ -84,10 +78,7 @@ def instantiate(
 
 
 def instantiate_counts(
-    templates: Sequence[TimedTemplate],
-    counts: Sequence[int],
-    microbatches: int,
-    rule: InstantiationRule,
+    templates: Sequence[PipelineTemplate], counts: Sequence[int], microbatches: int
 ) -> Instantiation | None:
     """Given numbers of pipelines with their micro-batches; None if these cannot be shared.
 
@@ -95,12 +86,10 @@ def instantiate_counts(
         templates: One for each size.
         counts: Number of pipelines of each template.
         microbatches: Of an iteration.
-        rule: Which of the shares with equal variance: that with the least by the rule.
     """
     used = [(template, count) for template, count in zip(templates, counts, strict=True) if count]
-    balanced_s = [_weight_s(template, "best_balanced") for template, _ in used]
-    ranked_s = [_weight_s(template, rule) for template, _ in used]
-    share = share_microbatches([count for _, count in used], balanced_s, ranked_s, microbatches)
+    times_s = [_stage_s(template) for template, _ in used]
+    share = share_microbatches([count for _, count in used], times_s, microbatches)
     if share is None:
         return None
     groups = tuple(
@@ -109,27 +98,13 @@ def instantiate_counts(
     )
     return Instantiation(
         groups,
-        max(t.iteration_s * own for (t, _), own in zip(used, share.microbatches, strict=True)),
-        max(time_s * own for time_s, own in zip(balanced_s, share.microbatches, strict=True)),
+        max(time_s * own for time_s, own in zip(times_s, share.microbatches, strict=True)),
         share.variance_s2,
     )
 
 
-def pipeline_counts(sizes: Sequence[int], nodes: int) -> Iterator[tuple[int, ...]]:
-    """All numbers of pipelines of each size that use exactly so many nodes."""
-    if not sizes:
-        if nodes == 0:
-            yield ()
-        return
-    for count in range(nodes // sizes[0] + 1):
-        for rest in pipeline_counts(sizes[1:], nodes - count * sizes[0]):
-            yield (count, *rest)
-
-
-def _weight_s(template: TimedTemplate, rule: InstantiationRule) -> float:
-    """By which a rule multiplies the micro-batches of a pipeline, s."""
-    if rule == "best_by_engine":
-        return template.iteration_s
+def _stage_s(template: PipelineTemplate) -> float:
+    """Iteration time of a template over its number of stages, s."""
     return template.iteration_s / template.num_stages
 
 
@@ -150,8 +125,8 @@ def _highest_rates(sizes: Sequence[int], times_s: Sequence[float], nodes: int) -
 
 
 def _check(
-    templates: Sequence[TimedTemplate], nodes: int, microbatches: int
-) -> list[TimedTemplate]:
+    templates: Sequence[PipelineTemplate], nodes: int, microbatches: int
+) -> list[PipelineTemplate]:
     """The templates by size, ascending.
 
     Raises:

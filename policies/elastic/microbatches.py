@@ -56,7 +56,7 @@ class _Suffix(NamedTuple):
 
 
 def share_microbatches(
-    counts: Sequence[int], times_s: Sequence[float], ranked_s: Sequence[float], microbatches: int
+    counts: Sequence[int], times_s: Sequence[float], microbatches: int
 ) -> MicrobatchShare | None:
     """The whole numbers, 1 or more, with the least variance of time over the sizes.
 
@@ -65,9 +65,8 @@ def share_microbatches(
 
     Args:
         counts: Number of pipelines of each size.
-        times_s: Time of a micro-batch in a pipeline of each size, s.
-        ranked_s: Of shares with equal variance, that with the least largest product of these and
-            the numbers is taken, s; then the first in lexical order.
+        times_s: Time of a micro-batch in a pipeline of each size, s. Of shares with equal variance,
+            that with the least largest time is taken; then the first in lexical order.
         microbatches: The sum over all pipelines.
 
     Returns:
@@ -80,7 +79,7 @@ def share_microbatches(
         return None
     if not suffixes[0].reachable >> (microbatches - suffixes[0].fewest) & 1:
         return None
-    search = _Search(order, counts, times_s, ranked_s, suffixes, microbatches)
+    search = _Search(order, counts, times_s, suffixes, microbatches)
     search.visit(0, microbatches, 0.0, 0.0)
     squares_s2, _, share = search.best
     return MicrobatchShare(share, squares_s2 / len(counts))
@@ -90,7 +89,7 @@ class _Search:
     """The branch and bound over the sizes in an order; arguments as of `share_microbatches`.
 
     Attributes:
-        best: Sum of squared deviations, s squared, largest ranked product, s, and the share.
+        best: Sum of squared deviations, s squared, largest time, s, and the share.
     """
 
     def __init__(
@@ -98,12 +97,11 @@ class _Search:
         order: Sequence[int],
         counts: Sequence[int],
         times_s: Sequence[float],
-        ranked_s: Sequence[float],
         suffixes: Sequence[_Suffix],
         microbatches: int,
     ) -> None:
         self.order, self.counts, self.suffixes = order, counts, suffixes
-        self.times_s, self.ranked_s = times_s, ranked_s
+        self.times_s = times_s
         self.best: tuple[float, float, tuple[int, ...]] = (math.inf, math.inf, ())
         self._numbers = [0] * len(counts)
         self._tie_s2 = TIE * (microbatches / suffixes[0].weight) ** 2
@@ -144,7 +142,7 @@ class _Search:
     def _compare(self, squares_s2: float) -> None:
         """Keep the share whose numbers are complete if it is the best."""
         numbers = tuple(self._numbers)
-        products = (each * number for each, number in zip(self.ranked_s, numbers, strict=True))
+        products = (each * number for each, number in zip(self.times_s, numbers, strict=True))
         found = (max(products), numbers)
         if squares_s2 < self.best[0] - self._tie_s2 or found < self.best[1:]:
             self.best = (squares_s2, *found)

@@ -80,14 +80,14 @@ def _lengths(groups: Sequence[PipelineGroup]) -> Iterator[int]:
 def _instantiate(
     templates: tuple[PipelineTemplate, ...], nodes: int, microbatches: int
 ) -> Instantiation | None:
-    return instantiate(templates, nodes, microbatches, "best_balanced")
+    return instantiate(templates, nodes, microbatches)
 
 
 @cache
 def _step_s(
     templates: tuple[PipelineTemplate, ...], counts: tuple[int, ...], microbatches: int
 ) -> float:
-    found = instantiate_counts(templates, counts, microbatches, "best_balanced")
+    found = instantiate_counts(templates, counts, microbatches)
     if found is None:
         return math.inf
     used = [template for template, count in zip(templates, counts, strict=True) if count]

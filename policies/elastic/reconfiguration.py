@@ -33,12 +33,10 @@ class LayerTransition(NamedTuple):
     Attributes:
         moves: By target, in the order of the pipelines, and layer.
         copied_bytes: From other ranks.
-        stored_bytes: From storage; each target reads for itself.
     """
 
     moves: tuple[LayerMove, ...]
     copied_bytes: int
-    stored_bytes: int
 
 
 def reconfigure(pipelines: Sequence[Sequence[int]], lost: Collection[int], least: int) -> Pipelines:
@@ -131,11 +129,8 @@ def plan_transition(
         for layer in layers
         if layer not in before.get(rank, ())
     )
-    return LayerTransition(
-        moves,
-        sum(layer_bytes[move.layer] for move in moves if move.source is not None),
-        sum(layer_bytes[move.layer] for move in moves if move.source is None),
-    )
+    copied_bytes = sum(layer_bytes[move.layer] for move in moves if move.source is not None)
+    return LayerTransition(moves, copied_bytes)
 
 
 def _borrow(pipeline: list[int], kept: list[list[int]], least: int) -> None:

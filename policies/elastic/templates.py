@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,30 +11,6 @@ from wattkeeper.policies.elastic.bounds import bounds_of_model, stage_times
 from wattkeeper.policies.elastic.search import ROUNDING, PipelineShape, TemplateSearch
 from wattkeeper.policies.elastic.stages import LayerCost, TemplateStage, check_layers
 from wattkeeper.policies.errors import InputError
-
-
-class TimedTemplate(Protocol):
-    """What the choice of pipelines asks of a template."""
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes."""
-
-    @property
-    def num_stages(self) -> int:
-        """Number of stages."""
-
-    @property
-    def iteration_s(self) -> float:
-        """Time of an iteration with about four micro-batches for each stage, s."""
-
-
-class TemplateTime(NamedTuple):
-    """A template of which only the size and the time are known; see `TimedTemplate`."""
-
-    nodes: int
-    num_stages: int
-    iteration_s: float
 
 
 class PipelineTemplate(NamedTuple):
@@ -83,14 +59,14 @@ def most_nodes(layers: int, gpus_per_node: int) -> int:
     return layers // gpus_per_node.bit_count()
 
 
-def template_sizes(least: int, nodes: int, losses: int, most: int | None = None) -> range:
+def template_sizes(least: int, nodes: int, losses: int, most: int) -> range:
     """Numbers of nodes of the templates, so that each loss leaves pipelines of such sizes.
 
     Args:
         least: Fewest nodes that hold the model.
         nodes: Of the job.
         losses: Number of nodes that may be lost at a time; one pipeline more always exists.
-        most: The most nodes that its layers split over; None: not known.
+        most: The most nodes that its layers split over.
 
     Raises:
         InputError: If the nodes do not suffice for so many pipelines, or layers for one.
@@ -105,12 +81,11 @@ def template_sizes(least: int, nodes: int, losses: int, most: int | None = None)
             f"the job has {nodes} nodes; {losses + 1} pipelines of {least} nodes, which survive "
             f"{losses} losses, need {(losses + 1) * least}"
         )
-    if most is not None and least > most:
+    if least > most:
         raise InputError(
             f"pipelines of {least} nodes or more; the layers split over {most} at most"
         )
-    largest = nodes - losses * least
-    return range(least, (largest if most is None else min(largest, most)) + 1)
+    return range(least, min(nodes - losses * least, most) + 1)
 
 
 def plan_templates(

@@ -28,27 +28,10 @@ class Candidate(NamedTuple):
     Attributes:
         score: Its similarity to the child, by the matcher in use.
         accuracy: Its accuracy; larger is better.
-        task: Task and data set of the accuracy. Accuracies of one task can be compared.
-        retained: Share of its parameters that the child takes over.
     """
 
     score: float
     accuracy: float
-    task: str
-    retained: float = 1.0
-
-
-def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Bools:
-    """Which candidates may become the parent of a child of a task, shape (candidates,).
-
-    Those of the same task with a finite score of at least `minimum` whose accuracy is sound.
-    """
-    score = np.array([c.score for c in candidates])
-    accuracy = np.array([c.accuracy for c in candidates])
-    allowed = np.array([c.task == task for c in candidates], dtype=bool)
-    allowed[allowed] = find_sound(accuracy[allowed])
-    allowed &= np.isfinite(score) & (score >= minimum)
-    return allowed
 
 
 def find_sound(accuracy: Floats) -> Bools:
@@ -77,19 +60,6 @@ def _least(accuracy: Floats) -> Floats:
     least: Floats = centre + mean
     least -= DEVIATIONS * np.maximum(deviation, LEAST_DEVIATION * np.abs(centre + mean))
     return least
-
-
-def choose_best(candidates: Sequence[Candidate]) -> int:
-    """The highest score; ties go to the model that loses least, then the most accurate, the first.
-
-    Any larger relative fills a small child completely, but is cut down for that.
-    """
-
-    def key(index: int) -> tuple[float, float, float, int]:
-        candidate = candidates[index]
-        return candidate.score, candidate.retained, candidate.accuracy, -index
-
-    return max(range(len(candidates)), key=key)
 
 
 def choose_bucketed(candidates: Sequence[Candidate], own: float) -> int:

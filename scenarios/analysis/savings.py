@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.results.run_result import RunResult
 from wattkeeper.sim.results.statistics import interval
 
 SAVED: Final = {

@@ -18,10 +18,11 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.run_columns import RunColumns, split_runs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.schemas import CLUSTER, TABLES
 from wattkeeper.sim.results.checksums import AGAIN, SUMS, check_sums
-from wattkeeper.sim.results.folder import CHECKED, SOMETIMES, SWEEP, is_sweep, restore_folder
+from wattkeeper.sim.results.folder import SWEEP, is_sweep, restore_folder
 from wattkeeper.sim.results.parquet import fill_optional
+from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.schema import is_optional
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def read(folder: str | Path, *, check: bool = True) -> StoredStudy:
     restore_folder(folder)
     _check_present(folder, "manifest.json")
     if check:
-        check_sums(folder, CHECKED - SOMETIMES, SOMETIMES)
+        check_sums(folder, CLUSTER.files - CLUSTER.optional_files, CLUSTER.optional_files)
     manifest, summary = (read_json(folder / f"{name}.json") for name in ("manifest", "summary"))
     if not Manifest.__required_keys__ <= manifest.keys() or "variants" not in summary:
         raise InputError(f"holds no manifest of results; {AGAIN}", folder)

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from wattkeeper.scenarios.bench.baselines import Core
-from wattkeeper.sim.recording import recorder
+from wattkeeper.scenarios.run.core import is_compiled
 
 EVENTS: Final = 100_000
 WAITING: Final = 1000
@@ -42,8 +42,8 @@ class Speed(NamedTuple):
 
 
 def core() -> Core:
-    """Whether the core is compiled here."""
-    return "interpreted" if str(recorder.__file__).endswith(".py") else "compiled"
+    """The kind of core here."""
+    return "compiled" if is_compiled() else "interpreted"
 
 
 def measure(run: Callable[[], object], expected: float | None, accept: bool) -> Speed:

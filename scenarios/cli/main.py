@@ -33,7 +33,7 @@ LACKING = 3
 MODULES: Final = {
     "bench": "bench",
     "compare": "compare",
-    "elastic": "elastic.replays",
+    "elastic": "elastic",
     "policy": "policy",
     "record": "record",
     "report": "report",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import click
 
-from wattkeeper.policies.errors import Point
+from wattkeeper.policies.registry import POINTS, Point
 from wattkeeper.scenarios.cli import terminal
 from wattkeeper.scenarios.cli.options import FILE, PATH
 
 FAILED: Final = 1
-POINTS: Final = get_args(Point)
 
 
 @click.group()
@@ -46,7 +45,7 @@ def check(file: Path) -> None:
 
 
 @policy.command()
-@click.argument("point", type=click.Choice(POINTS))
+@click.argument("point", type=click.Choice(tuple(POINTS)))
 @click.argument("name")
 @click.option("--out", type=PATH, default=Path(), help="Folder of the files [.].")
 def new(point: Point, name: str, out: Path) -> None:

@@ -84,13 +84,14 @@ def run(
     configure_process()
     from wattkeeper.scenarios.run.run import run as run_scenario
     from wattkeeper.scenarios.spec.loading import describe_overridden, load
+    from wattkeeper.sim.cluster_results.schemas import CLUSTER
     from wattkeeper.sim.results.folder import check_folder, work_folder
     from wattkeeper.traces.files.atomic import resolve, scratch_folder
 
     numbers = None if seeds is None else _parse_seeds(seeds)
     loaded = load(scenario, settings, numbers, axes, policy_files)
     folder = out or Path("results") / loaded.scenario.name
-    check_folder(folder, sweep=loaded.scenario.sweep is not None)
+    check_folder(folder, CLUSTER, sweep=loaded.scenario.sweep is not None)
     if loaded.scenario.sweep is not None:
         if live:
             raise click.UsageError(

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.policies.errors import PolicyError, WattkeeperError
-from wattkeeper.policies.registry import BASES, POINTS, PolicyConfig
+from wattkeeper.policies.registry import POINTS, PolicyConfig
 from wattkeeper.scenarios.contract import suite, trials
 from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
@@ -176,8 +176,8 @@ class _FileCheck:
         found = self.found
         built = [getattr(part, "policy", None) for _, part in found]
         for policy in policies_in(self.module):
-            point = next((point for point in POINTS if issubclass(policy, BASES[point])), None)
-            whole = point is not None and getattr(policy, point) is not getattr(BASES[point], point)
+            point = next((name for name, of in POINTS.items() if issubclass(policy, of.base)), "")
+            whole = point and getattr(policy, point) is not getattr(POINTS[point].base, point)
             used = any(isinstance(one, type) and issubclass(one, policy) for one in built)
             tuned = point == "tune" and any(getattr(part, "tunes", False) for _, part in found)
             if whole and not used and not tuned and all(built):
@@ -216,7 +216,7 @@ class _FileCheck:
     def _note_mistakes(self, config: PolicyConfig) -> None:
         """Note what a policy has for nothing: methods, and a state that outcomes do not change."""
         path, name = self.file.path, f"{config.point} policy {config.kind!r}: "
-        policy, base = type(config.build()), BASES[config.point]
+        policy, base = type(config.build()), POINTS[config.point].base
         for line, message in find_uncalled(policy, base, path, self._called):
             self.notes.append(PolicyFault(path, line, f"{name}{message}"))
         if suite.ignores_outcomes(config):

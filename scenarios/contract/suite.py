@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from wattkeeper.policies.points.policy import ZooView
-from wattkeeper.policies.registry import BASES, PolicyConfig, build_policy
+from wattkeeper.policies.registry import POINTS, PolicyConfig, build_policy
 from wattkeeper.scenarios.contract.breach import ContractBreach, require
 from wattkeeper.scenarios.contract.json_state import find_unsuitable
 from wattkeeper.scenarios.contract.rehearsal import Record, Rehearsal
@@ -132,7 +132,7 @@ def check_columns(config: PolicyConfig) -> None:
 
 def check_protocol(config: PolicyConfig) -> None:
     """The policy has the methods of its decision point, with their parameters."""
-    policy, base = build_policy(config), BASES[config.point]
+    policy, base = build_policy(config), POINTS[config.point].base
     for name in (name for name in dir(base) if not name.startswith("_")):
         method = getattr(policy, name)
         ours = list(inspect.signature(method).parameters)
@@ -220,7 +220,7 @@ def ignores_outcomes(config: PolicyConfig) -> bool:
 
     Of policies that are told of outcomes, and either have an `observe` or choose batch sizes.
     """
-    policy, base = build_policy(config), BASES[config.point]
+    policy, base = build_policy(config), POINTS[config.point].base
     if config.point in ("replan", "retain") or type(policy).state_dict is base.state_dict:
         return False
     if config.point != "configure" and type(policy).observe is base.observe:

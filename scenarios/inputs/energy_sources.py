@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.scenarios.inputs.measured_power import is_measured
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.results.run_result import RunResult
 
 SOURCES: Final = {
     "measured": "measured (energy of jobs in the log)",

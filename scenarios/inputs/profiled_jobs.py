@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.arrays import Bools, Floats
 from wattkeeper.scenarios.spec.sections.workload import MappedDuration
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.results.run_result import RunResult
 from wattkeeper.traces.gpu_time import gpu_seconds
 
 SECONDS_PER_HOUR: Final = 3600.0

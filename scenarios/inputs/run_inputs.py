@@ -124,6 +124,11 @@ class RunInputs(NamedTuple):
     elastic: ElasticInputs | None = None
     prices: NodePrices | None = None
 
+    @property
+    def job_count(self) -> int:
+        """Number of jobs that a simulation replays."""
+        return sum(self.recurrences.values()) if self.jobs is None else len(self.jobs)
+
 
 InputsByVariant = Mapping[str, RunInputs]
 

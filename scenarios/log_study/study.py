@@ -23,9 +23,11 @@ from wattkeeper.scenarios.log_study.partitions import (
 )
 from wattkeeper.scenarios.log_study.scenario_text import HEADER, StudyPlan, write_scenario
 from wattkeeper.scenarios.log_study.schedulers import REAL, SCHEDULERS
+from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, load
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.schemas import CLUSTER
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results.folder import check_folder, check_possible
 from wattkeeper.traces.files.atomic import is_leftover, replace_file
 from wattkeeper.traces.library import folder as folders
@@ -95,7 +97,7 @@ def check_free(out: Path, *, replace: bool) -> None:
                 out,
             )
     folders.check_free(out / TRACE, overwrite=True)
-    check_folder(results)
+    check_folder(results, CLUSTER)
     if results.exists() and not replace:
         again = f"Run it again with `wattkeeper run {scenario} --out {results}`, choose"
         advice = again if scenario.exists() else "Its scenario is gone: choose"
@@ -146,7 +148,9 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         notes=notes,
         partitions=partitions,
     )
-    known: list[RunResult] = []
+    known: list[ClusterResult] = []
+    if advice := advise_compiling(len(jobs)):
+        reporter.tell(advice)
     if RECORDED in schedulers:
         done = run(_load(plan, out), workers, reporter.progress)
         known = done.results

@@ -17,7 +17,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.cluster_results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
@@ -93,7 +93,7 @@ def open_signals(inputs: RunInputs, streams: RandomStreams) -> dict[str, SignalS
 
 def collect_results(
     spec: RunSpec, inputs: RunInputs, world: World, unmeasured: Collection[str] = ()
-) -> RunResult:
+) -> ClusterResult:
     """Tables and metrics of a world that has run; the power of unmeasured workloads is unknown.
 
     There is no best configuration of pipeline-parallel jobs to compare with: plans of clocks are

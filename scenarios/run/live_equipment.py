@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from wattkeeper.live.controller.attempt import Trainings, TrainingSpec
 from wattkeeper.live.controller.backend import LIVE
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.local import check_torch, check_torchrun, command_line
-from wattkeeper.live.controller.workloads import Trainings, TrainingSpec
 from wattkeeper.live.devices.device import Device, common_range
 from wattkeeper.live.host.wall_clock import WallClock
 from wattkeeper.live.session.arguments import power_limit_steps

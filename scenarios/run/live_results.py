@@ -7,13 +7,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from wattkeeper.live.controller.backend import AttemptEnding
+from wattkeeper.live.controller.lifecycle import AttemptEnding
 from wattkeeper.scenarios.analysis.manifest import FailedAttempt, LiveReport
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant
 from wattkeeper.scenarios.run.live_equipment import Equipment
 from wattkeeper.scenarios.run.live_signals import describe_arrivals
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.traces.arrow import replace_column
 
@@ -23,7 +23,7 @@ COMPLETE: Final = {"reached", "epochs", "bound", "left", "ended"}
 """Causes of attempts that did not fail."""
 
 
-def with_outcomes(result: RunResult, endings: Endings) -> RunResult:
+def with_outcomes(result: ClusterResult, endings: Endings) -> ClusterResult:
     """Results with the power limits that were in force, and the attempts that were stopped.
 
     Jobs without a profile keep `replayed: duration`: no process trains them.

@@ -12,18 +12,20 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Final
 
-from wattkeeper.live.controller.backend import AttemptEnding, LiveBackend
+from wattkeeper.live.controller.attempt import LiveSettings
+from wattkeeper.live.controller.backend import LiveBackend
 from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.event_log import TOKEN, EventLog
 from wattkeeper.live.controller.launchers import ray as ray_runner
 from wattkeeper.live.controller.launchers.launcher import Launcher
 from wattkeeper.live.controller.launchers.local import LocalLauncher
-from wattkeeper.live.controller.process_table import ExternalLinks, LiveSettings
+from wattkeeper.live.controller.lifecycle import AttemptEnding
+from wattkeeper.live.controller.process_table import ExternalLinks
 from wattkeeper.live.controller.progress import Watch
 from wattkeeper.live.controller.virtual_time import VirtualWallClock
+from wattkeeper.live.devices.power_limiter import POWER_CONTROL
 from wattkeeper.live.host import process_identity
 from wattkeeper.live.host.wall_clock import STILL, WallClock
-from wattkeeper.live.session.session import POWER_CONTROL
 from wattkeeper.live.signals.feed import Tell
 from wattkeeper.live.wire.client import LEASE
 from wattkeeper.live.wire.server import SessionServer
@@ -44,7 +46,7 @@ from wattkeeper.scenarios.run.live_signals import log_path, open_live_signals
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 
 STUCK_S: Final = 8.0
 """After an interruption, a step of the run may take so long, s; then it is interrupted itself, as
@@ -55,7 +57,7 @@ HALTING: Final = (
 )
 
 
-def replay(loaded: LoadedScenario, runs: InputsByVariant, folder: Path) -> list[RunResult]:
+def replay(loaded: LoadedScenario, runs: InputsByVariant, folder: Path) -> list[ClusterResult]:
     """Play the logs of live runs again, without starting anything: the decisions are the same.
 
     Raises:
@@ -76,7 +78,7 @@ def execute(
     again: bool = False,
     watch: Watch = lambda _: None,
     tell: Tell = lambda line: None,
-) -> tuple[RunResult, list[AttemptEnding]]:
+) -> tuple[ClusterResult, list[AttemptEnding]]:
     """Run one variant with one seed, or go on with it; `again` only plays its log again.
 
     Raises:
@@ -124,7 +126,8 @@ def execute(
         raise InputError(f"{log.path} ends before its run does: run it live to its end first")
     unmeasured = () if equipment.measured else inputs.trained
     result = collect_results(spec, inputs, world, unmeasured)
-    return with_outcomes(result, backend.endings), backend.endings
+    endings = backend.lifecycle.endings
+    return with_outcomes(result, endings), endings
 
 
 def has_begun(specs: Sequence[RunSpec], folder: Path) -> bool:

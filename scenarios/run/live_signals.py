@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from wattkeeper.live.controller.environment import LiveEnvironment
-from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.controller.events import ExternalEvent, SignalArrived
 from wattkeeper.live.signals.feed import Post, SignalFeed, Tell
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.signals.providers import (
@@ -178,17 +179,18 @@ def _make_signal(name: str, signal: SignalInput, known: Mapping[str, Any]) -> Li
 def _last_since_s(log: EventLog, name: str, signal: LiveSignal) -> tuple[float, float]:
     """When the last slot with a value began, and with one that arrived, s of the run."""
     begun = {True: [signal.since_s], False: [signal.since_s]}
-    for event in _arrivals(log, name):
-        begun[event.payload["fallback"]].append(float(event.payload["since_s"]))
+    for _, arrived in _arrivals(log, name):
+        begun[arrived.fallback].append(arrived.since_s)
     answered_s = max(begun[False])
     return max(answered_s, *begun[True]), answered_s
 
 
-def _arrivals(log: EventLog, name: str) -> Iterator[ExternalEvent]:
-    """The values of a signal that arrived, in order."""
-    for event in log.events():
-        if event.kind == "signal" and event.payload["name"] == name:
-            yield event
+def _arrivals(log: EventLog, name: str) -> Iterator[tuple[float, SignalArrived]]:
+    """When the values of a signal arrived, s, and these, in order."""
+    for external in log.events():
+        arrived = external.event
+        if isinstance(arrived, SignalArrived) and arrived.name == name:
+            yield external.time_s, arrived
 
 
 def _naming(name: str, tell: Tell) -> Tell:
@@ -198,13 +200,9 @@ def _naming(name: str, tell: Tell) -> Tell:
 
 def _poster(env: LiveEnvironment, name: str, begun_s: float) -> Post:
     def post(reading: SlotValue, is_fallback: bool) -> None:
-        payload = {
-            "name": name,
-            "since_s": reading.begin_s - begun_s,
-            "value": reading.value,
-            "fallback": is_fallback,
-        }
-        env.post(ExternalEvent(env.wall.now_s(), "", 0, "", "signal", payload))
+        since_s = reading.begin_s - begun_s
+        arrived = SignalArrived(name, since_s, reading.value, is_fallback)
+        env.post(ExternalEvent(env.wall.now_s(), "", 0, "", arrived))
 
     return post
 
@@ -228,7 +226,7 @@ def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterato
                 "seed": spec.seed,
                 "name": name,
                 "source": known["source"],
-                "values": sum(not event.payload["fallback"] for event in arrivals),
+                "values": sum(not arrived.fallback for _, arrived in arrivals),
                 "fallback": source.fallback,
                 "fallbacks": count_slots_without(known, arrivals, ending["until_s"]),
                 "late_s": max(0.0, late_s),
@@ -238,7 +236,7 @@ def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterato
 
 
 def count_slots_without(
-    known: Mapping[str, Any], arrivals: Iterable[ExternalEvent], until_s: float
+    known: Mapping[str, Any], arrivals: Iterable[tuple[float, SignalArrived]], until_s: float
 ) -> int:
     """Slots of a run that were over before their value arrived.
 
@@ -246,9 +244,9 @@ def count_slots_without(
     """
     slot_s, first_s = float(known["slot_s"]), float(known["values"][-1][0])
     came_s: dict[int, float] = {}
-    for event in arrivals:
-        if not event.payload["fallback"]:
-            came_s.setdefault(round((event.payload["since_s"] - first_s) / slot_s), event.time_s)
+    for time_s, arrived in arrivals:
+        if not arrived.fallback:
+            came_s.setdefault(round((arrived.since_s - first_s) / slot_s), time_s)
     earliest = max(1, math.floor(-first_s / slot_s))
     over = range(earliest, math.floor((until_s - first_s) / slot_s))
     late = sum(came_s.get(slot, math.inf) > first_s + (slot + 1) * slot_s for slot in over)

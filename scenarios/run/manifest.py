@@ -38,7 +38,7 @@ from wattkeeper.scenarios.spec.sections.workload import (
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff, Window
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.traces.electricity.charges import Rate
@@ -56,7 +56,7 @@ def make_manifest(
     scenario: Scenario,
     inputs: ScenarioInputs,
     sources: Sequence[TraceProvenance],
-    results: Sequence[RunResult],
+    results: Sequence[ClusterResult],
     summary: str,
     live: LiveReport | None,
 ) -> Manifest:
@@ -124,7 +124,7 @@ def make_manifest(
 
 
 def _compare_waits(
-    inputs: ScenarioInputs, results: Sequence[RunResult], seed: int
+    inputs: ScenarioInputs, results: Sequence[ClusterResult], seed: int
 ) -> list[WaitPart]:
     """Recorded and simulated waits, where arrivals are those of the log; of one seed."""
     jobs = inputs.any_run.jobs
@@ -134,7 +134,7 @@ def _compare_waits(
 
 
 def _read_attempts(
-    inputs: ScenarioInputs, results: Sequence[RunResult], seed: int
+    inputs: ScenarioInputs, results: Sequence[ClusterResult], seed: int
 ) -> dict[str, pa.Table]:
     """Attempts of the runs of a seed whose jobs are submitted when those of the trace were."""
     return {
@@ -145,7 +145,7 @@ def _read_attempts(
 
 
 def _compare_times(
-    scenario: Scenario, inputs: ScenarioInputs, results: Sequence[RunResult]
+    scenario: Scenario, inputs: ScenarioInputs, results: Sequence[ClusterResult]
 ) -> JobTimes | None:
     """Times of the jobs of a trace under each variant; of the first seed."""
     jobs = inputs.any_run.jobs
@@ -308,7 +308,7 @@ def _list_fallbacks(live: LiveReport | None) -> Iterator[str]:
 
 
 def _list_modelled(
-    inputs: ScenarioInputs, workload: Workload, results: Sequence[RunResult], measured: int
+    inputs: ScenarioInputs, workload: Workload, results: Sequence[ClusterResult], measured: int
 ) -> list[str]:
     """The inputs that come from a model and were not recorded; `measured`: jobs of known power."""
     if inputs.any_run.search is not None:

@@ -31,6 +31,7 @@ from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
+from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
 from wattkeeper.scenarios.run.process_pool import run_tasks
@@ -41,8 +42,8 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.settings import AccountingSection
 from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.sim.cluster_results.schemas import TABLES
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.schemas import CLUSTER, TABLES
+from wattkeeper.sim.cluster_results.tables import ClusterResult, charge_alike
 from wattkeeper.sim.results.folder import check_folder, to_json, write_results
 from wattkeeper.sim.results.parquet import (
     ScratchFolder,
@@ -50,10 +51,10 @@ from wattkeeper.sim.results.parquet import (
     fill_optional,
     present_columns,
 )
-from wattkeeper.sim.results.summary import charge_alike, metric_values, summarise
+from wattkeeper.sim.results.summary import metric_values, summarise
 
 if TYPE_CHECKING:
-    from wattkeeper.live.controller.backend import AttemptEnding
+    from wattkeeper.live.controller.lifecycle import AttemptEnding
     from wattkeeper.live.controller.progress import AttemptProgress
     from wattkeeper.scenarios.run.live_equipment import Equipment
 
@@ -67,7 +68,7 @@ class ScenarioResult(DisplayedStudy):
         summary_text: Text of `summary.json`.
     """
 
-    results: list[RunResult]
+    results: list[ClusterResult]
     summary: Json
     manifest: Manifest
     summary_text: str
@@ -109,7 +110,7 @@ class ScenarioResult(DisplayedStudy):
         """
         from wattkeeper.scenarios.report import render_page
 
-        check_folder(Path(folder))
+        check_folder(Path(folder), CLUSTER)
         gc.collect()  # worlds refer to themselves, and to their jobs
         pa.default_memory_pool().release_unused()
         text = render_page(self) if with_page else ""
@@ -125,7 +126,7 @@ def run(
     ray: str | None = None,
     tell: Callable[[str], None] = lambda line: None,
     watch: Callable[[RunSpec, AttemptProgress], None] = lambda spec, attempt: None,
-    known: Sequence[RunResult] = (),
+    known: Sequence[ClusterResult] = (),
     scratch: Path | None = None,
     check: bool = False,
 ) -> ScenarioResult:
@@ -173,6 +174,9 @@ def run(
             tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
     endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
     if live is None:
+        jobs = sum(inputs.runs[spec.variant].job_count for spec in specs)
+        if advice := advise_compiling(jobs):
+            tell(advice)
         runs = _run_units(specs, inputs.runs, workers, ray, known)
     else:
         from wattkeeper.scenarios.run import live_equipment, live_folder, live_results, live_run
@@ -182,7 +186,7 @@ def run(
         if live_folder.open_folder(loaded, live, host) and live_run.has_begun(specs, live):
             tell(f"Goes on with the unfinished run in {live}.")
         runs = _run_live(specs, inputs.runs, equipment, endings, watch, tell)
-    results: list[RunResult] = []
+    results: list[ClusterResult] = []
     progress(0, len(specs), _describe_next(specs, 0))
     try:
         for result in runs:
@@ -215,7 +219,7 @@ def conclude(
     scenario: Scenario,
     inputs: ScenarioInputs,
     sources: Sequence[TraceProvenance],
-    results: list[RunResult],
+    results: list[ClusterResult],
     live: LiveReport | None = None,
 ) -> ScenarioResult:
     """Summary and manifest of all runs of a scenario, given in its order."""
@@ -253,7 +257,7 @@ def conclude(
 def _compare_deadlines(
     scenario: Scenario,
     inputs: ScenarioInputs,
-    results: Sequence[RunResult],
+    results: Sequence[ClusterResult],
     baselines: Mapping[str, str],
 ) -> DeadlineSavings | None:
     """What jobs with deadlines save: of the bound's weight, else of the first rate stated.
@@ -284,7 +288,7 @@ def _compare_deadlines(
     return compare_deadlines(results, baselines, scenario.baseline, weight or stated, least)
 
 
-def _check_window(results: Sequence[RunResult]) -> None:
+def _check_window(results: Sequence[ClusterResult]) -> None:
     """Refuse a window in which nothing happens."""
     if any(result.account.gpu_s for result in results):
         return
@@ -301,8 +305,8 @@ def _run_units(
     inputs: InputsByVariant,
     workers: int,
     ray: str | None,
-    known: Sequence[RunResult],
-) -> Iterator[RunResult]:
+    known: Sequence[ClusterResult],
+) -> Iterator[ClusterResult]:
     """Results in the order of their runs; the first error in that order is raised."""
     finished = {(result.variant, result.seed): UnitResult(result, 0.0) for result in known}
     tasks: deque[tuple[int, RunSpec]] = deque()
@@ -319,7 +323,7 @@ def _run_units(
         from wattkeeper.scenarios.run import ray_pool
 
         outcomes = ray_pool.run_tasks(tasks, lambda task: (task[1], None), lambda _: inputs, ray)
-    results: dict[int, RunResult | Exception] = {}
+    results: dict[int, ClusterResult | Exception] = {}
     following = 0
     with closing(outcomes):
         for (number, spec), outcome in chain(outcomes_known, outcomes):
@@ -345,7 +349,7 @@ def _run_live(
     endings: list[tuple[RunSpec, list[AttemptEnding]]],
     watch: Callable[[RunSpec, AttemptProgress], None],
     tell: Callable[[str], None],
-) -> Iterator[RunResult]:
+) -> Iterator[ClusterResult]:
     """Results of live runs, one after the other; the endings of their attempts are appended."""
     from wattkeeper.scenarios.run import live_run
 

@@ -20,7 +20,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run.build import build_world, collect_results
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.results.digest import digest_tables
@@ -84,7 +84,7 @@ def check_workers(cluster: ClusterSpec, workers: int) -> None:
         )
 
 
-def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
+def execute(spec: RunSpec, inputs: RunInputs) -> ClusterResult:
     """Run one variant with one seed; trainings that are over are not run again."""
     from wattkeeper.live.search.backend import InProcessBackend, NetworkSource, SearchZoo
     from wattkeeper.live.search.search import SearchPlan, SearchRun
@@ -109,7 +109,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> RunResult:
     return _add_measurements(collect_results(spec, inputs, world), backend.trained)
 
 
-def _add_measurements(ran: RunResult, trained: Sequence[TrainingRecord]) -> RunResult:
+def _add_measurements(ran: ClusterResult, trained: Sequence[TrainingRecord]) -> ClusterResult:
     """Results with the metrics of trainings, and NaN for what was not measured."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]

@@ -11,7 +11,7 @@ from wattkeeper.scenarios.run.build import (
     streams_of,
 )
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.replay.backend import Replay
@@ -19,7 +19,7 @@ from wattkeeper.sim.replay.backend import Replay
 
 def execute(
     spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None, source: Source | None = None
-) -> RunResult:
+) -> ClusterResult:
     """Run one variant with one seed; `source` submits its jobs instead of the inputs' own."""
     env, streams = SimulationEnvironment(), streams_of(spec, inputs)
     backend = Replay(

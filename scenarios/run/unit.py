@@ -15,7 +15,7 @@ from wattkeeper.policies.parts import foreign_modules
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.run import simulated_run
 from wattkeeper.scenarios.spec.variants import RunSpec
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 
 SOFTWARE: Final = ("wattkeeper", "numpy", "pandas", "pyarrow", "pydantic", "simpy")
 
@@ -30,14 +30,14 @@ class UnitResult(NamedTuple):
         wall_s: Its duration, s.
     """
 
-    result: RunResult | Exception
+    result: ClusterResult | Exception
     wall_s: float
 
 
 def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     """Run one variant with one seed; an error is returned in a form that can be pickled."""
     began = time.perf_counter()
-    result: RunResult | Exception
+    result: ClusterResult | Exception
     try:
         if inputs.search is None:
             result = simulated_run.execute(spec, inputs)

@@ -16,10 +16,10 @@ from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.sweep.cache import is_stored, link_folder, load
 from wattkeeper.scenarios.sweep.work import PointWork
-from wattkeeper.sim.cluster_results.schemas import VALUES
+from wattkeeper.sim.cluster_results.schemas import CLUSTER
 from wattkeeper.sim.results.checksums import write_sums
 from wattkeeper.sim.results.folder import SWEEP, check_folder, to_json
-from wattkeeper.sim.results.summary import metric_values
+from wattkeeper.sim.results.summary import VALUES, metric_values
 from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.schema import field
 
@@ -45,7 +45,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> FinishedSweep:
     from wattkeeper.scenarios.report.points import read_points
     from wattkeeper.scenarios.report.sweep_page import draw_sweep_page
 
-    check_folder(folder, sweep=True)
+    check_folder(folder, CLUSTER, sweep=True)
     with replace_folder(resolve(folder)) as fresh:
         (fresh / "points").mkdir()
         for work in works:

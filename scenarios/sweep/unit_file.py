@@ -12,7 +12,7 @@ import pyarrow as pa
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.run.unit import UnitResult
 from wattkeeper.sim.cluster_results.accounting import Account, EnergyParts, Sleeps, Window
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 
 _LENGTH: Final = 8
 
@@ -20,7 +20,7 @@ _LENGTH: Final = 8
 def encode_unit(unit: UnitResult) -> bytes:
     """The bytes of a unit that ended well, whose tables are in memory."""
     result = unit.result
-    assert isinstance(result, RunResult)
+    assert isinstance(result, ClusterResult)
     head = json.dumps(
         {
             "variant": result.variant,
@@ -50,7 +50,7 @@ def decode_unit(data: memoryview) -> UnitResult:
     head: Json = json.loads(bytes(data[_LENGTH:begin]))
     source = pa.BufferReader(pa.py_buffer(data[begin:]))
     tables = {name: pa.ipc.open_stream(source).read_all() for name in head["tables"]}
-    result = RunResult(
+    result = ClusterResult(
         variant=head["variant"],
         seed=head["seed"],
         tables=tables,

@@ -12,6 +12,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import TraceProvenance
+from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
@@ -70,10 +71,16 @@ def prepare(
     `shared`: where they are kept. `tell`: called with a line that the user should know.
     """
     works: list[PointWork] = []
+    jobs = 0
     for same, inputs in read_point_inputs(points, tell):
         sources = list_sources(inputs)
         place = shared.write(inputs._replace(traces=()))
-        works += [_work(point, sources, place, folder) for point in same]
+        alike = [_work(point, sources, place, folder) for point in same]
+        units = (unit for work in alike for unit in work.units if unit.result in work.missing)
+        jobs += sum(inputs.runs[unit.spec.variant].job_count for unit in units)
+        works += alike
+    if advice := advise_compiling(jobs):
+        tell(advice)
     return works
 
 

@@ -69,12 +69,11 @@ WriteEvent = Callable[[str], object]
 
 
 class EventCounts(NamedTuple):
-    """Number of events of each kind in a trace."""
+    """Numbers of jobs, slices and decisions in a trace."""
 
     jobs: int
     slices: int
     decisions: int
-    counters: int
 
 
 def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCounts:
@@ -115,9 +114,8 @@ def write_trace(study: Study, variant: str, seed: int, path: Path) -> EventCount
             tids = _name_tracks(write_event, holds, lanes, attempts, decisions)
             slices = _write_slices(write_event, holds, lanes, attempts, zero_s, tids)
             _write_decisions(write_event, decisions, zero_s, tids)
-            return EventCounts(
-                jobs, slices, len(decisions), _write_counters(write_event, line, zero_s)
-            )
+            _write_counters(write_event, line, zero_s)
+            return EventCounts(jobs, slices, len(decisions))
     except LookupError as error:
         raise InputError(
             f"jobs and decisions of {variant} with seed {seed} do not fit together ({error} is "
@@ -267,9 +265,9 @@ def _write_decisions(
         )
 
 
-def _write_counters(write_event: WriteEvent, line: pa.Table, zero_s: float) -> int:
+def _write_counters(write_event: WriteEvent, line: pa.Table, zero_s: float) -> None:
     """Write the timeline where it changes, without columns that were not measured."""
-    times, counters = to_ns(line["time_s"], zero_s), 0
+    times = to_ns(line["time_s"], zero_s)
     for name, unit in COUNTERS.items():
         if line[name].null_count:
             continue
@@ -280,5 +278,3 @@ def _write_counters(write_event: WriteEvent, line: pa.Table, zero_s: float) -> i
                 f'"pid":{CLUSTER},"tid":{CLUSTER},"ph":"C","ts":{_us(times[row])},'
                 f'"name":"{name}","args":{{"{unit}":{value!r}}}'
             )
-        counters += len(changed)
-    return counters

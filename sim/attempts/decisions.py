@@ -202,7 +202,7 @@ class DecisionMaker:
     def _note(
         self, ctx: Context, point: Point, start: Start, saw: tuple[object, ...], chose: str
     ) -> None:
-        self._journal.note(ctx.now_s, point, start.job, start.attempt, saw, chose)
+        self._journal.note(ctx.now_s, point, start.job.number, start.attempt, saw, chose)
 
 
 def _format_parent(configuration: Configuration) -> str:

@@ -13,6 +13,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, Recorder
+from wattkeeper.sim.recording.row_types import HoldRow, PauseRow, PowerChangeRow, SleepRow
 from wattkeeper.traces.electricity.charges import Rate, clock
 from wattkeeper.traces.electricity.series import DAY_S, Series
 
@@ -274,7 +275,7 @@ def _parts(
 
     drawn = (lengths * recorder.column("power", rows.start, rows.stop) for rows, lengths in spans())
     above = math.fsum(chain.from_iterable(joules.data for joules in drawn))
-    changed, change = recorder.changes()
+    changed, change = recorder.events(PowerChangeRow)
     above += _product(_lengths(changed, np.inf, window, clock), change)
     gpus = _by_type(
         cluster,
@@ -284,7 +285,7 @@ def _parts(
     if len(rows):
         lost = _lengths(paused, resumed, window, clock)
         gpus -= _by_type(cluster, [(lost, held.thousandths[rows], held.gpu_type[rows])])
-    held_from, held_to, held_power = recorder.holds()
+    held_from, held_to, held_power = recorder.events(HoldRow)
     idle_w = [cluster.power[name].idle_w for name in cluster.gpu_types]
     idle_of_jobs = math.fsum(each * power_w for each, power_w in zip(gpus, idle_w, strict=True))
     waiting = _product(_lengths(held_from, held_to, window, clock), held_power) / UNITS_PER_WATT
@@ -341,13 +342,13 @@ def _product(lengths: Floats, values: Floats | Ints) -> float:
 
 
 def _sleeps(recorder: Recorder) -> Sleeps:
-    from_s, to_s, awake, asleep = recorder.sleeps()
+    from_s, to_s, awake, asleep = recorder.events(SleepRow)
     return Sleeps(from_s, to_s, awake / UNITS_PER_WATT, asleep / UNITS_PER_WATT)
 
 
 def _pauses(recorder: Recorder) -> tuple[Ints, Floats, Floats]:
     """An attempt of the job of each pause, its begin and its end, s."""
-    numbers, paused, resumed = recorder.pauses()
+    numbers, paused, resumed = recorder.events(PauseRow)
     if not len(numbers):
         return numbers, paused, resumed
     of_attempts = recorder.column("number")

@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.points.job import NEW, WHOLE, Placement
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import Tariff
-from wattkeeper.sim.cluster_results.schemas import NODES
+from wattkeeper.sim.cluster_results.schemas import MODELS, NODES
 from wattkeeper.sim.cluster_results.timeline import Timeline
 from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import KNOWN, Source
 from wattkeeper.sim.engine.zoo import FinishedModel
-from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.rows import ABSENT
-from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, REPLAYED, NodeRow, Recorder
+from wattkeeper.sim.recording.cluster_journal import ClusterJournal
+from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import (
+    EARLY,
+    PROFILED,
+    REACHED,
+    REPLAYED,
+    ClockRow,
+    DrawRow,
+    LossRow,
+    NodeRow,
+    RetuneRow,
+    SizeRow,
+    SliceRow,
+    SlowRow,
+)
+from wattkeeper.sim.results.table_keeper import encode
 from wattkeeper.traces.electricity.charges import charge_intervals
 
-ZOO_TYPES: dict[str, pa.DataType] = {
-    "number": pa.int64(),
-    "time_s": pa.float64(),
-    "parent": pa.string(),
-    "coverage": pa.float64(),
-    "saved_s": pa.float64(),
-    "accuracy": pa.float64(),
-    "admitted": pa.bool_(),
-    "zoo_models": pa.int64(),
-    "zoo_bytes": pa.int64(),
-}
-"""Arrow types of the fields of `FinishedModel`."""
-
 REPLAYED_FROM = ("duration", "profile")
+
+
+OPTIONAL: Final = (RetuneRow, SliceRow, LossRow, SlowRow, ClockRow)
+"""Kinds of rows whose columns are there if an attempt of the run has one."""
+
+NULLABLE: Final = ("lost_node", "clock_mhz")
+"""Columns of these whose default is null."""
 
 
 class Placed(NamedTuple):
@@ -53,7 +62,7 @@ class Placed(NamedTuple):
     nodes: pa.Array
 
 
-def read_choices(journal: Journal, cluster: ClusterSpec) -> Placed:
+def read_choices(journal: ClusterJournal, cluster: ClusterSpec) -> Placed:
     """Where choices place jobs."""
     nodes = [
         [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
@@ -114,29 +123,12 @@ def _optional_columns(
     recorder: Recorder, column: Callable[[str], npt.NDArray[Any]]
 ) -> dict[str, pa.Array]:
     """The columns of attempts that are there if an attempt of the run has a value."""
-    names: list[str] = []
-    if recorder.has_retunes:
-        names += ["retunes", "tune_paused_s"]
-    if recorder.has_slices:
-        names += [
-            "slices",
-            "slice_time_s",
-            "slice_energy_j",
-            "discarded_time_s",
-            "discarded_energy_j",
-        ]
-    if recorder.has_losses:
-        names += ["lost_time_s", "lost_energy_j"]
-    if recorder.has_slow:
-        names.append("slow_s")
-    columns = {name: pa.array(column(name)) for name in names}
-    if recorder.has_losses:
-        node = column("lost_node")
-        columns["lost_node"] = pa.array(node, mask=node == ABSENT)
-    if recorder.has_clocks:
-        clock_mhz = column("clock_mhz")
-        columns["clock_mhz"] = pa.array(clock_mhz, mask=clock_mhz == 0)
-    return columns
+    there = [kind for kind in OPTIONAL if recorder.has(kind)]
+    columns = {name: column(name) for kind in there for name in kind._fields}
+    return {
+        name: pa.array(values, mask=values == ABSENT if name in NULLABLE else None)
+        for name, values in columns.items()
+    }
 
 
 def attempt_columns(
@@ -180,26 +172,26 @@ class AttemptColumns(NamedTuple):
             recorded = recorded_columns(recorder, self.cluster, self.placed, begin, end)
             columns = attempt_columns(recorded, self.source, self.unmeasured)
             if recorder.shapes:
-                asked = columns["gpus"].to_numpy()
-                columns["gpus"] = pa.array(recorder.held_gpus(asked, begin))
-            draws = recorder.draws(begin, end)
+                asked, sizes = columns["gpus"].to_numpy(), recorder.details(SizeRow)
+                columns["gpus"] = pa.array(sizes.replace("held_gpus", asked, begin))
+            draws = recorder.details(DrawRow).among(begin, end)
             yield columns | charge_attempts(columns, draws, self.tariff, self.cluster.pue)
 
 
 def charge_attempts(
     attempts: Mapping[str, pa.Array],
-    draws: tuple[Ints, Floats, Floats, Floats],
+    draws: Mapping[str, npt.NDArray[Any]],
     tariff: Tariff,
     pue: float,
 ) -> dict[str, pa.Array]:
     """What the energy of each attempt costs and emits, times `pue`, by metric.
 
     It counts as drawn evenly from the attempt's start to its end, pauses included; that of an
-    attempt with `draws` (`Recorder.draws`) when it was drawn.
+    attempt with `draws`, columns of `DrawRow`, when it was drawn.
     """
     begin_s, end_s = (attempts[name].to_numpy() for name in ("start_time_s", "finish_time_s"))
     energy_j = attempts["energy_j"].to_numpy(zero_copy_only=False) * pue
-    rows, from_s, to_s, drawn_j = draws
+    rows, from_s, to_s, drawn_j = (draws[n] for n in ("about", "from_s", "to_s", "energy_j"))
     columns = {}
     for name, rate in tariff.rates.items():
         charges = charge_intervals(begin_s, end_s, energy_j, rate, tariff.origin_s)
@@ -213,7 +205,9 @@ def charge_attempts(
     return columns
 
 
-def decision_columns(journal: Journal, source: Source, rows: int) -> Iterator[dict[str, pa.Array]]:
+def decision_columns(
+    journal: ClusterJournal, source: Source, rows: int
+) -> Iterator[dict[str, pa.Array]]:
     """The columns of `schemas.DECISIONS` without variant and seed, by name.
 
     In parts of a number of rows, the last one of fewer; at least one part.
@@ -223,7 +217,7 @@ def decision_columns(journal: Journal, source: Source, rows: int) -> Iterator[di
         gpus: Ints = source.column("gpus", numbers).to_numpy()
         return gpus
 
-    decisions = journal.decisions(gpus_of)
+    decisions = journal.decisions_on_jobs(gpus_of)
     points, policies = zip(*journal.makers, strict=True)
     texts: pa.Array | None = None
     for columns in regroup(decisions, rows):
@@ -233,7 +227,7 @@ def decision_columns(journal: Journal, source: Source, rows: int) -> Iterator[di
             "time_s": pa.array(columns["time_s"]),
             "point": encode(points, columns["maker"]),
             "policy": encode(policies, columns["maker"]),
-            "job_id": source.column("job_id", columns["number"]),
+            "job_id": source.column("job_id", columns["subject"]),
             "attempt": pa.array(columns["attempt"]),
             "saw": pa.array(columns["saw"]),
             "chose": encode(texts, columns["chose"]),
@@ -307,24 +301,16 @@ def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
 
 def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:
     """The columns of `schemas.MODELS` without variant and seed, by name."""
-    rows = zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
-    columns = {
-        name: pa.array(values, ZOO_TYPES[name])
-        for name, values in zip(FinishedModel._fields, rows, strict=True)
-    }
-    numbers = columns.pop("number").to_numpy()
-    held = pc.multiply(
-        source.column("gpus", numbers).cast(pa.float64()),
-        pc.divide(source.column("gpu_milli", numbers).cast(pa.float64()), WHOLE),
+    rows: Iterable[Any] = (
+        zip(*zoo.done, strict=True) if zoo.done else ([] for _ in FinishedModel._fields)
     )
-    return {
-        "job_id": source.column("job_id", numbers),
-        "parent_model": columns.pop("parent"),
-        "saved_gpu_s": pc.multiply(columns.pop("saved_s"), held),
-        **columns,
+    values = dict(zip(FinishedModel._fields, rows, strict=True))
+    numbers = np.array(values.pop("number"), dtype=np.int64)
+    gpus, milli = (source.column(name, numbers).to_numpy() for name in ("gpus", "gpu_milli"))
+    saved_s = np.array(values.pop("saved_s"), dtype=np.float64)
+    values |= {
+        "parent_model": values.pop("parent"),
+        "saved_gpu_s": saved_s * (gpus * (milli / WHOLE)),
     }
-
-
-def encode(texts: Sequence[str] | pa.Array, codes: npt.ArrayLike) -> pa.DictionaryArray:
-    """A column of few distinct texts, stored by index."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes), texts)
+    columns = {name: pa.array(each, MODELS.field(name).type) for name, each in values.items()}
+    return columns | {"job_id": source.column("job_id", numbers)}

@@ -22,7 +22,8 @@ from wattkeeper.sim.cluster_results.node_use import (
     rest_of,
 )
 from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
+from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import ShapeRow
 
 
 def shape_columns(rows: Sequence[ShapeRow], source: Source) -> dict[str, pa.Array]:

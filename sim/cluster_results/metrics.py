@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -165,7 +165,7 @@ METRICS: dict[str, Metric] = {
 }
 
 
-COSTS = {"cost", "regret", "last5_cost"}
+COSTS: Final = frozenset({"cost", "regret", "last5_cost"})
 """Metrics that are comparable only under the same eta."""
 
 

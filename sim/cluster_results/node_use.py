@@ -13,7 +13,8 @@ from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import Clock
 from wattkeeper.sim.elastic.cycle import ROUNDING
 from wattkeeper.sim.kernel.signals import SignalSeries
-from wattkeeper.sim.recording.recorder import Recorder, ShapeRow
+from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import ShapeRow, SleepRow
 
 if TYPE_CHECKING:
     from wattkeeper.sim.elastic.jobs import ElasticJob
@@ -128,7 +129,7 @@ def find_free(
     for span in spans:
         most = float(scope.jobs[span.number].task.most_nodes)
         asked += [(span.begin_s, most), (span.end_s, -most)]
-    for from_s, to_s in zip(*recorder.sleeps()[:2], strict=True):
+    for from_s, to_s in zip(*recorder.events(SleepRow)[:2], strict=True):
         off += [(float(from_s), 1.0), (float(to_s), -1.0)]
     every = (time_s for changes in (ups, held, asked, off) for time_s, _ in changes)
     times = np.unique([time_s for time_s in every if math.isfinite(time_s)])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,6 @@ from wattkeeper.sim.cluster_results.columns import (
     AttemptColumns,
     Placed,
     decision_columns,
-    encode,
     model_columns,
     node_columns,
     read_choices,
@@ -44,57 +43,35 @@ from wattkeeper.sim.cluster_results.metrics import (
     zoo_metrics,
 )
 from wattkeeper.sim.cluster_results.node_use import ElasticScope
-from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.cluster_results.schemas import CLUSTER, TABLES
 from wattkeeper.sim.cluster_results.timeline import timeline
 from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import PauseRow, SizeRow
 from wattkeeper.sim.results.digest import digest_tables
-from wattkeeper.sim.results.parquet import (
-    ROW_GROUP,
-    AnyTable,
-    ScratchFolder,
-    TableColumns,
-    make_folder,
-    store_table,
-)
-from wattkeeper.traces.schema import is_optional
+from wattkeeper.sim.results.parquet import AnyTable, ScratchFolder, TableColumns
+from wattkeeper.sim.results.run_result import ResultKind, RunResult
+from wattkeeper.sim.results.table_keeper import TableKeeper
 
 MOST_ATTEMPTS: Final = 1 << 18
 """Attempts of a run whose tables are in memory in any case."""
 
 NO_NUMBERS: Final = np.zeros(0, dtype=np.int64)
 
-ALL_ROWS: Final = 1 << 62
-"""Rows of the only part of a table."""
-
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
-    """The results of one variant with one seed.
+class ClusterResult(RunResult):
+    """The results of one run of the cluster engine.
 
     Attributes:
-        variant: Name of the variant.
-        seed: Seed of the run.
-        tables: Tables by name, in the schemas of `TABLES`; `models` only where there is a zoo. Long
-            ones of large runs are each a `StoredTable`, which is read by columns like the others.
-        metrics: Metrics of the whole run, by name.
-        by: Metrics of its parts, as `by["workload"]["cifar100"]`.
         account: Energy from its first submission to its last end, and what it takes to count it
             over a longer window.
-        events: Number of events that the simulator handled.
-        digest: SHA-256 of the tables.
     """
 
-    variant: str
-    seed: int
-    tables: dict[str, pa.Table]
-    metrics: dict[str, float]
-    by: dict[str, dict[str, dict[str, float]]]
+    kind: ClassVar[ResultKind] = CLUSTER
     account: Account
-    events: int
-    digest: str
 
     @property
     def ended_s(self) -> float:
@@ -102,7 +79,7 @@ class RunResult:
         line = self.tables["timeline"]
         return time_of(line, len(line) - 1)
 
-    def charge(self, window: Window, tariff: Tariff = NO_TARIFF) -> RunResult:
+    def charge(self, window: Window, tariff: Tariff = NO_TARIFF) -> ClusterResult:
         """The same results, with the cluster's metrics over a window that contains the own one."""
         widened = self.account.widen(window, tariff)
         metrics = widened.metrics()
@@ -114,6 +91,23 @@ class RunResult:
             for key, parts in self.by.items()
         }
         return replace(self, account=widened, metrics=self.metrics | metrics, by=by)
+
+
+def charge_alike(
+    results: Sequence[ClusterResult], tariffs: Mapping[str, Tariff]
+) -> list[ClusterResult]:
+    """The results with the metrics of the cluster over one window for all variants of a seed.
+
+    `tariffs`: by variant.
+    """
+    windows: dict[int, Window] = {}
+    for result in results:
+        own = result.account.window
+        shared = windows.get(result.seed, own)
+        windows[result.seed] = Window(
+            min(own.from_s, shared.from_s), max(own.until_s, shared.until_s)
+        )
+    return [result.charge(windows[result.seed], tariffs[result.variant]) for result in results]
 
 
 def collect(
@@ -131,7 +125,7 @@ def collect(
     elastic: ElasticScope | None = None,
     scratch: ScratchFolder | None = None,
     scheduled: bool = False,
-) -> RunResult:
+) -> ClusterResult:
     """Make tables and metrics from what the recorder holds.
 
     `recorder` is emptied. `optima`: smallest expected cost (J) by workload, number of GPUs and GPU
@@ -145,7 +139,7 @@ def collect(
     pool, is_large = pa.default_memory_pool(), recorder.attempts > MOST_ATTEMPTS
     if is_large:
         pool.release_unused()
-    keeper = _Keeper(variant, seed, scratch if is_large else None)
+    keeper = TableKeeper(TABLES, variant, seed, scratch if is_large else None)
     rows = keeper.rows
     placed = read_choices(recorder.journal, cluster)
     held = held_gpus(recorder, placed, source)
@@ -166,7 +160,8 @@ def collect(
         charged = charged.without_energy()
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
     recorder.journal.clear()
-    waits = recorder.pauses(), recorder.requeues()
+    paused, from_s, to_s = recorder.events(PauseRow)
+    waits = (paused, from_s, to_s), recorder.requeues()
     losses = {}
     if recorder.follows_nodes:
         losses = loss_metrics(recorder, cluster, held.thousandths / WHOLE, charged.window)
@@ -193,49 +188,16 @@ def collect(
         models = model_columns(zoo, source)
         keeper.keep("models", models)
         metrics |= zoo_metrics(models)
-    tables = {name: keeper.tables[name] for name in TABLES if name in keeper.tables}
+    tables = keeper.tables
     digest = digest_tables(tables)
-    result = RunResult(variant, seed, tables, metrics, by, charged, events, digest)
     pool.release_unused()
-    return result
+    return ClusterResult(variant, seed, tables, metrics, by, events, digest, charged)
 
 
 def _have_several(recorder: Recorder, waits: Sequence[tuple[Ints, Floats, Floats]]) -> bool:
     """Whether any job waited again after its start, or had several attempts."""
     waited = any(len(number) for number, _, _ in waits)
     return waited or bool(recorder.column("attempt").max(initial=1) > 1)
-
-
-class _Keeper:
-    """Keeps the tables of a run: the long ones in a folder of their own, or in memory.
-
-    Attributes:
-        tables: By name.
-        rows: Rows of the parts that long tables are made in, but for the last part of each.
-    """
-
-    def __init__(self, variant: str, seed: int, scratch: ScratchFolder | None) -> None:
-        self.tables: dict[str, AnyTable] = {}
-        self.rows = ALL_ROWS if scratch is None else ROW_GROUP
-        self._keys = variant, seed
-        self._final = scratch is not None and scratch.final
-        self._folder = None if scratch is None else make_folder(scratch.folder)
-
-    def keep(self, name: str, columns: Mapping[str, Any]) -> None:
-        """Keep a table, given its columns without variant and seed."""
-        self.tables[name] = _table(TABLES[name], *self._keys, columns)
-
-    def keep_parts(self, name: str, parts: Iterable[Mapping[str, Any]]) -> AnyTable:
-        """Keep a long table, given its columns likewise, in parts."""
-        schema = TABLES[name]
-        groups = (_table(schema, *self._keys, columns) for columns in parts)
-        if self._folder is None:
-            (table,) = groups
-        else:
-            path = self._folder / f"{name}.parquet"
-            table = store_table(path, schema, groups, self._final)
-        self.tables[name] = table
-        return table
 
 
 def loss_metrics(
@@ -321,7 +283,7 @@ def time_of(line: AnyTable, row: int) -> float:
 def held_gpus(recorder: Recorder, placed: Placed, source: Source) -> HeldGpus:
     """What attempts hold."""
     number = recorder.column("number")
-    gpus = recorder.held_gpus(source.column("gpus", number).to_numpy())
+    gpus = recorder.details(SizeRow).replace("held_gpus", source.column("gpus", number).to_numpy())
     thousandths = gpus.astype(np.int64) * source.column("gpu_milli", number).to_numpy()
     if thousandths.max(initial=0) <= np.iinfo(np.int32).max:
         thousandths = thousandths.astype(np.int32)
@@ -339,18 +301,3 @@ def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, d
             part = jobs.select(codes == code)
             by[key][name] = whole if part is jobs else job_metrics(part)
     return whole, by
-
-
-def _table(schema: pa.Schema, variant: str, seed: int, columns: Mapping[str, Any]) -> pa.Table:
-    rows = len(columns["time_s"])
-    keys = {"variant": encode([variant], np.zeros(rows, np.int8)), "seed": np.full(rows, seed)}
-    filled = keys | dict(columns)
-    fields = [want for want in schema if want.name in filled or not is_optional(want)]
-    arrays = [_array(filled[want.name], want.type) for want in fields]
-    fields = [want.with_type(array.type) for want, array in zip(fields, arrays, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    array = values if isinstance(values, pa.Array) else pa.array(values)
-    return array if array.type == kind or pa.types.is_dictionary(array.type) else array.cast(kind)

@@ -18,6 +18,7 @@ from wattkeeper.sim.recording.recorder import (
     power_too_large,
     whole_units,
 )
+from wattkeeper.sim.recording.row_types import PauseRow, PowerChangeRow, SleepRow
 
 POINTS: Final = 1 << 17
 """Changes of a kind that are merged at a time."""
@@ -137,7 +138,7 @@ def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iter
     del begun_s, begun
     yield ChangePoints(recorder.column("ended_s"), -1, power, thousandths).in_order()
     yield ChangePoints(submit_s if first.all() else submit_s[first], waiting=1).in_order()
-    numbers, paused, resumed = recorder.pauses()
+    numbers, paused, resumed = recorder.events(PauseRow)
     if len(paused):
         number = recorder.column("number")
         by_job = np.zeros(int(number.max()) + 1, dtype=thousandths.dtype)
@@ -154,8 +155,8 @@ def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iter
 
 def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
     """Times (s) and amounts of changes of power during attempts, and of nodes that sleep."""
-    changed, change = recorder.changes()
-    asleep_s, woken_s, awake, asleep = recorder.sleeps()
+    changed, change = recorder.events(PowerChangeRow)
+    asleep_s, woken_s, awake, asleep = recorder.events(SleepRow)
     if not len(asleep_s):
         return changed, change
     less, wakes = awake - asleep, np.isfinite(woken_s)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import LossRow
 
 
 class CarriedSteps(NamedTuple):
@@ -70,7 +71,7 @@ class CarriedWork:
         node, lost_s = before if node == ABSENT else node, lost_s + more_s
         self._lost[attempt] = node, lost_s
         power_w = self._busy_w * self._recorder.shapes[row].nodes
-        self._recorder.add_loss(node, lost_s, lost_s * power_w, attempt)
+        self._recorder.add_detail(LossRow(node, lost_s, lost_s * power_w), attempt)
 
     def amend(self, samples: float, lost_samples: float, node: int | None, node_s: float) -> None:
         """Record what became of carried steps in an attempt that ends as it begins.

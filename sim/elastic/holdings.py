@@ -10,7 +10,7 @@ from wattkeeper.policies.points.job import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.elastic.spent import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
-from wattkeeper.sim.recording.recorder import ShapeRow
+from wattkeeper.sim.recording.row_types import ShapeRow, SizeRow
 
 if TYPE_CHECKING:
     from wattkeeper.sim.engine.world import ElasticParts
@@ -125,7 +125,8 @@ class Holdings:
         energy_j = time_s * busy_w
         cost = self._parts.core.booking.book_shape(attempt, energy_j, time_s, busy_w, reached)
         training.use(time_s, energy_j, cost)
-        recorder.add_shape(self._row(training, spent), nodes * self._gpus)
+        recorder.shapes.append(self._row(training, spent))
+        recorder.add_detail(SizeRow(nodes * self._gpus))
         carried.add(spent, lost, lost_s)
         gpu_s, earlier_j = earlier_s * self._gpus, earlier_s * self.busy_w
         return lost_s * nodes * self._gpus + gpu_s, lost_s * self.busy_w * nodes + earlier_j

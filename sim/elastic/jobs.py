@@ -288,7 +288,7 @@ class ElasticJobs(Part, JobService, Owner):
         )
         answer = ask_replan(self._parts.replan, view)
         saw, chose = seen_of(view), describe_answer(answer)
-        journal.note(now_s, "replan", attempt.job, attempt.number, saw, chose)
+        journal.note(now_s, "replan", attempt.job.number, attempt.number, saw, chose)
         return answer
 
     def _take_shape_again(self, training: ElasticTraining) -> None:

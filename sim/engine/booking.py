@@ -16,8 +16,17 @@ from wattkeeper.sim.attempts.attempt import (
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.part import Subscribers
 from wattkeeper.sim.kernel.loop import EventLoop
-from wattkeeper.sim.kernel.rows import ABSENT
-from wattkeeper.sim.recording.recorder import REACHED, REPLAYED, Recorder, whole_units
+from wattkeeper.sim.recording.recorder import Recorder, whole_units
+from wattkeeper.sim.recording.row_types import (
+    REACHED,
+    REPLAYED,
+    ClockRow,
+    DelayRow,
+    HoldRow,
+    SliceRow,
+    SlowRow,
+    TrainingRow,
+)
 
 
 class Booking:
@@ -96,7 +105,9 @@ class Booking:
             self._book(attempt, energy_j, time_s, cost, now_s)
         reached = not attempt.is_stopped
         if not math.isnan(limit_w) or not reached or attempt.losses:
-            self._recorder.add_training(attempt.number, ABSENT, limit_w, ABSENT, reached * REACHED)
+            flags = reached * REACHED
+            row = TrainingRow(attempt.number, power_limit_w=limit_w, flags=flags)
+            self._recorder.add_detail(row)
         return cost
 
     def book_training(
@@ -112,13 +123,13 @@ class Booking:
             self._book(attempt, own_j, own_s, cost_of(self._eta, own_j, own_s, most_w), now_s)
         else:
             self._book(attempt, energy_j * scale, time_s * scale, cost * scale, now_s)
-        self._recorder.add_training(
-            attempt.number, decided.batch_size, limit_w, totals.epochs, flags | REPLAYED
-        )
+        size, epochs = decided.batch_size, totals.epochs
+        row = TrainingRow(attempt.number, size, limit_w, epochs, flags | REPLAYED)
+        self._recorder.add_detail(row)
         if totals.slices.slices:
-            self._recorder.add_slices(totals.slices, scale)
+            self._recorder.add_detail(SliceRow.scaled(totals.slices, scale))
         if isinstance(decided, Tuned) and decided.clock_mhz and not decided.start.options.pipeline:
-            self._recorder.add_clock(decided.clock_mhz)
+            self._recorder.add_detail(ClockRow(decided.clock_mhz))
         return cost
 
     def book_broken_off(self, execution: Execution, lost: LostWork, ended_s: float) -> None:
@@ -129,7 +140,8 @@ class Booking:
         self._book(attempt, lost.energy_j, lost.time_s, cost, ended_s)
         batch_size, limit_w = execution.configured()
         replayed = REPLAYED if attempt.job.workload is not None else 0
-        self._recorder.add_training(attempt.number, batch_size, limit_w, ABSENT, replayed)
+        row = TrainingRow(attempt.number, batch_size, limit_w, flags=replayed)
+        self._recorder.add_detail(row)
 
     def book_shape(
         self, attempt: Attempt, energy_j: float, time_s: float, most_w: float, reached: bool
@@ -140,7 +152,7 @@ class Booking:
         """
         cost = cost_of(self._eta, energy_j, time_s, most_w)
         self._book(attempt, energy_j, time_s, cost, self._loop.now_s)
-        self._recorder.add_training(attempt.number, ABSENT, math.nan, ABSENT, reached * REACHED)
+        self._recorder.add_detail(TrainingRow(attempt.number, flags=reached * REACHED))
         return cost
 
     def _book(
@@ -160,11 +172,11 @@ class Booking:
             attempt.first_power,
         )
         if attempt.overhead_s or attempt.preemptions:
-            self._recorder.add_delay(attempt.overhead_s, attempt.preemptions)
+            self._recorder.add_detail(DelayRow(attempt.overhead_s, attempt.preemptions))
             if attempt.slow_s:
-                self._recorder.add_slow(attempt.slow_s)
+                self._recorder.add_detail(SlowRow(attempt.slow_s))
             idle = whole_units(attempt.idle_w)
             for from_s, to_s in attempt.holds:
-                self._recorder.add_hold(from_s, to_s, idle)
+                self._recorder.add_event(HoldRow(from_s, to_s, idle))
         for part in self._subscribers.book:
             part.book(attempt, ended_s)

@@ -75,7 +75,8 @@ class Inheritances(Part):
     def book(self, attempt: Attempt, ended_s: float) -> None:
         """Record the parent of the attempt that was booked last."""
         if self._parents and attempt.job.number in self._parents:
-            self._recorder.add_parent(self._parents[attempt.job.number][0])
+            parent = self._parents[attempt.job.number][0]
+            self._recorder.parents[self._recorder.attempts - 1] = parent
 
     def end(
         self, attempt: Attempt, now_s: float, saved_s: float, reached: bool, accuracy: float | None
@@ -104,4 +105,4 @@ class Inheritances(Part):
         if decision.evict:
             chose += f" evict={','.join(decision.evict)}"
         saw = (zoo.size_bytes, len(zoo.models()))
-        self._recorder.journal.note(now_s, "retain", job, attempt.number, saw, chose)
+        self._recorder.journal.note(now_s, "retain", job.number, attempt.number, saw, chose)

@@ -14,7 +14,7 @@ from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.selector import Selector
 from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, schedule_at
-from wattkeeper.sim.recording.recorder import NodeRow
+from wattkeeper.sim.recording.row_types import LossRow, NodeRow
 
 MOST_LOSSES: Final = 10_000
 """After so many lost attempts a job is given up."""
@@ -174,7 +174,7 @@ class NodeLosses(Part):
         lost = execution.lose()
         attempt.count_idle(now_s)
         self._booking.book_broken_off(execution, lost, now_s)
-        self._recorder.add_loss(node, lost.lost_time_s, lost.lost_energy_j)
+        self._recorder.add_detail(LossRow(node, lost.lost_time_s, lost.lost_energy_j))
         self._lifecycle.release(attempt)
         board.halt(job.number)
         lost_gpu_s = lost.lost_time_s * job.gpus_held

@@ -10,6 +10,7 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.recording.recorder import Recorder, whole_units
+from wattkeeper.sim.recording.row_types import SleepRow
 
 
 class NodeStates:
@@ -103,7 +104,7 @@ class NodeStates:
         gpus = int(self._cluster.capacity[node])
         less = whole_units((self._power_of(node).idle_w - gpu_w) * gpus)
         low = whole_units(gpu_w * gpus)
-        self._recorder.add_sleep(from_s, to_s, low + less, low)
+        self._recorder.add_event(SleepRow(from_s, to_s, low + less, low))
 
     def _power_of(self, node: int) -> GpuPower:
         cluster = self._cluster

@@ -57,7 +57,7 @@ class PowerLimits(Part):
         attempt = execution.attempt
         saw = self._budget.cap_w, format_pace(chosen)
         chose = f"{format_pace(pace)} share_w={share_w}"
-        self._journal.note(self._loop.now_s, "cap", attempt.job, attempt.number, saw, chose)
+        self._journal.note(self._loop.now_s, "cap", attempt.job.number, attempt.number, saw, chose)
 
 
 def pace_at(point: SpeedPoint) -> Knobs:

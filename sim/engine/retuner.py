@@ -23,6 +23,7 @@ from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.pauses import Pauses
 from wattkeeper.sim.engine.power_limits import PowerLimits
 from wattkeeper.sim.kernel.loop import Callback, schedule_at
+from wattkeeper.sim.recording.row_types import DrawRow, RetuneRow
 
 WAKES: Final = 1_000_000
 MOST_SLICES: Final = 10_000
@@ -211,8 +212,9 @@ class Retuner(Part):
             retunes = tuning.retunes
             if tuning.wake is not None:
                 tuning.wake.cancel()
-        paused_s, draws = attempt.tune_paused_s, attempt.draws or []
-        self._recorder.add_retunes(retunes, paused_s, draws, ended_s)
+        self._recorder.add_detail(RetuneRow(retunes, attempt.tune_paused_s))
+        for draw in DrawRow.spans(attempt.draws or [], ended_s):
+            self._recorder.add_detail(draw)
 
     def clear(self) -> None:
         """Follow nothing any more."""

@@ -48,7 +48,8 @@ from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import RandomStreams
-from wattkeeper.sim.recording.recorder import EARLY, PROFILED, REACHED, Recorder
+from wattkeeper.sim.recording.recorder import Recorder
+from wattkeeper.sim.recording.row_types import EARLY, PROFILED, REACHED
 
 
 class ElasticParts(NamedTuple):

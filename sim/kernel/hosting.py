@@ -17,7 +17,7 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.points.policy import EmptyZoo, ZooView
 from wattkeeper.policies.points.views import Outcome, Start
-from wattkeeper.policies.registry import BASES, Point, PolicyConfig, build_policy
+from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, build_policy
 from wattkeeper.sim.kernel.clock import Clock
 from wattkeeper.sim.kernel.context import PolicyContext
 from wattkeeper.sim.kernel.journal import DecisionJournal
@@ -115,7 +115,7 @@ class Capabilities(NamedTuple):
 
 def declared_hooks(policy: object, point: Point) -> list[str]:
     """The hooks of a decision point that a policy's class overrides."""
-    base, kind = BASES[point], type(policy)
+    base, kind = POINTS[point].base, type(policy)
     hooks = [name for name in dir(base) if name == "observe" or name.startswith("on_")]
     return [name for name in hooks if getattr(kind, name) is not getattr(base, name)]
 

@@ -1,7 +1,7 @@
 """The results folder of a run or of a sweep, and the folder of its unfinished work."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -9,11 +9,10 @@ from typing import Any, Final, Literal
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.sim.cluster_results.schemas import TABLES
-from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.results.checksums import SUMS, write_sums
 from wattkeeper.sim.results.indented import indent_json
 from wattkeeper.sim.results.parquet import write_tables
+from wattkeeper.sim.results.run_result import ResultKind, RunResult
 from wattkeeper.sim.results.summary import metric_values
 from wattkeeper.traces.files.atomic import check_place, is_leftover, replace_folder, resolve, settle
 
@@ -40,17 +39,8 @@ def work_folder(results: Path, what: Literal["live", "sweep", "trainings"]) -> P
     return whole.with_name(f"{whole.name}.{what}")
 
 
-SOMETIMES: Final = {"models.parquet", "nodes.parquet", "shapes.parquet"}
-"""Files that are there only if the scenario has a zoo, or losses of nodes."""
-
-CHECKED: Final = {
-    *(f"{name}.parquet" for name in (*TABLES, "metrics")),
-    "summary.json",
-    "manifest.json",
-}
-"""Files of a run whose digests are in `SHA256SUMS`."""
-
-FILES = {*CHECKED, SUMS, "report.html", "timeline.json.gz"}
+UNCHECKED: Final = {SUMS, "report.html", "timeline.json.gz"}
+"""Files of a run without a digest in `SHA256SUMS`."""
 
 PAGE_HEAD = 1 << 12
 """Bytes at the beginning of a page that say what generated it."""
@@ -76,23 +66,24 @@ def write_results(
         durable: Whether it survives a power failure; see `replace_folder`.
     """
     with replace_folder(resolve(folder), durable=durable) as fresh:
-        for name, whole in TABLES.items():
+        for name, whole in results[0].kind.tables.items():
             tables = [result.tables[name] for result in results if name in result.tables]
             if tables:
                 write_tables(fresh / f"{name}.parquet", whole, tables)
         pq.write_table(metric_values(results), fresh / "metrics.parquet", compression="zstd")
         (fresh / "summary.json").write_text(summary, encoding="utf-8")
         (fresh / "manifest.json").write_text(to_json(manifest), encoding="utf-8")
+        write_sums(fresh, [path.name for path in fresh.iterdir()])
         if page:
             (fresh / "report.html").write_text(page, encoding="utf-8", newline="\n")
-        write_sums(fresh, {path.name for path in fresh.iterdir()} & CHECKED)
 
 
-def check_folder(folder: Path, *, sweep: bool = False) -> None:
+def check_folder(folder: Path, kind: ResultKind, *, sweep: bool = False) -> None:
     """Refuse a results folder that cannot be made, or would lose something else.
 
     Args:
         folder: Where results are to be stored.
+        kind: What they consist of.
         sweep: Whether they are of a sweep, which takes no run's place, nor does a run take its.
 
     Raises:
@@ -103,15 +94,15 @@ def check_folder(folder: Path, *, sweep: bool = False) -> None:
     whole = check_possible(folder)
     if not whole.exists():
         return
-    strange = _find_strange(whole)
+    strange = _find_strange(whole, {*kind.files, *UNCHECKED, SWEEP})
     if strange:
         raise InputError(
             f"{folder} holds {strange!r}, which is no result of wattkeeper: name another "
             "folder (--out)"
         )
-    other, kind = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
+    other, held = ("manifest.json", "run") if sweep else (SWEEP, "sweep")
     if (whole / other).exists():
-        raise InputError(f"{folder} holds the results of a {kind}: name another folder (--out)")
+        raise InputError(f"{folder} holds the results of a {held}: name another folder (--out)")
 
 
 def check_possible(folder: Path) -> Path:
@@ -137,8 +128,8 @@ def check_possible(folder: Path) -> Path:
     return whole
 
 
-def _find_strange(folder: Path, within: str = "") -> str:
-    """An entry of a folder that `run` did not write; empty if there is none.
+def _find_strange(folder: Path, files: Collection[str], within: str = "") -> str:
+    """An entry of a folder that is none of these files of a run; empty if there is none.
 
     Without a manifest of wattkeeper, or its `sweep.json`, that is any entry.
     """
@@ -149,9 +140,9 @@ def _find_strange(folder: Path, within: str = "") -> str:
         if path.name == "points" and marks == [SWEEP] and path.is_dir():
             for point in sorted(path.iterdir()):
                 below = f"{name}/{point.name}"
-                if strange := _find_strange(point, f"{below}/") if point.is_dir() else below:
+                if strange := _find_strange(point, files, f"{below}/") if point.is_dir() else below:
                     return strange
-        elif not (marks and path.is_file() and path.name in FILES | {SWEEP} and _may_be_page(path)):
+        elif not (marks and path.is_file() and path.name in files and _may_be_page(path)):
             return name
     return ""
 

@@ -16,15 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import EnvironmentLacks
-from wattkeeper.sim.cluster_results.schemas import KEYS
 from wattkeeper.traces.arrow import one_chunk
+from wattkeeper.traces.schema import field
 
 ROW_GROUP: Final = 1 << 17
 """Rows of a row group of a Parquet file."""
 
-UNIQUE: Final = ("job_id", "group_id")
-"""Columns of mostly distinct texts, which a dictionary would only make longer."""
-
+KEYS: Final = (
+    field("variant", pa.string(), "", "variant of the scenario"),
+    field("seed", pa.int64(), "", "seed of the run"),
+)
+"""The columns that tell the runs of a table apart."""
 MOST_TEXTS: Final = 256
 """Distinct texts of a column that is stored by index: each row group repeats them."""
 
@@ -117,6 +119,11 @@ class StoredTable:
 
 
 AnyTable: TypeAlias = pa.Table | StoredTable
+
+
+def run_schema(*columns: pa.Field) -> pa.Schema:
+    """The schema of a table of several runs."""
+    return pa.schema([*KEYS, *columns])
 
 
 def present_columns(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
@@ -267,7 +274,9 @@ def _stored_schema(schema: pa.Schema, tables: Sequence[AnyTable]) -> pa.Schema:
 
 
 def _is_dictionary(column: pa.Field) -> bool:
-    return column in KEYS or (pa.types.is_string(column.type) and column.name not in UNIQUE)
+    """Whether a column is stored by index, which would only make distinct texts longer."""
+    is_few = pa.types.is_string(column.type) and b"distinct" not in column.metadata
+    return is_few or column in KEYS
 
 
 def _link(source: Path, path: Path) -> None:

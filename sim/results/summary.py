@@ -3,31 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.sim.cluster_results.accounting import Tariff, Window
-from wattkeeper.sim.cluster_results.metrics import COSTS
-from wattkeeper.sim.cluster_results.schemas import VALUES
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.results.parquet import run_schema
+from wattkeeper.sim.results.run_result import RunResult
 from wattkeeper.sim.results.statistics import NOT_COMPARED, over_seeds, versus
+from wattkeeper.traces.schema import field
 
-
-def charge_alike(results: Sequence[RunResult], tariffs: Mapping[str, Tariff]) -> list[RunResult]:
-    """The results with the metrics of the cluster over one window for all variants of a seed.
-
-    `tariffs`: by variant.
-    """
-    windows: dict[int, Window] = {}
-    for result in results:
-        own = result.account.window
-        shared = windows.get(result.seed, own)
-        windows[result.seed] = Window(
-            min(own.from_s, shared.from_s), max(own.until_s, shared.until_s)
-        )
-    return [result.charge(windows[result.seed], tariffs[result.variant]) for result in results]
+VALUES: Final = run_schema(
+    field("by", pa.string(), "", "what the run is broken down by; empty: the whole run"),
+    field("part", pa.string(), "", "which part of it; empty: the whole run"),
+    field("metric", pa.string(), "", "its name"),
+    field("value", pa.float64(), "", "its value, in its unit; null: there is none", null=True),
+)
+"""Schema of `metrics.parquet`."""
 
 
 def summarise(
@@ -46,7 +38,7 @@ def summarise(
     ) -> dict[str, Any]:
         baseline = baselines[variant]
         base = values.get(baseline, {})
-        excluded = COSTS if etas[variant] != etas[baseline] else set()
+        excluded = results[0].kind.costs if etas[variant] != etas[baseline] else ()
         return {"baseline": baseline} | {
             name: NOT_COMPARED if name in excluded else versus(own, base.get(name, []))
             for name, own in values[variant].items()

@@ -12,8 +12,11 @@ from typing import ClassVar, Literal
 import pytest
 
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.parts import ROOMS, find_part, parts
-from wattkeeper.policies.registry import Point, PolicyConfig, policies
+from wattkeeper.policies.parts import FORECASTS, find_part, parts
+from wattkeeper.policies.points.point import register_points
+from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
+
+ROOMS = (*POINTS, FORECASTS)
 
 
 def test_a_kind_that_is_taken_is_refused() -> None:
@@ -142,3 +145,21 @@ def test_a_policy_of_another_distribution_is_found(tmp_path: Path) -> None:
     assert found["in_schema"]
     assert found["kinds"] == sorted(found["kinds"])
     assert set(policies("configure")) < set(found["kinds"])
+
+
+def test_a_policy_without_a_registered_decision_point_is_refused() -> None:
+    with pytest.raises(PolicyError, match="needs a decision point") as caught:
+
+        class Lost(PolicyConfig):
+            point: ClassVar[Point] = "nowhere"
+            kind: Literal["lost"] = "lost"
+
+    assert ", ".join(POINTS) in str(caught.value)
+
+
+def test_a_decision_point_keeps_its_name() -> None:
+    tune = POINTS["tune"]
+    register_points(tune)
+    with pytest.raises(PolicyError, match="two decision points are called 'tune'"):
+        register_points(tune._replace(answer="int"))
+    assert POINTS["tune"] is tune

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.elastic.jobs import ElasticJob, ElasticJobs
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.recording.recorder import ShapeRow
+from wattkeeper.sim.recording.row_types import ShapeRow
 
 IDLE_W, BUSY_W = 20.0, 250.0
 

@@ -6,12 +6,27 @@ import csv
 from itertools import pairwise
 from pathlib import Path
 
+import click
+from click.testing import CliRunner, Result
 from hypothesis import strategies as st
 
-from wattkeeper.sim.published_replays.inputs import RateTable, SpotChange, spot_changes
-from wattkeeper.sim.published_replays.result import ReplayResult
+from benchmarks.papers.replays.inputs import RateTable, SpotChange, spot_changes
+from benchmarks.papers.replays.result import ReplayResult
 from wattkeeper.traces.formats.node_events import read
 from wattkeeper.traces.node_events import node_events
+
+TRACES = (
+    "6h.csv",
+    "3h.csv",
+    "1h.csv",
+    "30m.csv",
+    "10m.csv",
+    "scaled/scale_gcp-trace.csv",
+    "scaled/scale_p3-trace.csv",
+    "p3-trace.csv",
+    "g4dn-trace.csv",
+)
+"""Files of spot nodes that come and are lost."""
 
 COLUMNS = {
     "avg_samples_per_s": "avg_samples_per_s",
@@ -28,6 +43,15 @@ COLUMNS = {
     "sum_gpu_overhead_ms": "gpu_overhead_ms",
 }
 """Attributes of results by published column."""
+
+
+def replay(command: click.Command, *arguments: str | Path, code: int = 0) -> Result:
+    """Run a command in this process, in the folder and with the traces of `inside` or `spot`."""
+    done = CliRunner().invoke(command, [str(one) for one in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
 
 
 def read_reference(shared: Path, name: str) -> list[dict[str, str]]:

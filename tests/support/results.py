@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 
 from wattkeeper.scenarios.analysis.study import checked_files_of_sweep
+from wattkeeper.sim.cluster_results.schemas import CLUSTER
 from wattkeeper.sim.results.checksums import write_sums
-from wattkeeper.sim.results.folder import CHECKED, SWEEP
+from wattkeeper.sim.results.folder import SWEEP
 
 
 def seal(folder: Path) -> Path:
     """Write the digests of a run's or a sweep's folder as if its files had been written so."""
     if not (folder / SWEEP).exists():
-        write_sums(folder, {path.name for path in folder.iterdir()} & CHECKED)
+        write_sums(folder, {path.name for path in folder.iterdir()} & CLUSTER.files)
         return folder
     sweep = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
     done = [point["id"] for point in sweep["points"] if point["state"] == "done"]

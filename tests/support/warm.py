@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wattkeeper.policies import parts
+from wattkeeper.policies.points.point import POINTS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAM: Final = "wattkeeper.scenarios"
@@ -134,7 +135,7 @@ def serve(requests: socket.socket) -> None:
     """Fork a process for each request; returns in that process alone, which is ready to run."""
     for name in IMPORTED:
         importlib.import_module(name)
-    for room in parts.ROOMS:
+    for room in (*POINTS, parts.FORECASTS):
         package = importlib.import_module(f"wattkeeper.policies.{room}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{package.__name__}.{module.name}")

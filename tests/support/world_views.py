@@ -18,7 +18,7 @@ from wattkeeper.policies.points.job import NEW, Job
 from wattkeeper.policies.points.views import Configuration
 from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.sim.cluster_results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.world import World
 
 any_world = given(setting=settings_of_worlds())
@@ -87,7 +87,7 @@ def bounded(cost_bound: float, batch_size: int = 32) -> PolicyConfig:
     return config
 
 
-def collected(setting: Setting, world: World) -> RunResult:
+def collected(setting: Setting, world: World) -> ClusterResult:
     return collect(
         "v", setting.seed, world.recorder, world.source, setting.cluster, {}, world.env.events
     )

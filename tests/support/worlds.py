@@ -28,7 +28,6 @@ from wattkeeper.sim.cluster_results.columns import (
     decision_columns,
     recorded_columns,
 )
-from wattkeeper.sim.cluster_results.tables import ALL_ROWS
 from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
@@ -41,6 +40,7 @@ from wattkeeper.sim.kernel.streams import NamedStreams, RandomStreams
 from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
+from wattkeeper.sim.results.table_keeper import ALL_ROWS
 from wattkeeper.traces.schema import JOBS, jobs_table
 
 OTHER_GPU = "A40"
@@ -286,7 +286,9 @@ def stub(
         methods: Of the policy, each without `self`.
     """
     policy = type(
-        "Stub", (registry.BASES[point],), {name: staticmethod(how) for name, how in methods.items()}
+        "Stub",
+        (registry.POINTS[point].base,),
+        {name: staticmethod(how) for name, how in methods.items()},
     )
     body = {
         "__module__": __name__,

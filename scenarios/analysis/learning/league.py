@@ -21,9 +21,9 @@ from wattkeeper.policies.profile import Objective, Profile, expectations, least_
 from wattkeeper.scenarios.analysis.key_words import short_keys
 from wattkeeper.scenarios.spec.sections.settings import LeagueSection
 from wattkeeper.scenarios.spec.wording import axis_text, count
-from wattkeeper.sim.cluster_results.tables import RunResult
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.sim.results.parquet import AnyTable
+from wattkeeper.sim.results.run_result import RunResult
 from wattkeeper.sim.results.statistics import t_quantile
 from wattkeeper.traces.arrow import to_floats
 

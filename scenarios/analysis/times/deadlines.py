@@ -13,7 +13,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST
 from wattkeeper.sim.cluster_results.metrics import ROUNDING
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.results.run_result import RunResult
 
 WEIGHTS: Final = {"carbon": CARBON, "price": COST, "energy": "energy_j"}
 """The column of jobs by what is compared."""

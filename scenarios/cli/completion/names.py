@@ -75,8 +75,7 @@ def _name_values(key: str, variants: Iterable[str]) -> Iterable[str]:
     if key == "workload.trace":
         return _name_traces()
     head, _, last = key.removesuffix(".kind").rpartition(".")
-    point = next((point for point in POINTS if point == last), None)
-    return policies(point) if point is not None and head.endswith(".policies") else ()
+    return policies(last) if last in POINTS and head.endswith(".policies") else ()
 
 
 def _name_traces() -> tuple[str, ...]:

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from tests.support.clocks import ManualTime
 from wattkeeper.live.controller import virtual_time
 from wattkeeper.live.controller.environment import LiveEnvironment
-from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.controller.events import Event, Exited, ExternalEvent
 from wattkeeper.live.controller.virtual_time import VirtualTime, VirtualWallClock
 from wattkeeper.live.host.wall_clock import WallClock
+from wattkeeper.live.wire.messages import Begun, EpochReport
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.sim.kernel.loop import Callback
 
@@ -29,13 +31,16 @@ def log(tmp_path: Path) -> Iterator[EventLog]:
     log.close()
 
 
-def event(time_s: float, kind: str = "epoch", **payload: float) -> ExternalEvent:
-    return ExternalEvent(time_s, "job", 1, "job#1.0", kind, payload)
+EPOCH = EpochReport(1, None, 1.0, None)
+
+
+def event(time_s: float, news: Event = EPOCH) -> ExternalEvent:
+    return ExternalEvent(time_s, "job", 1, "job#1.0", news)
 
 
 def environment_on(wall: WallClock, log: EventLog) -> LiveEnvironment:
     env = LiveEnvironment(wall, log)
-    env.is_repeated = lambda news: news.kind == "asked"
+    env.is_repeated = lambda news: isinstance(news.event, Exited)
     env.reply = lambda news: None
     env.process_external = lambda news: None
     env.expects_external = lambda: False
@@ -82,18 +87,22 @@ def test_a_message_that_comes_late_lets_no_time_pass_while_a_process_works(
     wall = VirtualWallClock(1.0)
     env = environment_on(wall, log)
     woken = []
-    virtual = VirtualTime(env, lambda run_id, _: woken.append((run_id, env.now)))
+    virtual = VirtualTime(env)
+
+    def sleep(run_id: str, until_s: float) -> None:
+        virtual.sleep(run_id, until_s, lambda: woken.append((run_id, env.now)))
+
     for run_id, until_s in (("a", 10.0), ("b", 20.0)):
         virtual.note_work(run_id)
-        virtual.sleep(run_id, until_s, None)
+        sleep(run_id, until_s)
     assert not env.is_stopped()
     host.sleep(100)
-    env.post(event(wall.now_s(), "asked"))
+    env.post(event(wall.now_s(), Exited()))
     env.step()
     assert woken == [("a", 10.0)]
     assert env.is_stopped()
     assert wall.now_s() == 10.0
-    virtual.sleep("a", 12.0, None)
+    sleep("a", 12.0)
     env.step()
     assert woken == [("a", 10.0), ("a", 12.0)]
 
@@ -103,10 +112,10 @@ def test_a_replayed_log_gives_the_same_order(due: list[float], news: list[float]
     def played(log: EventLog, posted: list[float]) -> list[tuple[float, str]]:
         env = environment_on(VirtualWallClock(1e9), log)
         happened: list[tuple[float, str]] = []
-        env.process_external = lambda one: happened.append((env.now, f"news {one.payload['at']}"))
+        env.process_external = lambda one: happened.append((env.now, f"news {one.time_s}"))
         for at in due:
             env.schedule_at(at, Callback(lambda at: happened.append((env.now, f"due {at}")), at))
-        left = [event(at, at=at) for at in posted]
+        left = [event(at) for at in posted]
         for one in left:
             env.post(one)
         env.expects_external = lambda: (
@@ -132,22 +141,23 @@ def test_an_event_after_the_end_of_a_run_is_processed_by_the_next_run(log: Event
     env.expects_external = lambda: True
     processed: list[ExternalEvent] = []
     env.process_external = processed.append
-    env.post(event(0.2, "begun"))
+    env.post(event(0.2, Begun()))
     env.run(until=0.1)
     assert (env.now, processed, list(log.events())) == (0.1, [], [])
     env.run(until=0.25)
-    assert processed == list(log.events()) == [event(0.2, "begun")]
+    assert processed == list(log.events()) == [event(0.2, Begun())]
 
 
 def test_a_log_keeps_its_events(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "log.sqlite")
-    log.add(event(1.5, limit_w=math.inf))
+    diverged = EpochReport(1, math.inf, 1.0, None)
+    log.add(event(1.5, diverged))
     log.note("token", "secret")
     with pytest.raises(StoreError, match="another wattkeeper runs this"):
         EventLog(tmp_path / "log.sqlite")
     log.close()
     log = EventLog(tmp_path / "log.sqlite")
-    assert list(log.events()) == [event(1.5, limit_w=math.inf)]
+    assert list(log.events()) == [event(1.5, diverged)]
     assert (log.get("token"), log.get("port")) == ("secret", None)
     log.close()
 

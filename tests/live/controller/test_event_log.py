@@ -10,13 +10,15 @@ import pytest
 
 from tests.support.live_runs import REHEARSED, scenario
 from tests.support.messages import assert_states
-from wattkeeper.live.controller.event_log import EventLog, ExternalEvent
+from wattkeeper.live.controller.event_log import EventLog
+from wattkeeper.live.controller.events import ExternalEvent
+from wattkeeper.live.wire.messages import EpochReport
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
 from wattkeeper.scenarios.spec.loading import load
 
-EVENTS = [ExternalEvent(n, f"job{n}", 1, "run", "epoch", {"n": n}) for n in range(3)]
+EVENTS = [ExternalEvent(n, f"job{n}", 1, "run", EpochReport(n, None, 0.5, None)) for n in range(3)]
 
 
 def make_log(path: Path) -> Path:

@@ -18,7 +18,7 @@ from tests.support.clocks import ManualTime
 from tests.support.sessions import history, session, train
 from wattkeeper.live import Session
 from wattkeeper.live.devices.synthetic import SyntheticDevice
-from wattkeeper.live.session.lr_scaling import scale_learning_rate
+from wattkeeper.live.session.arguments import scale_learning_rate
 from wattkeeper.live.wire.messages import Cause
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError

@@ -15,7 +15,16 @@ from tests.support.clocks import ManualTime
 from wattkeeper.live.wire import client, server
 from wattkeeper.live.wire.client import RemoteCoordinator, coordinator_from_environment
 from wattkeeper.live.wire.clock import RemoteWallClock
-from wattkeeper.live.wire.messages import Assignment, AttemptResult, EpochReport, ProfileReport
+from wattkeeper.live.wire.messages import (
+    Assignment,
+    AttemptResult,
+    Begun,
+    Broken,
+    EpochReport,
+    Lost,
+    Message,
+    ProfileReport,
+)
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.points.views import Measurement, Slice
@@ -23,7 +32,7 @@ from wattkeeper.policies.points.views import Measurement, Slice
 TOKEN, RUN, NOW_S = "secret", "job#1.0", 7.0
 ASSIGNMENT = Assignment("job", 1, 1, 32, 64, 9, profile_w=(200.0, 100.0), slice=Slice(200.0))
 
-Said = tuple[str, str, dict[str, Any]]
+Said = tuple[str, Message | Lost | Broken, int]
 
 
 class Controller:
@@ -35,8 +44,10 @@ class Controller:
         self.server.expect(RUN, 60.0)
         self.server.listen()
 
-    def answer(self, run: str, kind: str, payload: Any, ticket: Any) -> None:
-        self.said.put((run, kind, dict(payload)))
+    def answer(
+        self, run: str, event: Message | Lost | Broken, ticket: Any = None, rank: int = 0
+    ) -> None:
+        self.said.put((run, event, rank))
         self.server.answer(
             ticket,
             {
@@ -65,13 +76,18 @@ def test_a_coordinator_asks_the_controller(controller: Controller) -> None:
     report = ProfileReport((Measurement(200.0, 1.5, 180.0),), 0, 1.0, None)
     assert coordinator.begin() == ASSIGNMENT
     assert coordinator.report_profile(report) == 150.0
-    assert coordinator.report_epoch(EpochReport(1, 0.5, 2.0, None))
+    epoch, end = EpochReport(1, 0.5, 2.0, None), AttemptResult("reached", 1, 2.0, None)
+    assert coordinator.report_epoch(epoch)
     assert coordinator.renew_lease()
-    coordinator.end(AttemptResult("reached", 1, 2.0, None))
-    kinds = [controller.said.get(timeout=9) for _ in range(4)]
-    assert [kind for _, kind, _ in kinds] == ["begun", "profiled", "epoch", "ended"]
-    epoch = {"epoch": 1, "metric": 0.5, "time_s": 2.0, "energy_j": None, "is_last": False}
-    assert kinds[2][2] == {"rank": 0, **epoch}
+    coordinator.end(end)
+    said = [controller.said.get(timeout=9) for _ in range(4)]
+    assert said == [(RUN, event, 0) for event in (Begun(), report, epoch, end)]
+    assert [type(event) for _, event, _ in said] == [
+        Begun,
+        ProfileReport,
+        EpochReport,
+        AttemptResult,
+    ]
 
 
 def test_a_heartbeat_learns_of_a_stop(controller: Controller) -> None:
@@ -184,8 +200,8 @@ def test_silent_and_hung_runs_are_distinguished(
     clock.sleep(61.0)
     controller.server.later(lambda: None)
     found = [controller.said.get(timeout=20) for _ in range(3)]
-    causes = {run: payload["cause"] for run, _, payload in found}
-    assert causes == {RUN: "silent", "never": "silent", "once": "hung"}
+    losses = {run: event for run, event, _ in found}
+    assert losses == {RUN: Lost("silent"), "never": Lost("silent"), "once": Lost("hung")}
 
 
 def test_an_environment_that_names_no_controller_is_refused(

@@ -13,8 +13,16 @@ import pytest
 from tests.live.wire.test_client import RUN, TOKEN, Controller, is_closed
 from tests.support.clocks import ManualTime
 from wattkeeper.live.wire import server
-from wattkeeper.live.wire.messages import EpochReport
-from wattkeeper.live.wire.requests import LARGEST, parse_request
+from wattkeeper.live.wire.messages import (
+    LARGEST,
+    MESSAGES,
+    AttemptResult,
+    Begun,
+    EpochReport,
+    ProfileReport,
+    SleepUntil,
+)
+from wattkeeper.live.wire.server import parse_request
 
 ENVELOPE: dict[str, Any] = {"token": TOKEN, "run": RUN, "rank": 0, "number": 1}
 ENDED = {
@@ -110,7 +118,10 @@ def connect(controller: Controller) -> socket.socket:
 
 def test_all_requests_of_sessions_are_read() -> None:
     for request in VALID:
-        assert parse_request(line(request)).payload.items() <= request.items()
+        envelope, message = parse_request(line(request))
+        fields = json.loads(json.dumps({**envelope._asdict(), **message._asdict()}))
+        assert type(message) is MESSAGES[request["kind"]]
+        assert fields == {name: value for name, value in request.items() if name != "kind"}
     diverged = ENVELOPE | {
         "kind": "epoch",
         "epoch": 1,
@@ -119,7 +130,7 @@ def test_all_requests_of_sessions_are_read() -> None:
         "energy_j": 1e-300,
         "is_last": True,
     }
-    assert parse_request(line(diverged)).kind == "epoch"
+    assert isinstance(parse_request(line(diverged))[1], EpochReport)
 
 
 @pytest.mark.parametrize("changes", INVALID)
@@ -130,8 +141,9 @@ def test_values_out_of_range_close_their_connection_alone(
     with connect(controller) as peer:
         assert is_closed(peer, line(base, changes))
     coordinator = controller.coordinator()
-    assert coordinator.report_epoch(EpochReport(1, 0.5, 2.0, None))
-    assert controller.said.get(timeout=60)[1] == "epoch"
+    report = EpochReport(1, 0.5, 2.0, None)
+    assert coordinator.report_epoch(report)
+    assert controller.said.get(timeout=60)[1] == report
     assert controller.said.empty()
 
 
@@ -309,9 +321,9 @@ def test_fuzzed_requests_neither_stop_the_controller_nor_cost_a_report(
         if number % 10 == 0:
             assert honest.report_epoch(EpochReport(number + 1, 0.5, 2.0, None))
     reports = [controller.said.get_nowait() for _ in range(controller.said.qsize())]
-    assert "broken" not in {kind for _, kind, _ in reports}
-    epochs = [payload["epoch"] for run, _, payload in reports if run == "honest#1.0"]
-    assert epochs == list(range(1, count + 1, 10))
-    for _, kind, payload in reports:
-        assert kind in {"begun", "epoch", "ended", "profiled", "sleep"}
-        assert payload.get("time_s", 0) <= LARGEST
+    honest_reports = [event for run, event, _ in reports if run == "honest#1.0"]
+    expected = [EpochReport(number + 1, 0.5, 2.0, None) for number in range(0, count, 10)]
+    assert honest_reports == expected
+    for _, event, _ in reports:  # none is `Broken`
+        assert isinstance(event, Begun | EpochReport | AttemptResult | ProfileReport | SleepUntil)
+        assert getattr(event, "time_s", 0) <= LARGEST

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.parents import choose
-from wattkeeper.policies.matching.choice import Candidate, Rule
+from tests.support.parents import Candidate, choose
+from wattkeeper.policies.matching.choice import Rule
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS

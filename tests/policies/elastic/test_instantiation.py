@@ -10,18 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.messages import assert_states
-from wattkeeper.policies.elastic.instantiation import (
-    InstantiationRule,
-    instantiate,
-    instantiate_counts,
-    pipeline_counts,
-)
+from wattkeeper.policies.elastic.instantiation import instantiate, instantiate_counts
 from wattkeeper.policies.elastic.microbatches import share_microbatches
 from wattkeeper.policies.elastic.stages import TemplateStage
 from wattkeeper.policies.elastic.templates import PipelineTemplate
 from wattkeeper.policies.errors import InputError
 
-RULES: tuple[InstantiationRule, ...] = ("best_by_engine", "best_balanced")
 TIMES = st.floats(0.5, 20.0)
 
 
@@ -45,7 +39,7 @@ def test_shares_have_the_least_variance_of_all(
     sizes: list[tuple[int, float]], microbatches: int
 ) -> None:
     counts, times_s = [count for count, _ in sizes], [time_s for _, time_s in sizes]
-    share = share_microbatches(counts, times_s, times_s, microbatches)
+    share = share_microbatches(counts, times_s, microbatches)
     shares = all_shares(counts, microbatches)
     assert (share is None) == (not shares)
     if share is not None:
@@ -56,11 +50,8 @@ def test_shares_have_the_least_variance_of_all(
         assert share.variance_s2 == pytest.approx(found_s2, rel=1e-9, abs=1e-9)
 
 
-def test_of_shares_with_equal_variance_the_fastest_by_the_rule() -> None:
-    share = share_microbatches([1, 1], [1.0, 1.0], [2.0, 3.0], 21)
-    assert share is not None
-    assert share.microbatches == (11, 10)
-    share = share_microbatches([1, 1], [1.0, 1.0], [3.0, 2.0], 21)
+def test_of_equal_shares_the_first_in_lexical_order() -> None:
+    share = share_microbatches([1, 1], [1.0, 1.0], 21)
     assert share is not None
     assert share.microbatches == (10, 11)
 
@@ -69,38 +60,31 @@ def test_of_shares_with_equal_variance_the_fastest_by_the_rule() -> None:
     st.lists(st.tuples(st.integers(1, 5), TIMES), min_size=1, max_size=4, unique_by=lambda x: x[0]),
     st.integers(1, 12),
     st.integers(1, 20),
-    st.sampled_from(RULES),
 )
 def test_instantiations_are_the_best_of_all(
-    sizes: list[tuple[int, float]], nodes: int, microbatches: int, rule: InstantiationRule
+    sizes: list[tuple[int, float]], nodes: int, microbatches: int
 ) -> None:
     templates = sorted(template_of(size, size, time_s) for size, time_s in sizes)
-    found = instantiate(templates, nodes, microbatches, rule)
+    found = instantiate(templates, nodes, microbatches)
     options = [
         option
-        for counts in pipeline_counts([template.nodes for template in templates], nodes)
-        if (option := instantiate_counts(templates, counts, microbatches, rule))
+        for counts in product(*(range(nodes // template.nodes + 1) for template in templates))
+        if sum(n * each.nodes for n, each in zip(counts, templates, strict=True)) == nodes
+        and (option := instantiate_counts(templates, counts, microbatches))
     ]
     assert (found is None) == (not options)
     if found is not None:
-        column = 1 if rule == "best_by_engine" else 2
         assert found in options
-        assert found[column] == min(option[column] for option in options)
+        assert found.balanced_s == min(option.balanced_s for option in options)
         assert sum(group.nodes * group.pipelines for group in found.groups) == nodes
         assert sum(group.pipelines * group.microbatches for group in found.groups) == microbatches
 
 
-def test_pipeline_counts() -> None:
-    assert list(pipeline_counts([2, 3], 6)) == [(0, 2), (3, 0)]
-    assert list(pipeline_counts([2], 3)) == []
-
-
 def test_many_nodes_and_sizes() -> None:
     templates = [template_of(size, size, 15 + (7 * size % 5) / 4) for size in range(2, 29)]
-    for rule in RULES:
-        found = instantiate(templates, 30, 4096, rule)
-        assert found is not None
-        assert sum(group.pipelines * group.microbatches for group in found.groups) == 4096
+    found = instantiate(templates, 30, 4096)
+    assert found is not None
+    assert sum(group.pipelines * group.microbatches for group in found.groups) == 4096
 
 
 @pytest.mark.parametrize(
@@ -117,5 +101,5 @@ def test_bad_inputs(
     templates: list[PipelineTemplate], nodes: int, microbatches: int, facts: tuple[str, ...]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        instantiate(templates, nodes, microbatches, "best_balanced")
+        instantiate(templates, nodes, microbatches)
     assert_states(str(caught.value), *facts)

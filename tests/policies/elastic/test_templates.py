@@ -113,13 +113,13 @@ def test_the_search_finds_what_all_candidates_give(
 
 
 def test_sizes_leave_one_pipeline_more_than_losses() -> None:
-    assert list(template_sizes(3, 13, 2)) == [3, 4, 5, 6, 7]
-    assert list(template_sizes(4, 12, 2)) == [4]
+    assert list(template_sizes(3, 13, 2, 24)) == [3, 4, 5, 6, 7]
+    assert list(template_sizes(4, 12, 2, 24)) == [4]
     with pytest.raises(InputError) as caught:
-        template_sizes(4, 11, 2)
+        template_sizes(4, 11, 2, 24)
     assert_states(str(caught.value), 11, 12, "3 pipelines of 4 nodes")
     with pytest.raises(InputError):
-        template_sizes(0, 11, 2)
+        template_sizes(0, 11, 2, 24)
 
 
 def test_sizes_are_those_that_the_layers_split_over() -> None:

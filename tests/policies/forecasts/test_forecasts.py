@@ -14,19 +14,20 @@ from hypothesis import strategies as st
 from tests.support.carbon import read_hist, read_rows
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.forecasting import ForecastConfig, KnownSignal, forecasts
+from wattkeeper.policies.forecasting import ForecastConfig, KnownSignal
 from wattkeeper.policies.forecasts.chase_svr import ChaseSvrConfig
 from wattkeeper.policies.forecasts.day_before import DayBeforeConfig
 from wattkeeper.policies.forecasts.history import HistoryConfig
 from wattkeeper.policies.forecasts.noisy import NoisyConfig
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
+from wattkeeper.policies.parts import FORECASTS, parts
 
 QUARTER_S = 21_600.0
 """Four slots a day."""
 
 every_forecast = pytest.mark.parametrize(
-    "config", [config.model_validate({}) for config in forecasts().values()], ids=str
+    "config", [config.model_validate({}) for config in parts(FORECASTS).values()], ids=str
 )
 
 
@@ -163,4 +164,4 @@ def test_a_kind_that_is_taken_is_refused() -> None:
         class Impostor(ForecastConfig):
             kind: Literal["history"] = "history"
 
-    assert forecasts()["history"] is HistoryConfig
+    assert parts(FORECASTS)["history"] is HistoryConfig

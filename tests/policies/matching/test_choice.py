@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.parents import choose
+from tests.support.parents import Candidate, choose, eligible
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.policies.matching.choice import Candidate, Rule, eligible, warm_factor
+from wattkeeper.policies.matching.choice import Rule, warm_factor
 from wattkeeper.policies.registry import find_config
 
 TASK = "image/cifar10"

@@ -18,7 +18,7 @@ from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.replan.adaptive import AdaptiveConfig
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.engine.world import World
-from wattkeeper.sim.recording.recorder import ShapeRow
+from wattkeeper.sim.recording.row_types import ShapeRow
 
 
 def offers(oobleck: float, varuna: float, restart_s: float = 300.0) -> ElasticTask:

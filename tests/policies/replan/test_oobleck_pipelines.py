@@ -34,7 +34,7 @@ RESTART_S, RECONFIGURE_S = 100.0, 2.0
 
 def planned(nodes: int = 9, least: int = 2, losses: int = 1, gpus: int = 1) -> ElasticTask:
     """A task of 12 layers with pipelines, and steps of 48 micro-batches of 2 samples."""
-    sizes = template_sizes(least, nodes, losses)
+    sizes = template_sizes(least, nodes, losses, most=24)
     plan = PipelinePlan(plan_templates(LAYERS, gpus, sizes), 48, BYTES)
     rates = plan.rates(range(least, nodes + 1), 96.0)
     by_nodes = tuple(rates.get(number, 0.0) for number in range(nodes + 1))

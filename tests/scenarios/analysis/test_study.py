@@ -15,7 +15,8 @@ from tests.support.results import seal
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.run.run import ScenarioResult
-from wattkeeper.sim.cluster_results.schemas import TABLES, VALUES
+from wattkeeper.sim.cluster_results.schemas import TABLES
+from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.schema import is_optional
 
 

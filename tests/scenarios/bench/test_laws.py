@@ -38,7 +38,7 @@ def test_all_kinds_and_policies_are_drawn() -> None:
                 named[point][policy["kind"] if isinstance(policy, dict) else policy] += 1
     recorded = {"recorded"}  # it needs starts that somebody recorded
     for point, kinds in named.items():
-        assert set(policies(point)) - recorded <= set(kinds)  # type: ignore[arg-type]
+        assert set(policies(point)) - recorded <= set(kinds)
 
 
 def test_a_seed_draws_one_scenario() -> None:

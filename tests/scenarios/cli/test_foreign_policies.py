@@ -78,11 +78,11 @@ def run(
 @pytest.mark.parametrize(
     ("line", "facts"),
     [
-        ("return 1 / 0", ("ZeroDivisionError", "line 12, in choose")),
-        ("raise SystemExit(0)", ("SystemExit", "line 12, in choose")),
-        ("import asyncio; raise asyncio.CancelledError", ("CancelledError", "line 12, in choose")),
+        ("return 1 / 0", ("ZeroDivisionError", "line 13, in choose")),
+        ("raise SystemExit(0)", ("SystemExit", "line 13, in choose")),
+        ("import asyncio; raise asyncio.CancelledError", ("CancelledError", "line 13, in choose")),
         ("return {'batch_size': 32}", ("wrong type", "Configuration", "dict", "mine_policy.py")),
-        ("start.job.gpus = 0", ("AttributeError", "gpus", "line 12, in choose")),
+        ("start.job.gpus = 0", ("AttributeError", "gpus", "line 13, in choose")),
     ],
 )
 def test_a_failing_policy_is_one_message(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wattkeeper.policies.parts import ROOMS
+from wattkeeper.policies.parts import FORECASTS
+from wattkeeper.policies.registry import POINTS
 
 PROGRAM = """
 import atexit, gc, json, sys
@@ -110,7 +111,7 @@ def imports(tmp_path_factory: pytest.TempPathFactory) -> Imports:
 
 
 def test_a_run_imports_the_policies_of_its_scenario(imports: Imports) -> None:
-    rooms = tuple(f"wattkeeper.policies.{room}." for room in ROOMS)
+    rooms = tuple(f"wattkeeper.policies.{room}." for room in (*POINTS, FORECASTS))
     found = {
         name.removeprefix("wattkeeper.policies.")
         for name in imports.at_end

@@ -17,7 +17,7 @@ from wattkeeper.live.pipeline.plan_chooser import PlanChooser
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.views import Outcome
-from wattkeeper.policies.registry import BASES, POINTS, Point, PolicyConfig, policies
+from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, class_name, read_example
 from wattkeeper.scenarios.contract.scripted import example, job, scripted_signal
 from wattkeeper.scenarios.contract.trials import load_trial, rehearse_live
@@ -53,7 +53,7 @@ class Listener:
     """A policy that takes down what it is told: its config, its file, and what that was."""
 
     def __init__(self, point: Point, folder: Path) -> None:
-        hooks = [name for name in dir(BASES[point]) if name == "observe" or name[:3] == "on_"]
+        hooks = [name for name in dir(POINTS[point].base) if name == "observe" or name[:3] == "on_"]
         methods = "\n".join(METHOD.format(hook=hook) for hook in hooks)
         name = class_name(EXAMPLES[point])
         source = read_example(point) + LISTENER.format(name=name, methods=methods)

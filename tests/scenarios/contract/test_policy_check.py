@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -307,7 +306,7 @@ def test_a_planted_fault_in_an_example_is_found(
     fault: str, inside: Command, tmp_path: Path
 ) -> None:
     point, old, new, words = EXAMPLE_FAULTS[fault]
-    source = read_example(cast("Point", point))
+    source = read_example(point)
     assert old in source
     (tmp_path / "mine.py").write_text(source.replace(old, new))
     found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.papers.replays.models import PUBLISHED_MODELS, PublishedModel
 from tests.conftest import Command
 from tests.support.published_replays import read_reference, trace_name
 from wattkeeper import scenarios
 from wattkeeper.policies.planning.goodput import useful_share
-from wattkeeper.sim.published_replays.published_models import PUBLISHED_MODELS, PublishedModel
 from wattkeeper.traces.node_rates import read_node_rates
 
 MIN_NODES, BOOT_S = 12, 45.0

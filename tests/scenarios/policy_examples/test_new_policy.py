@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.policies.registry import BASES, POINTS, policies
+from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES, class_name, read_example
 from wattkeeper.scenarios.policy_kit import load_policy
 
@@ -35,8 +35,9 @@ def test_the_file_holds_a_policy_of_that_name(point: str, inside: Command, tmp_p
     config = load_policy(tmp_path / "made/mine_too.py")
     assert (config.point, config.__name__) == (point, "MineTooConfig")
     policy = config().build()
-    assert isinstance(policy, BASES[config.point])
-    assert type(policy).state_dict is not BASES[config.point].state_dict, "it has no state"
+    base = POINTS[config.point].base
+    assert isinstance(policy, base)
+    assert type(policy).state_dict is not base.state_dict, "it has no state"
     written = "".join(path.read_text() for path in (tmp_path / "made").iterdir())
     example = EXAMPLES[config.point]
     assert class_name(example) not in written

@@ -28,7 +28,7 @@ from wattkeeper.scenarios.report import render_page, render_sweep_page
 from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
 from wattkeeper.scenarios.report.points import read_points
 from wattkeeper.scenarios.run.run import ScenarioResult
-from wattkeeper.sim.results.folder import CHECKED, SOMETIMES
+from wattkeeper.sim.cluster_results.schemas import CLUSTER
 
 FEW = ("workload.recurrences=12", "workload.workloads=[image, language]")
 TINY = ("workload.recurrences=4", "workload.workloads=[image]")
@@ -521,7 +521,7 @@ def test_large_sweep_draws_the_front_and_a_sample(tmp_path: Path) -> None:
     for at, values in enumerate(draws.tolist(), 1):
         folder = tmp_path / f"swept/points/{at:04}"
         folder.mkdir(parents=True)
-        for name in CHECKED - SOMETIMES - {"summary.json"}:
+        for name in CLUSTER.files - CLUSTER.optional_files - {"summary.json"}:
             (folder / name).symlink_to(tmp_path / "made" / name)
         for variant, pair in zip(variants, values, strict=True):
             for metric, value in zip(("time_s", "energy_j"), pair, strict=True):

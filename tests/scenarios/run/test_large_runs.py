@@ -19,7 +19,7 @@ from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.sim.cluster_results import tables
 from wattkeeper.sim.kernel import spool
-from wattkeeper.sim.results import parquet
+from wattkeeper.sim.results import parquet, table_keeper
 from wattkeeper.sim.results.parquet import StoredTable
 from wattkeeper.traces.files.atomic import is_leftover
 
@@ -39,7 +39,7 @@ baseline: srtf
 
 @pytest.fixture(autouse=True)
 def short_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (parquet, tables):
+    for module in (parquet, table_keeper):
         monkeypatch.setattr(module, "ROW_GROUP", GROUP)
 
 
@@ -133,7 +133,7 @@ def test_no_more_rows_are_held_than_those_of_a_row_group(
     """Counted: rows of each part of a table, and bytes that the recorder holds."""
     lengths: list[int] = []
     spools: list[spool.Spool] = []
-    make_table, make_spool = tables._table, spool.Spool.__init__
+    make_table, make_spool = table_keeper._table, spool.Spool.__init__
 
     def count(*arguments: Any) -> Any:
         table = make_table(*arguments)
@@ -147,7 +147,7 @@ def test_no_more_rows_are_held_than_those_of_a_row_group(
     generate(inside, 950)
     make_large(monkeypatch)
     monkeypatch.setattr(spool, "MOST_HELD_BYTES", 1000)
-    monkeypatch.setattr(tables, "_table", count)
+    monkeypatch.setattr(table_keeper, "_table", count)
     monkeypatch.setattr(spool.Spool, "__init__", keep)
     loaded = load("million-jobs", ("workload.trace=some", "cluster.gpus=64"))
     (result,) = run(loaded, scratch=tmp_path).results
@@ -161,10 +161,10 @@ KILLED = """
 import os, signal, sys
 from wattkeeper.sim.kernel import spool
 from wattkeeper.sim.cluster_results import tables
-from wattkeeper.sim.results import parquet
+from wattkeeper.sim.results import parquet, table_keeper
 tables.MOST_ATTEMPTS = spool.MOST_HELD_BYTES = 0
-tables.ROW_GROUP = parquet.ROW_GROUP = 100
-make, left = tables._table, [int(sys.argv.pop(1))]
+table_keeper.ROW_GROUP = parquet.ROW_GROUP = 100
+make, left = table_keeper._table, [int(sys.argv.pop(1))]
 
 def make_or_die(*arguments):
     left[0] -= 1
@@ -172,7 +172,7 @@ def make_or_die(*arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return make(*arguments)
 
-tables._table = make_or_die
+table_keeper._table = make_or_die
 from wattkeeper.scenarios.cli.main import main
 main()
 """

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from wattkeeper.live.controller.event_log import ExternalEvent
+from wattkeeper.live.controller.events import SignalArrived
 from wattkeeper.scenarios.run.live_signals import count_slots_without
 
+Arrival = tuple[float, SignalArrived]
 
-def arrival(time_s: float, since_s: float, *, fallback: bool = False) -> ExternalEvent:
-    payload = {"name": "s", "since_s": since_s, "value": 1.0, "fallback": fallback}
-    return ExternalEvent(time_s, "", 0, "", "signal", payload)
+
+def arrival(time_s: float, since_s: float, *, fallback: bool = False) -> Arrival:
+    return time_s, SignalArrived("s", since_s, 1.0, fallback)
 
 
 FIRST = {"slot_s": 10.0, "values": [[-13.0, 1.0], [-3.0, 1.0]], "fallback": False}
@@ -35,6 +36,6 @@ FIRST = {"slot_s": 10.0, "values": [[-13.0, 1.0], [-3.0, 1.0]], "fallback": Fals
     ],
 )
 def test_slots_without_a_value_in_time(
-    known: dict[str, Any], arrivals: list[ExternalEvent], until_s: float, expected: int
+    known: dict[str, Any], arrivals: list[Arrival], until_s: float, expected: int
 ) -> None:
     assert count_slots_without(known, arrivals, until_s) == expected

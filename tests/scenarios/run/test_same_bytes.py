@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import ROOT, Command, run_command
 from tests.support.runs import RESULTS, VARIANTS, Ran, content, digest, seeds_of
+from wattkeeper.scenarios.run.core import is_compiled
 from wattkeeper.scenarios.spec.loading import load, shipped
 from wattkeeper.scenarios.spec.sections.workload import SyntheticSource
 
@@ -69,7 +70,7 @@ def test_workers_and_hash_seeds_change_no_byte(
 CLUSTER = ("run", "million-jobs", "--set", "workload.trace=some", "--set", "cluster.gpus=64")
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not is_compiled(), reason="the core is plain Python")
 def test_plain_python_gives_the_same_bytes_as_the_compiled_core(
     inside: Command, tmp_path: Path
 ) -> None:

@@ -35,9 +35,9 @@ from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, s
 from wattkeeper.scenarios.sweep.points import expand_sweep
 from wattkeeper.scenarios.sweep.work import PointWork
 from wattkeeper.sim.cluster_results.accounting import Account, EnergyParts, Sleeps, Window
-from wattkeeper.sim.cluster_results.schemas import VALUES
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results import checksums
+from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.files import atomic
 from wattkeeper.traces.files.digests import digest_file
 
@@ -426,7 +426,7 @@ def unit(number: int) -> UnitResult:
     """A result without tables."""
     nothing = Sleeps(*np.zeros((4, 0)))
     spent = Account(Window(0, 1), EnergyParts(1, 2, 3, 4), {}, 0, 0, nothing, 1, 1)
-    return UnitResult(RunResult("a", number, {}, {}, {}, spent, 0, ""), float(number))
+    return UnitResult(ClusterResult("a", number, {}, {}, {}, 0, "", spent), float(number))
 
 
 def test_storing_a_value_neither_lists_nor_locks_what_is_there(

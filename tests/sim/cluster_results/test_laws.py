@@ -16,14 +16,14 @@ from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.cluster_results.accounting import Window
 from wattkeeper.sim.cluster_results.laws import LawBroken, RunLaws, check_balance, check_laws
-from wattkeeper.sim.cluster_results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 
 CLUSTER = replace(spec(3, 2), power_cap_w=1200.0)
 CHANGES = [NodeChange(20.0, "down", 0), NodeChange(60.0, "up", 0), NodeChange(90.0, "down", 1)]
 
 
 @pytest.fixture(scope="module")
-def result() -> RunResult:
+def result() -> ClusterResult:
     """Preemption, a power cap, losses with checkpoints, and a node that stays down."""
     jobs = [
         job(f"j{n}", 3.0 * n, duration_s=30.0 + 7 * n, gpus=1 + n % 3).replace(workload=None)
@@ -56,7 +56,7 @@ def raised(by: float, row: int = 0) -> Callable[[list[float]], list[float]]:
     return lambda values: [v + by * (n == row) for n, v in enumerate(values)]
 
 
-def test_results_keep_the_laws(result: RunResult) -> None:
+def test_results_keep_the_laws(result: ClusterResult) -> None:
     check_laws(result.tables, result.metrics, laws())
     check_balance(result.tables["timeline"], result.account, measured=True)
 
@@ -72,21 +72,21 @@ def test_results_keep_the_laws(result: RunResult) -> None:
     ],
 )
 def test_an_imbalance_is_found(
-    result: RunResult, table: str, column: str, change: Callable[[Any], Any], words: str
+    result: ClusterResult, table: str, column: str, change: Callable[[Any], Any], words: str
 ) -> None:
     line = changed(result.tables[table], column, change)
     with pytest.raises(LawBroken, match=words):
         check_balance(line, result.account, measured=True)
 
 
-def test_a_negative_part_of_energy_is_found(result: RunResult) -> None:
+def test_a_negative_part_of_energy_is_found(result: ClusterResult) -> None:
     energy = result.account.energy._replace(held=-1.0, idle=result.account.energy.idle + 1)
     account = result.account._replace(energy=energy)
     with pytest.raises(LawBroken, match="held_energy_j is -1"):
         check_balance(result.tables["timeline"], account, measured=True)
 
 
-def preempted(result: RunResult) -> int:
+def preempted(result: ClusterResult) -> int:
     """The row of an attempt that was neither preempted nor the only one of its job."""
     rows = result.tables["jobs"].to_pylist()
     return next(n for n, row in enumerate(rows) if not row["preemptions"] and row["attempt"] == 2)
@@ -111,14 +111,14 @@ def preempted(result: RunResult) -> int:
     ],
 )
 def test_a_fault_in_a_table_is_found(
-    result: RunResult, table: str, column: str, change: Callable[[Any], Any], words: str
+    result: ClusterResult, table: str, column: str, change: Callable[[Any], Any], words: str
 ) -> None:
     tables = result.tables | {table: changed(result.tables[table], column, change)}
     with pytest.raises(LawBroken, match=words):
         check_laws(tables, result.metrics, laws())
 
 
-def test_attempts_that_overlap_are_found(result: RunResult) -> None:
+def test_attempts_that_overlap_are_found(result: ClusterResult) -> None:
     """The second attempt of a job is moved to the start of its first one."""
     jobs = result.tables["jobs"]
     rows = jobs.to_pylist()
@@ -133,7 +133,7 @@ def test_attempts_that_overlap_are_found(result: RunResult) -> None:
         check_laws(result.tables | {"jobs": moved}, result.metrics, laws())
 
 
-def test_a_row_that_is_missing_is_found(result: RunResult) -> None:
+def test_a_row_that_is_missing_is_found(result: ClusterResult) -> None:
     jobs = result.tables["jobs"]
     rows = jobs.to_pylist()
     last = max(range(len(rows)), key=lambda n: (rows[n]["attempt"], n))
@@ -142,21 +142,21 @@ def test_a_row_that_is_missing_is_found(result: RunResult) -> None:
         check_laws(result.tables | {"jobs": kept}, result.metrics, laws())
 
 
-def test_a_job_that_vanished_is_found(result: RunResult) -> None:
+def test_a_job_that_vanished_is_found(result: ClusterResult) -> None:
     more = laws().jobs | {"j9", "k"}
     with pytest.raises(LawBroken, match=r"job j9 neither ran nor is counted as unable .* 1 others"):
         check_laws(result.tables, result.metrics, laws(jobs=more))
     check_laws(result.tables, result.metrics, laws(jobs=more, unable=frozenset({"j9", "k"})))
 
 
-def test_a_cap_that_falls_while_power_stays_is_found(result: RunResult) -> None:
+def test_a_cap_that_falls_while_power_stays_is_found(result: ClusterResult) -> None:
     falls = laws(cap=lambda from_s, _: (np.array([from_s, from_s + 21.0]), np.array([1e9, 1.0])))
     with pytest.raises(LawBroken, match="the cap is 1 W"):
         check_laws(result.tables, result.metrics, falls)
 
 
 @pytest.mark.parametrize("window", [Window(10.0, 70.0), Window(21.5, 21.75)])
-def test_the_integral_is_that_of_the_window(result: RunResult, window: Window) -> None:
+def test_the_integral_is_that_of_the_window(result: ClusterResult, window: Window) -> None:
     line = result.tables["timeline"]
     times, power_w = (line[name].to_numpy() for name in ("time_s", "power_w"))
     drawn = float((power_w[:-1] * np.diff(window.clip(times))).sum())
@@ -167,6 +167,6 @@ def test_the_integral_is_that_of_the_window(result: RunResult, window: Window) -
         check_balance(line, account._replace(energy=energy._replace(held=1.0)), measured=True)
 
 
-def test_a_negative_metric_is_found(result: RunResult) -> None:
+def test_a_negative_metric_is_found(result: ClusterResult) -> None:
     with pytest.raises(LawBroken, match="queue_delay_s is -3"):
         check_laws(result.tables, result.metrics | {"queue_delay_s": -3.0}, laws())

@@ -14,6 +14,7 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.engine.world import World
+from wattkeeper.sim.recording.row_types import HoldRow
 
 
 def down(time_s: float, node: int) -> NodeChange:
@@ -193,7 +194,7 @@ def test_many_checkpoints_take_no_more_memory_than_some() -> None:
     (row,) = shapes(world)
     assert row.write_s == pytest.approx(20_000)
     assert row.samples == 400_000
-    assert len(world.recorder.holds()[0]) <= 10_001
+    assert len(world.recorder.events(HoldRow)[0]) <= 10_001
 
 
 def test_a_batch_that_is_a_fraction_takes_no_step_more_by_rounding() -> None:

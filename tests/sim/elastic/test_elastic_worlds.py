@@ -27,11 +27,11 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange
 from wattkeeper.sim.cluster_results.columns import recorded_columns
 from wattkeeper.sim.cluster_results.node_use import ElasticScope, NodePrices
-from wattkeeper.sim.cluster_results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.signals import SignalSeries
-from wattkeeper.sim.recording.recorder import ShapeRow
+from wattkeeper.sim.recording.row_types import ShapeRow
 
 REPLANS: list[tuple[str, dict[str, Any]]] = [
     ("oobleck", {"join": "loss"}),
@@ -174,7 +174,7 @@ def worlds(draw: st.DrawFn) -> Drawn:
 
 def collected(
     drawn: Drawn, world: World, window: tuple[float | None, float | None] = (None, None)
-) -> RunResult:
+) -> ClusterResult:
     jobs = {number: ElasticJob(each, drawn.samples) for number, each in enumerate(drawn.tasks)}
     price = SignalSeries("spot", np.array([0.0, 30.0]), np.array([3600.0, 1800.0]))
     prices = NodePrices(price, SignalSeries("fixed", np.array([-math.inf]), np.array([7200.0])))
@@ -315,7 +315,7 @@ def parts_of(metrics: dict[str, float]) -> dict[str, float]:
     return {part: metrics.get(f"elastic_{part}_j", 0.0) for part in PARTS}
 
 
-def _redundant_energy_adds_up(drawn: Drawn, result: RunResult) -> None:
+def _redundant_energy_adds_up(drawn: Drawn, result: ClusterResult) -> None:
     """A stated share of steps that were committed, in the metrics and shape by shape."""
     kind, stated = drawn.replan
     table, found = result.tables["shapes"], result.metrics.get("elastic_redundant_j")

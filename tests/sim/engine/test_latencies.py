@@ -16,7 +16,7 @@ from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.simulated_run import execute
 from wattkeeper.scenarios.spec.loading import load
 from wattkeeper.scenarios.spec.variants import run_specs
-from wattkeeper.sim.cluster_results.tables import RunResult
+from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.traces.generate.synthetic import generate
 from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
 from wattkeeper.traces.library import store
@@ -52,7 +52,7 @@ ROW = {
 }
 
 
-def runs(folder: Path, text: str, **settings: Any) -> list[RunResult]:
+def runs(folder: Path, text: str, **settings: Any) -> list[ClusterResult]:
     path = folder / "scenario.yaml"
     path.write_text(text)
     loaded = load(str(path), [f"{key}={value}" for key, value in settings.items()])
@@ -60,7 +60,7 @@ def runs(folder: Path, text: str, **settings: Any) -> list[RunResult]:
     return [execute(spec, inputs) for spec in run_specs(loaded.scenario)]
 
 
-def attempts(result: RunResult) -> pd.DataFrame:
+def attempts(result: ClusterResult) -> pd.DataFrame:
     frame: pd.DataFrame = result.tables["jobs"].to_pandas()
     return frame
 

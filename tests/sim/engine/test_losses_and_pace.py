@@ -21,7 +21,7 @@ from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.cluster_results.laws import RunLaws, check_laws
-from wattkeeper.sim.cluster_results.tables import RunResult, collect
+from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 
 KNOWN = by_job(steady(10.0, 10.0))
 NO_CHECKPOINTS = LossRules()
@@ -50,7 +50,7 @@ def run(
     rules: LossRules = NO_CHECKPOINTS,
     cluster: ClusterSpec | None = None,
     **policies: PolicyConfig | str,
-) -> RunResult:
+) -> ClusterResult:
     """Run jobs while nodes change; the results keep the laws of conservation."""
     nodes = cluster or spec()
     losses = RunLosses(rules, iter(changes))
@@ -60,7 +60,7 @@ def run(
     return result
 
 
-def rows(result: RunResult) -> list[dict[str, Any]]:
+def rows(result: ClusterResult) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = result.tables["jobs"].to_pylist()
     return listed
 

@@ -203,7 +203,7 @@ def test_configure_is_told_of_a_job_that_is_given_up() -> None:
 
 def test_the_journal_names_the_loss() -> None:
     world = run([plain("a", 0.0, 10.0)], [down(5.0), up(6.0)], LossRules())
-    assert decided(world, "node") == [(5.0, "a", "lost")]  # type: ignore[arg-type]
+    assert decided(world, "node") == [(5.0, "a", "lost")]
 
 
 def test_a_node_that_is_down_draws_nothing() -> None:

@@ -42,6 +42,7 @@ from wattkeeper.sim.engine.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
+from wattkeeper.sim.recording.row_types import DrawRow
 from wattkeeper.traces.pipelines import replayed_profile
 
 PROFILED = steady(5.0, 2.0)
@@ -340,8 +341,8 @@ class TestNeverExceeded:
         assert all(row.reached_target for row in rows)
         assert {row.epochs for row in rows if row.workload == "pipe"} <= {ITERATIONS}
         work = [10.0 if row.workload == "pipe" else 0.0 for row in rows]
-        drawn = world.recorder.draws(0, len(rows))
-        for index, from_s, to_s, energy_j in zip(*drawn, strict=True):
+        drawn = world.recorder.details(DrawRow).among(0, len(rows))
+        for index, from_s, to_s, energy_j in zip(*drawn.values(), strict=True):
             if rows[index].workload == "pipe":
                 continue
             busy_w = np.nan_to_num(measured_w[int(rows[index].job_id)], nan=250.0)

@@ -61,10 +61,7 @@ def test_a_slow_node_makes_a_job_take_longer_at_the_same_power() -> None:
     assert (row.finish_time_s, row.time_s, row.overhead_s) == (120.0, 100.0, 20.0)
     assert row.energy_j == 250 * 120.0
     assert slow_s(world) == [20.0]
-    assert decided(world, "node") == [  # type: ignore[arg-type]
-        (20.0, "a", "slowdown=2.0"),
-        (60.0, "a", "slowdown=1.0"),
-    ]
+    assert decided(world, "node") == [(20.0, "a", "slowdown=2.0"), (60.0, "a", "slowdown=1.0")]
     found = [(r.time_s, r.event, r.factor, r.jobs) for r in world.recorder.node_changes]
     assert found == [(20.0, "degraded", 2.0, 1), (60.0, "degraded", 1.0, 1)]
 

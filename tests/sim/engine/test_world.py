@@ -37,6 +37,7 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.engine.sources import RecurringSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.recording.recorder import UNITS_PER_WATT, whole_units
+from wattkeeper.sim.recording.row_types import PowerChangeRow
 
 FIRST_FIT = chosen().place.build()
 
@@ -46,7 +47,7 @@ def test_the_same_world_twice(setting: Setting) -> None:
     one, other = setting.run(), setting.run()
     assert attempts(one) == attempts(other)
     assert decisions(one) == decisions(other)
-    changes = one.recorder.changes(), other.recorder.changes()
+    changes = one.recorder.events(PowerChangeRow), other.recorder.events(PowerChangeRow)
     for mine, others in zip(*changes, strict=True):
         np.testing.assert_array_equal(mine, others)
     results = [collected(setting, world) for world in (one, other)]
