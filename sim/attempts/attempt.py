@@ -209,6 +209,10 @@ class Tuned(Decided):
             knobs = knobs._replace(clock_mhz=clock_mhz or None)
         return Tuned(self.start, self.configuration, power_limit_w, self.profiled, knobs)
 
+    def with_knobs(self, knobs: Knobs) -> Tuned:
+        """The same with other knobs at its power limit."""
+        return Tuned(self.start, self.configuration, self.power_limit_w, self.profiled, knobs)
+
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
         """The outcome that policies observe after the end, with a cost in J."""
         epochs, time_s, energy_j, reached = totals[:4]

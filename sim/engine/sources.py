@@ -76,7 +76,6 @@ class Source:
         return False
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class TraceSource(Source):
     """The jobs of a trace at their recorded times; jobs of one group id are recurrences.
 
