@@ -229,6 +229,12 @@ def without_choices(job: Job, gpu_type: str, most_w: float) -> Options:
     return Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
 
 
+def untrained(job: Job, attempt: int) -> Outcome:
+    """The outcome of a job that ended for want of nodes; `attempt`: the number of its last one."""
+    options = without_choices(job, job.gpu_type or "", 0.0)
+    return Outcome(Start(job, attempt, options, 0), 0, math.nan, 0, 0.0, 0.0, 0.0, False)
+
+
 class Inheritance:
     """What an attempt takes over from a model of the zoo.
 
