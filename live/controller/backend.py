@@ -82,14 +82,11 @@ class LiveBackend(Backend):
         self._discarded = DiscardedWeights()
         self._recorded_runs = RecordedRuns(streams)
         self.processes = ProcessTable(cluster, settings, env)
-        self._report_progress = ProgressReporter(watch, env, self.processes)
-        failures, accounting = (
-            CrashLoopGuard(settings.folder / "output", env),
-            Accounting(self, env),
-        )
+        self._report_progress = ProgressReporter(watch, self.processes)
+        failures = CrashLoopGuard(settings.folder / "output", env)
+        accounting = Accounting(self, env)
         self.lifecycle = Lifecycle(
             self,
-            env,
             self._runs,
             self.processes,
             accounting,
@@ -97,9 +94,7 @@ class LiveBackend(Backend):
             self._recorded_runs,
             self._report_progress,
         )
-        reports = TrainingReports(
-            self, env, self.processes, accounting, failures, self._report_progress
-        )
+        reports = TrainingReports(self, self.processes, accounting, failures, self._report_progress)
         self._changes = {**self.lifecycle.changes, **reports.changes}
         self._answers = {**self.lifecycle.answers, **reports.answers}
         self._notices: Notices = {

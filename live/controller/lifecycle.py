@@ -12,7 +12,6 @@ from wattkeeper.live.controller.attempt import (
     Standing,
 )
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
-from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.events import Exited, ExternalEvent
 from wattkeeper.live.controller.process_table import ProcessTable
 from wattkeeper.live.controller.progress import ProgressReporter
@@ -44,7 +43,6 @@ class Lifecycle:
     def __init__(
         self,
         backend: Backend,
-        env: LiveEnvironment,
         runs: dict[tuple[str, int], LiveAttempt],
         processes: ProcessTable,
         accounting: Accounting,
@@ -53,7 +51,7 @@ class Lifecycle:
         report_progress: ProgressReporter,
     ) -> None:
         self.endings: list[AttemptEnding] = []
-        self._backend, self._env, self._runs, self._processes = backend, env, runs, processes
+        self._backend, self._runs, self._processes = backend, runs, processes
         self._accounting, self._failures = accounting, failures
         self._recorded_runs, self._report_progress = recorded_runs, report_progress
         self.changes: Changes = {AttemptResult: self._end, Lost: self._lose}
@@ -67,7 +65,8 @@ class Lifecycle:
         run.resume()
         self._accounting.hold(run)
         if run.outcome is not None:
-            self._env.schedule_at(self._env.now_s, Callback(self._report_end, run))
+            env = self._processes.env
+            env.schedule_at(env.now_s, Callback(self._report_end, run))
         elif not run.process.begun:
             self._launch(run, delay_s)
 

@@ -51,6 +51,7 @@ class ProcessTable:
 
     Attributes:
         settings: Of the run.
+        env: The environment of the run.
         links: None: no process is started.
         halting: Whether the run ends once all processes have exited.
         virtual_time: Passes while all processes sleep.
@@ -60,7 +61,7 @@ class ProcessTable:
         self.links: ExternalLinks | None = None
         self.halting = False
         self.virtual_time = VirtualTime(env)
-        self.settings, self._cluster, self._env = settings, cluster, env
+        self.settings, self._cluster, self.env = settings, cluster, env
         self._held: dict[str, tuple[Gpu, ...]] = {}
         self._pending: list[LiveAttempt] = []
 
@@ -74,7 +75,7 @@ class ProcessTable:
     @property
     def are_live(self) -> bool:
         """Whether processes can be started, rather than replayed from a log."""
-        return self.links is not None and self._env.is_replayed
+        return self.links is not None and self.env.is_replayed
 
     def describe_gpus(self, run_id: str | None) -> str:
         """The GPUs of a process, as text; empty if it has none."""
@@ -89,7 +90,7 @@ class ProcessTable:
         delay_s += run.query_s
         if delay_s and run.training.command is None:
             run.pending_start = Callback(self._launch_late, run)
-            self._env.schedule_at(self._env.now_s + delay_s, run.pending_start)
+            self.env.schedule_at(self.env.now_s + delay_s, run.pending_start)
         else:
             self._start(run)
 
@@ -98,7 +99,7 @@ class ProcessTable:
         self._start(run)
 
     def _start(self, run: LiveAttempt) -> None:
-        if self.links is None or not self._env.is_replayed or self.halting:
+        if self.links is None or not self.env.is_replayed or self.halting:
             return
         gpus = self._free_gpus(run.attempt.placement)
         if gpus is None:
@@ -111,7 +112,7 @@ class ProcessTable:
         if run.training.command is None:
             environment[REHEARSAL] = plan_rehearsal(run)
             environment[VARIABLE] = make_synthetic_devices(
-                run, gpus, self._cluster, self.settings.folder / "devices", self._env.wall
+                run, gpus, self._cluster, self.settings.folder / "devices", self.env.wall
             )
         command = run.training.command or (sys.executable, "-m", EMULATOR)
         launcher.start(LaunchRequest(run_id, command, environment, gpus))
@@ -121,7 +122,7 @@ class ProcessTable:
         process, start = run.process, run.pending_start
         if start is not None:
             start.cancel()
-            run.query_s = min(run.query_s, start.time_s - self._env.now_s)
+            run.query_s = min(run.query_s, start.time_s - self.env.now_s)
             run.pending_start = None
         if run in self._pending:
             self._pending.remove(run)
@@ -167,7 +168,7 @@ class ProcessTable:
         """Let all processes save their state and exit, then interrupt the run."""
         for run in runs:
             run.process.stop_sent |= run.process.begun
-        if not self._env.is_replayed:  # the log continues after the halt
+        if not self.env.is_replayed:  # the log continues after the halt
             return
         self.halting = True
         for run in runs:
@@ -185,7 +186,7 @@ class ProcessTable:
     def reply(self, ticket: Any, reply: Mapping[str, Any]) -> None:
         """Reply to a request of a process."""
         if self.links is not None:
-            self.links.server.answer(ticket, {**reply, "now_s": self._env.now_s})
+            self.links.server.answer(ticket, {**reply, "now_s": self.env.now_s})
 
     def take_over(self, runs: Collection[LiveAttempt]) -> list[LiveAttempt]:
         """Adopt the processes of an earlier controller, and start those that are missing.

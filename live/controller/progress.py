@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
 from wattkeeper.live.controller.attempt import LiveAttempt
-from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.process_table import ProcessTable
 from wattkeeper.live.wire.messages import AttemptResult, Cause
 
@@ -56,14 +55,14 @@ Watch = Callable[[AttemptProgress], None]
 class ProgressReporter:
     """Calls `watch` with the progress of each attempt, once the log of the run was processed."""
 
-    def __init__(self, watch: Watch, env: LiveEnvironment, processes: ProcessTable) -> None:
-        self._watch, self._env, self._processes = watch, env, processes
+    def __init__(self, watch: Watch, processes: ProcessTable) -> None:
+        self._watch, self._processes = watch, processes
 
     def __call__(
         self, run: LiveAttempt, state: State | Cause, ended: AttemptResult | None = None
     ) -> None:
         """Report what an attempt does, or how it ended."""
-        if not self._env.is_replayed:
+        if not self._processes.env.is_replayed:
             return
         attempt, last = run.attempt, run.last
         limit_w = None if ended is None else ended.power_limit_w

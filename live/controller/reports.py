@@ -8,7 +8,6 @@ from typing import Any
 from wattkeeper.live.controller.accounting import Accounting
 from wattkeeper.live.controller.attempt import Answers, Changes, LiveAttempt, Notices, Standing
 from wattkeeper.live.controller.crash_loop import CrashLoopGuard
-from wattkeeper.live.controller.environment import LiveEnvironment
 from wattkeeper.live.controller.events import ExternalEvent, Woken
 from wattkeeper.live.controller.process_table import ProcessTable
 from wattkeeper.live.controller.progress import ProgressReporter
@@ -26,13 +25,12 @@ class TrainingReports:
     def __init__(
         self,
         backend: Backend,
-        env: LiveEnvironment,
         processes: ProcessTable,
         accounting: Accounting,
         failures: CrashLoopGuard,
         report_progress: ProgressReporter,
     ) -> None:
-        self._backend, self._env, self._processes = backend, env, processes
+        self._backend, self._processes = backend, processes
         self._accounting, self._failures = accounting, failures
         self._report_progress = report_progress
         self._waiting = defaultdict[LiveAttempt, list[Any]](list)
@@ -146,7 +144,7 @@ class TrainingReports:
         if run is not None:
             knows_other = known_w is not None and run.power_limit_w not in (None, known_w)
             if knows_other or not run.is_wanted:
-                until_s = self._env.now_s
+                until_s = self._processes.env.now_s
         woken = partial(self._wake, run, external)
         self._processes.virtual_time.sleep(external.run, until_s, woken)
 
@@ -156,7 +154,8 @@ class TrainingReports:
             self._processes.reply(external.ticket, {"goes_on": False})
             return
         if self._backend.listener.retunes:
-            self._env.log.add(external._replace(time_s=self._env.now_s, event=Woken()))
+            env = self._processes.env
+            env.log.add(external._replace(time_s=env.now_s, event=Woken()))
         goes_on = self._continues(run) and not run.process.stop_sent
         reply = {"goes_on": goes_on, "power_limit_w": run.power_limit_w}
         self._processes.reply(external.ticket, reply)

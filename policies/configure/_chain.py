@@ -14,7 +14,7 @@ from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Configuration, Knobs, Options, Outcome, Running, Start
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config
 
 ALLOWED = "a list holds one policy that chooses the parent, then one that chooses the batch size"
 
@@ -119,7 +119,6 @@ class ChainConfig(PolicyConfig):
     parent leaves, when it decides and when it learns (`Start.work`).
     """
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     composed: ClassVar[bool] = True
     policy = Chain

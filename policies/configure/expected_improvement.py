@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from wattkeeper.policies.numerics.gaussian import Gaussian
 from wattkeeper.policies.numerics.normal import survival
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 DEVIATION: Final = 0.5
 OCTAVES: Final = 1.5
@@ -72,6 +72,5 @@ class ExpectedImprovementConfig(CostBound, PolicyConfig):
     furthest below the cheapest one, until that is less than 1 %.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["expected-improvement"] = "expected-improvement"
     policy = ExpectedImprovement

@@ -25,7 +25,7 @@ from wattkeeper.policies.points.views import (
     Start,
 )
 from wattkeeper.policies.profile import epochs_left
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 HORIZON: Final = 40.0
 """So many recurrences are thought to follow at least, where nobody says how many."""
@@ -213,7 +213,6 @@ class FrugalConfig(PolicyConfig):
     of what the default would have. It draws nothing at random.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["frugal"] = "frugal"
     policy = Frugal
     tunes: ClassVar[bool] = True

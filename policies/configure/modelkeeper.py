@@ -16,7 +16,7 @@ from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.zoo_views import TrainedModel
 
 SPARE: Final = 64
@@ -115,7 +115,6 @@ class ModelkeeperParentConfig(PolicyConfig):
     A model that is clearly less accurate than its peers is not used as a parent.
     """
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     kind: Literal["modelkeeper"] = "modelkeeper"
     policy = ModelkeeperParent

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts, RunCosts
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 LEAST_NOISE: Final = 0.1
 """Least deviation of a run's cost, relative to the cost of the first run."""
@@ -47,7 +47,6 @@ class ThompsonConfig(CostBound, PolicyConfig):
     size has the mean and the deviation of the first run's cost. Nothing is pruned.
     """
 
-    point: ClassVar[Point] = "configure"
     draws: ClassVar[bool] = True
     kind: Literal["thompson"] = "thompson"
     policy = Thompson

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import PositiveFloat
 
 from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Ucb(CostBandit):
@@ -41,7 +41,6 @@ class UcbConfig(CostBound, PolicyConfig):
     rewards. Batch sizes run once first, from the default one downwards, then upwards.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["ucb"] = "ucb"
     policy = Ucb
     width: PositiveFloat = 0.25

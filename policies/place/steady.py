@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from wattkeeper.policies.place._some_nodes import SomeNodes
 from wattkeeper.policies.points.job import WHOLE, Job, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config
 
 
 class Steady(Place):
@@ -63,7 +63,6 @@ class SteadyConfig(PolicyConfig):
     losses of a cluster; nothing is known of how long a job will run.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["steady"] = "steady"
     policy = Steady
     then: Literal["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,7 @@ from wattkeeper.policies.planning.goodput import shape_goodput, time_of_pause_s
 from wattkeeper.policies.planning.loss_history import JobHistory
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.replan import ElasticTask, ElasticView, Replan, Reshape, Shape
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.replan._joining import JoiningReplan
 from wattkeeper.policies.replan.in_memory import InMemory, InMemoryConfig
 from wattkeeper.policies.replan.on_notice import OnNotice, OnNoticeConfig
@@ -178,7 +178,6 @@ class AdaptiveConfig(PolicyConfig):
     storage (`restart_s`), and takes up nodes that came when that pays.
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["adaptive"] = "adaptive"
     policy = Adaptive
     mechanisms: Annotated[tuple[Mechanism, ...], Field(min_length=1)] = MECHANISMS

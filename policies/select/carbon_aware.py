@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +16,7 @@ from wattkeeper.policies.planning.waiting import Outlook, best_start
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Select, Selection
-from wattkeeper.policies.registry import Point, PolicyConfig, find_config
+from wattkeeper.policies.registry import PolicyConfig, find_config
 from wattkeeper.policies.scheduling.estimates import Estimates, needed_columns
 
 
@@ -156,7 +156,6 @@ class CarbonAwareConfig(PolicyConfig):
     has come start in the order of another policy, the queue, once there are GPUs.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["carbon-aware"] = "carbon-aware"
     policy = CarbonAware
     signal: str = "carbon"

@@ -10,7 +10,7 @@ from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, c
 from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource
 
 
@@ -42,7 +42,6 @@ class ChaseConfig(PolicyConfig):
     intensities in g/kWh; both settings must fit the grid. It neither pauses nor knows a deadline.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["chase"] = "chase"
     policy = Chase
     limits_unprofiled: ClassVar[bool] = True

@@ -15,7 +15,7 @@ from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource, speed_and_work
 
 
@@ -71,7 +71,6 @@ class DeadlineConfig(PolicyConfig):
     full speed. A training of unknown length is planned as the longest recorded one.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["deadline"] = "deadline"
     policy = Deadline
     limits_unprofiled: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._pipelines import choose_plan, highest_limit
 
 
@@ -40,7 +40,6 @@ class PerseusConfig(PolicyConfig):
     plan that needs least until their end. Other jobs run at the highest power limit.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["perseus"] = "perseus"
     policy = Perseus
     moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")

@@ -12,7 +12,7 @@ from wattkeeper.policies.points.moments import FIRST, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._pipelines import choose_plan, highest_limit
 
 
@@ -48,7 +48,6 @@ class PipelineExactConfig(PolicyConfig):
     power limit.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["pipeline-exact"] = "pipeline-exact"
     policy = PipelineExact
     moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")

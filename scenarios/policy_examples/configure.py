@@ -12,7 +12,7 @@ from pydantic import Field
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Outcome, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class EpsilonGreedy(Configure):
@@ -70,7 +70,6 @@ class EpsilonGreedyConfig(PolicyConfig):
     is one.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["epsilon-greedy"] = "epsilon-greedy"
     policy = EpsilonGreedy
     draws: ClassVar[bool] = True  # it uses ctx.rng, so that seeds give other results

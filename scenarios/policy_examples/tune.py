@@ -12,7 +12,7 @@ from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class PriceFollowing(Tune):
@@ -51,7 +51,6 @@ class PriceFollowing(Tune):
 class PriceFollowingConfig(PolicyConfig):
     """The highest power limit while the price is up to its moving average, else a lower one."""
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["price-following"] = "price-following"
     policy = PriceFollowing
     # Asked at the start, after a profile, and whenever a signal that it reads has a new value.

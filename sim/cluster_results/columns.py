@@ -16,12 +16,13 @@ from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import Tariff
 from wattkeeper.sim.cluster_results.schemas import MODELS, NODES
+from wattkeeper.sim.cluster_results.starts import split_starts
 from wattkeeper.sim.cluster_results.timeline import Timeline
 from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import KNOWN, Source
 from wattkeeper.sim.engine.zoo import FinishedModel
+from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.rows import ABSENT
-from wattkeeper.sim.recording.cluster_journal import ClusterJournal
 from wattkeeper.sim.recording.recorder import Recorder
 from wattkeeper.sim.recording.row_types import (
     EARLY,
@@ -62,7 +63,7 @@ class Placed(NamedTuple):
     nodes: pa.Array
 
 
-def read_choices(journal: ClusterJournal, cluster: ClusterSpec) -> Placed:
+def read_choices(journal: Journal[Placement], cluster: ClusterSpec) -> Placed:
     """Where choices place jobs."""
     nodes = [
         [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
@@ -206,7 +207,7 @@ def charge_attempts(
 
 
 def decision_columns(
-    journal: ClusterJournal, source: Source, rows: int
+    journal: Journal[Placement], source: Source, rows: int
 ) -> Iterator[dict[str, pa.Array]]:
     """The columns of `schemas.DECISIONS` without variant and seed, by name.
 
@@ -217,7 +218,7 @@ def decision_columns(
         gpus: Ints = source.column("gpus", numbers).to_numpy()
         return gpus
 
-    decisions = journal.decisions_on_jobs(gpus_of)
+    decisions = split_starts(journal, gpus_of)
     points, policies = zip(*journal.makers, strict=True)
     texts: pa.Array | None = None
     for columns in regroup(decisions, rows):
@@ -289,14 +290,13 @@ def format_choice(choice: Placement | str) -> str:
 def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
     """The columns of `schemas.NODES` without variant and seed, by name."""
     rows = recorder.node_changes
-    columns = {name: [getattr(row, name) for row in rows] for name in NodeRow._fields}
-    deadline_s = np.array(columns.pop("deadline_s"), dtype=np.float64)
-    factor = np.array(columns.pop("factor"), dtype=np.float64)
-    arrays = {name: pa.array(values, NODES.field(name).type) for name, values in columns.items()}
-    arrays["deadline_s"] = pa.array(deadline_s, mask=np.isnan(deadline_s))
-    if not np.isnan(factor).all():
-        arrays["factor"] = pa.array(factor, mask=np.isnan(factor))
-    return arrays
+    columns = {
+        name: pa.array([row[at] for row in rows], NODES.field(name).type, from_pandas=True)
+        for at, name in enumerate(NodeRow._fields)
+    }
+    if columns["factor"].null_count == len(rows):
+        del columns["factor"]
+    return columns
 
 
 def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.kernel.alarm import Alarm
@@ -12,7 +12,7 @@ from wattkeeper.sim.kernel.loop import NEVER, EventLoop
 
 if TYPE_CHECKING:
     from wattkeeper.sim.attempts.service import JobService
-    from wattkeeper.sim.recording.cluster_journal import ClusterJournal
+    from wattkeeper.sim.kernel.journal import Journal
 
 
 class JobBoard:
@@ -32,7 +32,7 @@ class JobBoard:
         alarm: When `Select` wants to be asked, whatever happens before.
     """
 
-    def __init__(self, loop: EventLoop, cluster: Cluster, journal: ClusterJournal) -> None:
+    def __init__(self, loop: EventLoop, cluster: Cluster, journal: Journal[Placement]) -> None:
         self._loop = loop
         self._cluster = cluster
         self._journal = journal
@@ -109,10 +109,10 @@ class JobBoard:
         self.paused[number] = paused
         self.waiting[number] = paused.execution.attempt.job
 
-    def withdraw(self, number: int) -> bool:
-        """End a job that waits; returns whether it had an attempt before."""
+    def withdraw(self, number: int) -> Paused | None:
+        """End a job that waits; returns the attempt that it would have resumed, if any."""
         del self.waiting[number]
-        return self.paused.pop(number, None) is not None
+        return self.paused.pop(number, None)
 
     def end(self, number: int) -> bool:
         """End a job in any state; returns whether it held GPUs."""

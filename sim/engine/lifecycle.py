@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job, Placement
-from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
+from wattkeeper.policies.points.views import Outcome
+from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused, untrained
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.preparation import Preparation
@@ -62,7 +63,7 @@ class Lifecycle:
         delay_s = self._nodes.occupy(placement, now_s) if self._nodes.vary else 0.0
         placement = cluster.take(job, placement)
         gpu_type = cluster.gpu_type(placement)
-        where = self._journal.index_placement(placement)
+        where = self._journal.index_choice(placement)
         number = 1 if paused is None else paused.execution.attempt.number
         self._journal.add(now_s, self._by_select, job.number, number, where, waiting, free)
         self._budget.reserve(job, gpu_type)
@@ -231,22 +232,28 @@ class Lifecycle:
         if self._board.end(job.number):
             self.release(attempt)
             self._select.end(job)
-        if not self._submission.follow_up(job):
+
+    def follow_up(self, outcome: Outcome) -> None:
+        """Submit the jobs that follow one that ended, or have `Select` asked."""
+        if not (self._submission.follows and self._submission.follow_up(outcome)):
             self._board.ask_for_pass()
 
-    def give_up(self, job: Job) -> None:
+    def give_up(self, attempt: Attempt) -> None:
         """End a halted job that lost nodes again and again."""
+        job = attempt.job
         self._recorder.unable.append(job.number)
         if job.workload is not None:
             self._board.leave_group(job)
         self._select.end(job)
-        self._submission.follow_up(job)
+        self._submission.follow_up(untrained(job, attempt.number))
 
     def withdraw(self, job: Job) -> None:
         """End a job that waits; it never got GPUs, or gave back those that it had."""
-        if self._board.withdraw(job.number) and job.workload is not None:
+        paused = self._board.withdraw(job.number)
+        if paused is not None and job.workload is not None:
             self._board.leave_group(job)
         self._recorder.unable.append(job.number)
         self._room.withdraw(job)
         self._board.ask_for_pass()
-        self._submission.follow_up(job)
+        number = 1 if paused is None else paused.execution.attempt.number
+        self._submission.follow_up(untrained(job, number))

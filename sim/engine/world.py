@@ -340,10 +340,15 @@ class World(Listener):
         reached = not attempt.is_stopped
         most_w = self._backend.most_power_w(attempt.job, attempt.gpu_type)
         cost = self._booking.book_run(attempt, most_w, time_s, energy_j, limit_w)
-        if self._host.observes:
-            totals = AttemptTotals(0, time_s, energy_j, reached)
-            self._host.observe(attempt.outcome(most_w, totals, cost, limit_w))
+        if not (self._host.observes or self._submission.follows):
+            self._lifecycle.end(attempt, reached, saved_s)
+            self.board.ask_for_pass()
+            return
+        totals = AttemptTotals(0, time_s, energy_j, reached)
+        outcome = attempt.outcome(most_w, totals, cost, limit_w)
+        self._host.observe(outcome)
         self._lifecycle.end(attempt, reached, saved_s)
+        self._lifecycle.follow_up(outcome)
 
     @override
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
@@ -351,9 +356,11 @@ class World(Listener):
         early = not (reached or stopped) and totals.epochs < tuned.start.options.max_epochs
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
         cost = self._booking.book_training(attempt, tuned, tuned.power_limit_w, totals, flags)
-        self._host.observe(tuned.outcome(totals, cost))
+        outcome = tuned.outcome(totals, cost)
+        self._host.observe(outcome)
         if reached or stopped or attempt.tries >= self._max_attempts:
             self._lifecycle.end_training(attempt, reached, totals.saved_s, totals.accuracy)
+            self._lifecycle.follow_up(outcome)
         else:
             self._retries.retry(attempt)
 

@@ -21,6 +21,8 @@ except ModuleNotFoundError:
         class BytesWriter(bytearray):
             """Bytes that grow."""
 
+            write = bytearray.extend
+
             def getvalue(self):
                 """Return all bytes."""
                 return bytes(self)

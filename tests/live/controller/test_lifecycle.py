@@ -66,7 +66,7 @@ class Played:
             LiveSettings(Objective(0.5), folder, 60.0, {}),
             UnprofiledPower({}),
         )
-        self.backend.listener = self.world = World()  # type: ignore[abstract]
+        self.backend.listener = self.world = World()  # type: ignore[abstract]  # tells enough
         attempt = Attempt(JOB, 1, ((0, 1, 0),), 0, "A", 0.0, 40.0)
         run = self.backend.train(attempt, TUNED, FROM_SCRATCH)
         assert isinstance(run, LiveAttempt)
