@@ -62,7 +62,6 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self.makers: list[tuple[str, str]] = []
-        self._points: list[str] = []
         self.choices: dict[ChoiceT | str, int] = {}
         self.clear()
 
@@ -73,11 +72,10 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
     def add_maker(self, point: str, policy: str) -> None:
         """Add the policy of a decision point."""
         self.makers.append((point, policy))
-        self._points.append(point)
 
     def maker_of(self, point: str) -> int:
         """The index of a decision point's policy."""
-        return self._points.index(point)
+        return [known for known, _ in self.makers].index(point)
 
     def index_choice(self, chose: ChoiceT | str) -> int:
         """The index of a choice; a new choice gets the next one."""

@@ -15,18 +15,13 @@ from wattkeeper.sim.kernel.packed import write_f64_le, write_i32_le, write_i64_l
 from wattkeeper.sim.kernel.rows import Rows, RowT
 from wattkeeper.sim.kernel.spool import Spool
 from wattkeeper.sim.recording.row_types import (
+    DETAILS,
     AttemptRow,
-    ClockRow,
-    DelayRow,
     LossRow,
     NodeRow,
     PauseRow,
     PowerChangeRow,
-    RetuneRow,
     ShapeRow,
-    SliceRow,
-    SlowRow,
-    TrainingRow,
 )
 
 UNITS_PER_WATT: Final = 2**32
@@ -133,18 +128,6 @@ class Details(Rows[RowT]):
         """A column of some attempts, by default of all; the default where there is no row."""
         number = (len(self._attempts) if end is None else end) - begin
         return self.replace(name, np.full(number, self._defaults[name], self._type[name]), begin)
-
-
-DETAILS: Final[tuple[type[Any], ...]] = (
-    TrainingRow,
-    DelayRow,
-    ClockRow,
-    RetuneRow,
-    SliceRow,
-    LossRow,
-    SlowRow,
-)
-"""Kinds of rows whose fields are columns of attempts."""
 
 
 class Recorder:

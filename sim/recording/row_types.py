@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i32, u8
 
@@ -76,19 +76,14 @@ class DelayRow(NamedTuple):
 
 
 class RetuneRow(NamedTuple):
-    """An attempt that `Tune` is asked about after its start.
-
-    Attributes:
-        retunes: How often its knobs changed after its start.
-        tune_paused_s: Time for which `Tune` paused it, s.
-    """
+    """How often `Tune` changed the knobs of an attempt that runs, and how long it paused it, s."""
 
     retunes: i32 = 0
     tune_paused_s: float = 0.0
 
 
 class DrawRow(NamedTuple):
-    """A span of time in which such an attempt drew even power; it has any number of them."""
+    """A span of even power of an attempt that `Tune` is asked about; it has any number of them."""
 
     from_s: float
     to_s: float
@@ -122,13 +117,7 @@ class SliceRow(NamedTuple):
 
 
 class LossRow(NamedTuple):
-    """An attempt that ended with a lost node, and what it had not saved.
-
-    Attributes:
-        lost_node: The node's number.
-        lost_time_s: Time of training, s.
-        lost_energy_j: Energy of all its GPUs, J.
-    """
+    """An attempt that ended with a lost node: unsaved training, and energy of all its GPUs."""
 
     lost_node: i32 = ABSENT
     lost_time_s: float = 0.0
@@ -139,6 +128,18 @@ class SlowRow(NamedTuple):
     """An attempt whose training slow nodes prolonged, s."""
 
     slow_s: float = 0.0
+
+
+DETAILS: Final[tuple[type[Any], ...]] = (
+    TrainingRow,
+    DelayRow,
+    ClockRow,
+    RetuneRow,
+    SliceRow,
+    LossRow,
+    SlowRow,
+)
+"""Kinds of rows about an attempt whose fields are columns of attempts, with their defaults."""
 
 
 class SizeRow(NamedTuple):
