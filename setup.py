@@ -59,6 +59,7 @@ CORE = (
     "sim/kernel/context.py",
     "sim/kernel/journal.py",
     "sim/kernel/rows.py",
+    "sim/recording/cluster_journal.py",
     "sim/recording/recorder.py",
     "sim/replay/backend.py",
     "sim/replay/pipelined.py",

@@ -9,11 +9,10 @@ import numpy.typing as npt
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.points.job import Placement
-from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.packed import write_f64_le, write_i32_le, write_i64_le
 from wattkeeper.sim.kernel.rows import Rows, RowT
 from wattkeeper.sim.kernel.spool import Spool
+from wattkeeper.sim.recording.cluster_journal import ClusterJournal
 from wattkeeper.sim.recording.row_types import (
     DETAILS,
     AttemptRow,
@@ -150,7 +149,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.spool = Spool()
-        self.journal: Journal[Placement] = Journal(self.spool)
+        self.journal = ClusterJournal(self.spool)
         self.node_changes: list[NodeRow] = []
         self.unable: list[int] = []
         self.follows_nodes = False
