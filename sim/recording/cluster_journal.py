@@ -31,10 +31,7 @@ class ClusterJournal(Journal[Placement]):
         self._on_one_node = vec[i64]()
 
     def index_placement(self, placement: Placement) -> int:
-        """The index of a placement; one of a few whole GPUs of one node is found by its numbers.
-
-        That takes no look-up of nested tuples, whose parts are scattered in memory.
-        """
+        """The index of a placement; one of a few whole GPUs of one node is found by its numbers."""
         node, gpus, gpu = placement[0]
         if gpu != NEW or len(placement) > 1 or gpus >= FEW_GPUS:
             return self.index_choice(placement)

@@ -78,13 +78,7 @@ def waits_between_attempts(
 
 
 class Details(Rows[RowT]):
-    """Rows about attempts.
-
-    Args:
-        kind: Their type.
-        spool: Takes complete rows.
-        attempts: The attempts.
-    """
+    """Rows about attempts, which are the rows of `attempts`."""
 
     def __init__(self, kind: type[RowT], spool: Spool, attempts: Rows[AttemptRow]) -> None:
         super().__init__(kind, spool, ("about",))
