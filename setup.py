@@ -79,6 +79,7 @@ CORE = (
     "sim/kernel/hosting.py",
     "sim/kernel/journal.py",
     "sim/kernel/rows.py",
+    "sim/recording/cluster_journal.py",
     "sim/recording/recorder.py",
     "sim/replay/backend.py",
     "sim/replay/counted.py",

@@ -16,13 +16,12 @@ from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import Tariff
 from wattkeeper.sim.cluster_results.schemas import MODELS, NODES
-from wattkeeper.sim.cluster_results.starts import split_starts
 from wattkeeper.sim.cluster_results.timeline import Timeline
 from wattkeeper.sim.engine.backend import ZooBackend
 from wattkeeper.sim.engine.sources import KNOWN, Source
 from wattkeeper.sim.engine.zoo import FinishedModel
-from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.rows import ABSENT
+from wattkeeper.sim.recording.cluster_journal import ClusterJournal
 from wattkeeper.sim.recording.recorder import Recorder
 from wattkeeper.sim.recording.row_types import (
     EARLY,
@@ -63,7 +62,7 @@ class Placed(NamedTuple):
     nodes: pa.Array
 
 
-def read_choices(journal: Journal[Placement], cluster: ClusterSpec) -> Placed:
+def read_choices(journal: ClusterJournal, cluster: ClusterSpec) -> Placed:
     """Where choices place jobs."""
     nodes = [
         [] if isinstance(choice, str) else sorted({slot[0] for slot in choice})
@@ -207,7 +206,7 @@ def charge_attempts(
 
 
 def decision_columns(
-    journal: Journal[Placement], source: Source, rows: int
+    journal: ClusterJournal, source: Source, rows: int
 ) -> Iterator[dict[str, pa.Array]]:
     """The columns of `schemas.DECISIONS` without variant and seed, by name.
 
@@ -218,7 +217,7 @@ def decision_columns(
         gpus: Ints = source.column("gpus", numbers).to_numpy()
         return gpus
 
-    decisions = split_starts(journal, gpus_of)
+    decisions = journal.decisions_on_jobs(gpus_of)
     points, policies = zip(*journal.makers, strict=True)
     texts: pa.Array | None = None
     for columns in regroup(decisions, rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.job import Job
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.kernel.alarm import Alarm
@@ -12,7 +12,7 @@ from wattkeeper.sim.kernel.loop import NEVER, EventLoop
 
 if TYPE_CHECKING:
     from wattkeeper.sim.attempts.service import JobService
-    from wattkeeper.sim.kernel.journal import Journal
+    from wattkeeper.sim.recording.cluster_journal import ClusterJournal
 
 
 class JobBoard:
@@ -32,7 +32,7 @@ class JobBoard:
         alarm: When `Select` wants to be asked, whatever happens before.
     """
 
-    def __init__(self, loop: EventLoop, cluster: Cluster, journal: Journal[Placement]) -> None:
+    def __init__(self, loop: EventLoop, cluster: Cluster, journal: ClusterJournal) -> None:
         self._loop = loop
         self._cluster = cluster
         self._journal = journal

@@ -63,7 +63,7 @@ class Lifecycle:
         delay_s = self._nodes.occupy(placement, now_s) if self._nodes.vary else 0.0
         placement = cluster.take(job, placement)
         gpu_type = cluster.gpu_type(placement)
-        where = self._journal.index_choice(placement)
+        where = self._journal.index_placement(placement)
         number = 1 if paused is None else paused.execution.attempt.number
         self._journal.add(now_s, self._by_select, job.number, number, where, waiting, free)
         self._budget.reserve(job, gpu_type)

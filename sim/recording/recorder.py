@@ -9,24 +9,18 @@ import numpy.typing as npt
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.errors import InputError
-from wattkeeper.policies.points.job import Placement
-from wattkeeper.sim.kernel.journal import Journal
 from wattkeeper.sim.kernel.packed import write_f64_le, write_i32_le, write_i64_le
 from wattkeeper.sim.kernel.rows import Rows, RowT
 from wattkeeper.sim.kernel.spool import Spool
+from wattkeeper.sim.recording.cluster_journal import ClusterJournal
 from wattkeeper.sim.recording.row_types import (
+    DETAILS,
     AttemptRow,
-    ClockRow,
-    DelayRow,
     LossRow,
     NodeRow,
     PauseRow,
     PowerChangeRow,
-    RetuneRow,
     ShapeRow,
-    SliceRow,
-    SlowRow,
-    TrainingRow,
 )
 
 UNITS_PER_WATT: Final = 2**32
@@ -84,13 +78,7 @@ def waits_between_attempts(
 
 
 class Details(Rows[RowT]):
-    """Rows about attempts.
-
-    Args:
-        kind: Their type.
-        spool: Takes complete rows.
-        attempts: The attempts.
-    """
+    """Rows about attempts, which are the rows of `attempts`."""
 
     def __init__(self, kind: type[RowT], spool: Spool, attempts: Rows[AttemptRow]) -> None:
         super().__init__(kind, spool, ("about",))
@@ -135,18 +123,6 @@ class Details(Rows[RowT]):
         return self.replace(name, np.full(number, self._defaults[name], self._type[name]), begin)
 
 
-DETAILS: Final[tuple[type[Any], ...]] = (
-    TrainingRow,
-    DelayRow,
-    ClockRow,
-    RetuneRow,
-    SliceRow,
-    LossRow,
-    SlowRow,
-)
-"""Kinds of rows whose fields are columns of attempts."""
-
-
 class Recorder:
     """What a run did: its attempts, its decisions, and rows of further kinds.
 
@@ -167,7 +143,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.spool = Spool()
-        self.journal: Journal[Placement] = Journal(self.spool)
+        self.journal = ClusterJournal(self.spool)
         self.node_changes: list[NodeRow] = []
         self.unable: list[int] = []
         self.follows_nodes = False
