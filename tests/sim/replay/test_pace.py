@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.sim.engine.test_energy import idle_w, planned
+from tests.sim.engine.test_energy import idle_w, planned, slices_trained
 from tests.sim.engine.test_pipelines import FASTEST, ITERATIONS, KNOWN, ROOM, TASK, pipeline
 from tests.sim.engine.test_slow_nodes import slow_s
 from tests.support.examples import examples
@@ -23,6 +23,7 @@ from tests.support.worlds import (
     attempts,
     by_job,
     chosen,
+    decided,
     run_world,
     settings_of_worlds,
     steady,
@@ -31,7 +32,7 @@ from tests.support.worlds import (
 from wattkeeper.policies.points.moments import FIRST
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.scenarios.contract.scripted import job
+from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.build import build_world, build_zoo, source_of, streams_of
@@ -46,6 +47,7 @@ from wattkeeper.sim.attempts.pace import (
     peers_pace,
     with_cause,
 )
+from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.replay.backend import Replay
@@ -196,3 +198,32 @@ def test_causes_commute(imposed: dict[str, Pace]) -> None:
             causes = with_cause(causes, cause, pace)
         found.add((causes, peers_pace(causes), own_pace(causes)))
     assert len(found) == 1
+
+
+def test_a_slice_of_another_batch_size_goes_on_at_another_pace() -> None:
+    """From a second after its start on, a second passes at half the pace."""
+    known = by_job(profile("cnn", runs={32: (5.0,), 64: (4.0,), 128: (6.0,)}, epoch_s=100.0))
+    jobs = [job("a"), job("b", 1000.0)]
+    frugal = chosen(configure="frugal", tune="max-power")
+    before = run_world(jobs, known, policy_set=frugal)
+    time_s, job_id = next(
+        (time_s, job_id)
+        for time_s, job_id, chose in decided(before, "tune")
+        if "slice_batch_size" in chose
+    )
+    paces = [Change(time_s + 1.0, "neighbour", HALF), Change(time_s + 2.0, "neighbour", FULL_PACE)]
+    after = run_world(jobs, known, policy_set=frugal, paces=paces)
+    assert slices_trained(after) == slices_trained(before)
+    for early, late in zip(attempts(before), attempts(after), strict=True):
+        added_s = 0.5 * (late.job_id == job_id)
+        assert late.finish_time_s == pytest.approx(early.finish_time_s + added_s)
+        assert late.time_s == pytest.approx(early.time_s)
+
+
+def test_an_attempt_that_is_lost_names_the_limit_that_it_trained_at() -> None:
+    """It is chosen after the first epoch, which takes some 12 s."""
+    changes = [NodeChange(20.0, "down", 0), NodeChange(21.0, "up", 0)]
+    policies = chosen(tune="zeus-jit")
+    world = run_world([job("a")], losses=RunLosses(LossRules(), iter(changes)), policy_set=policies)
+    lost, done = attempts(world)
+    assert lost.power_limit_w == done.power_limit_w is not None
