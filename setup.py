@@ -115,6 +115,7 @@ DEPENDENCIES = [
     "click>=8.1,<9",
     "rich>=13",
     "simpy>=4.1,<4.2",  # the engine sets its time, which is private
+    "typing_extensions>=4.12,<5",
 ]
 FOR_COMPILED = "librt>=0.16,<1"  # mypy's own, for compiled code
 

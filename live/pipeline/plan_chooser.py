@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.task import PipelineTask
@@ -83,6 +85,7 @@ class PlanChooser(DecisionJournal):
         self._host = host
         self._maker = DecisionMaker(configure, host.engage(tune), self)
 
+    @override
     def note(
         self,
         now_s: float,
@@ -92,7 +95,6 @@ class PlanChooser(DecisionJournal):
         saw: tuple[object, ...],
         chose: str,
     ) -> None:
-        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         policy = (self._configure if point == "configure" else self._tune).kind
         self.decisions.append(PlanDecision(now_s, point, policy, repr(saw), chose))
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
+from typing_extensions import override
 
 from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.points.job import Job
@@ -29,19 +30,19 @@ class SomeNodes(ClusterView):
         self._free: Ints = np.where(usable, cluster.free, 0)
 
     @property
+    @override
     def free(self) -> Ints:
-        """See `ClusterView`."""
         return self._free
 
     @property
+    @override
     def changes(self) -> Ints:
-        """See `ClusterView`."""
         return np.zeros_like(self._free)
 
+    @override
     def shared(self, node: int) -> Mapping[int, int]:
-        """See `ClusterView`."""
         return self._cluster.shared(node) if self._usable[node] else {}
 
+    @override
     def types_for(self, job: Job) -> tuple[int, ...]:
-        """See `ClusterView`."""
         return self._cluster.types_for(job)

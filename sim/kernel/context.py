@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PolicyContext:
-    """See `wattkeeper.policies.points.policy.Context`; one for each policy.
+    """What one policy may ask of the run: a `wattkeeper.policies.points.policy.Context`.
 
     Args:
         point: The policy's decision point.
@@ -80,17 +80,17 @@ class PolicyContext:
 
     @property
     def now_s(self) -> float:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """Time since the start of the run, s."""
         return self._clock.now_s
 
     def rng(self, name: str) -> np.random.Generator:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """The policy's random stream of that name; equal names give the same stream."""
         if name not in self._streams:
             self._streams[name] = self._stream_of(self.point, name + self._suffix)
         return self._streams[name]
 
     def signal(self, name: str) -> SignalView:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """A signal that the policy declares."""
         if name not in self._signals:
             if name not in self._config.signals:
                 raise PolicyError(f"{self.policy} declares no signal {name!r}", self.point)
@@ -112,7 +112,7 @@ class PolicyContext:
         return explain_failure(self._config, error, method, f"{at} at {self.now_s:.12g} s")
 
     def foresight(self, start: Start) -> Profile:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """The profile from which the attempt will be replayed."""
         if not self._config.needs_foresight or self._foresight is None:
             raise PolicyError(f"{self.policy} declares no foresight", self.point)
         return self._foresight(start)

@@ -74,8 +74,8 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
         """Forget the decisions."""
         self._rows = Rows(DecisionRow, self._spool)
 
+    @override
     def add_maker(self, point: str, policy: str) -> None:
-        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         self.makers.append((point, policy))
         self._points.append(point)
 
