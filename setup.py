@@ -74,7 +74,6 @@ CORE = (
     "sim/engine/power_cap.py",
     "sim/engine/queues.py",
     "sim/attempts/service.py",
-    "sim/kernel/alarm.py",
     "sim/kernel/context.py",
     "sim/kernel/hosting.py",
     "sim/kernel/journal.py",
