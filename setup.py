@@ -56,7 +56,7 @@ CORE = (
     "sim/engine/booking.py",
     "sim/engine/lifecycle.py",
     "sim/engine/node_losses.py",
-    "sim/engine/part.py",
+    "sim/engine/subscriber.py",
     "sim/engine/pauses.py",
     "sim/engine/power_limits.py",
     "sim/engine/preparation.py",

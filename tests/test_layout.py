@@ -167,7 +167,7 @@ def refusal_of(copy: Path) -> str:
 
 
 def test_a_circle_of_rooms_is_refused_even_of_types(copy: Path) -> None:
-    upward = "from wattkeeper.sim.results import tables"
+    upward = "from wattkeeper.sim.cluster_results import tables"
     text = f"from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    {upward}\n"
     (copy / "sim" / "engine" / "planted.py").write_text(text)
     assert "No cycles are allowed in wattkeeper.sim" in refusal_of(copy)

@@ -36,7 +36,7 @@ class EmulatedProgress(Checkpointable):
     part = 0.0
 
     def begin(self, epoch: int) -> None:
-        """Begin an epoch, or go on with one that was not reported."""
+        """Begin an epoch, or continue one that was not reported."""
         if epoch != self.epoch:
             self.epoch, self.part = epoch, 0.0
 

@@ -12,7 +12,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST, Progress
+from wattkeeper.policies.points.moments import START_MOMENTS, Progress
 from wattkeeper.policies.points.views import Knobs, Running, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
@@ -44,7 +44,9 @@ class PlanDecision(NamedTuple):
     chose: str
 
 
-PIPELINE: Final = Capabilities("a pipeline's session", (*FIRST, "straggler", "cap"), clocks=True)
+PIPELINE: Final = Capabilities(
+    "a pipeline's session", (*START_MOMENTS, "straggler", "cap"), clocks=True
+)
 """What the session of a pipeline offers to policies: a cluster without a cap never changes it."""
 
 

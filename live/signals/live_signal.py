@@ -1,4 +1,4 @@
-"""A signal whose values arrive while the run goes on."""
+"""A signal whose values arrive during the run."""
 
 from __future__ import annotations
 

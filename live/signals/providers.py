@@ -51,7 +51,7 @@ class Provider(Protocol):
 
     Attributes:
         identity: What it gives, without secrets; names its cache and stands in results.
-        is_cached: Whether answers are kept for runs that begin or go on soon.
+        is_cached: Whether answers are kept for runs that begin or resume soon.
         unit: Of the values.
     """
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.pipeline.exact import exact_frontier
 from wattkeeper.policies.pipeline.profile import ClockPoint, PipelineProfile
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
@@ -59,7 +59,7 @@ class PipelineExactConfig(PolicyConfig):
 
     kind: Literal["pipeline-exact"] = "pipeline-exact"
     policy = PipelineExact
-    moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")
+    moments: ClassVar[tuple[Moment, ...]] = (*START_MOMENTS, "straggler")
     sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "plans"
     extra_time: float = Field(default=0.0, ge=0, le=10)
     """How much longer an iteration may take than at the highest clocks, relative to that; no longer

@@ -138,8 +138,8 @@ def run(
         workers: Number of processes on this machine.
         progress: Called with the number of finished runs, of all runs, and the variant and seed of
             the first that is not finished; empty after the last.
-        trainings: Folder of what is trained for real, where an interrupted run goes on.
-        live: Folder of live runs, where interrupted ones go on; None: they are simulated.
+        trainings: Folder of what is trained for real, where an interrupted run resumes.
+        live: Folder of live runs, where interrupted ones resume; None: they are simulated.
         ray: Address of the Ray cluster that does the runs, instead of this machine.
         tell: Called with a line that the user should know before or while it runs.
         watch: Called with what each attempt of a live run does.

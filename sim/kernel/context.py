@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.views import Start
 from wattkeeper.sim.kernel.clock import Clock
@@ -58,7 +58,7 @@ class PolicyContext:
         self.zoo = zoo
         self.point = point
         self.slices = config.slices
-        self.is_asked_later = not set(config.moments) <= set(FIRST)
+        self.is_asked_later = not set(config.moments) <= set(START_MOMENTS)
         self._config = config
         self._clock = clock
         self._stream_of = stream_of

@@ -132,7 +132,7 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
         return map(digest_views, self.rows())
 
     def rows(self) -> Iterator[Columns]:
-        """The columns of `DecisionRow`, in parts likewise."""
+        """The columns of `DecisionRow`, in parts."""
         for block in self._rows.blocks():
             yield {name: block[name] for name in DecisionRow._fields}
 
