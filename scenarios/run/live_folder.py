@@ -64,8 +64,8 @@ def read_devices(folder: Path) -> Json | None:
 def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = None) -> bool:
     """Make the folder of a scenario's live runs, or continue what is in it.
 
-    A run may continue with another `live.lease_s`, as for a script that starts slowly. `devices` are
-    kept for runs that continue.
+    A run may resume with another `live.lease_s`, as for a script that starts slowly. `devices` are
+    kept for runs that resume.
 
     Returns:
         Whether it continues.

@@ -261,7 +261,7 @@ class Retuner(Subscriber):
         self._ask(*missed)
 
     def epoch_ended(self, attempt: Attempt) -> None:
-        """Ask about an attempt that ended an epoch, and continues unless it is paused or stopped."""
+        """Ask about an attempt that ended an epoch, and continues if not paused or stopped."""
         tuning = self._tunings[attempt.job.number]
         self._ask_now(tuning, "epoch")
 
