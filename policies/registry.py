@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.parts import Part, find_part, parts, register
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.point import POINTS as POINTS
 from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
@@ -52,7 +52,7 @@ class PolicyConfig(Part):
     """Whether a `Tune` policy only decides on clocks: plans of pipeline-parallel jobs, or a single
     clock, which other jobs can have, too."""
 
-    moments: ClassVar[tuple[Moment, ...]] = FIRST
+    moments: ClassVar[tuple[Moment, ...]] = START_MOMENTS
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 
     rates_of: ClassVar[str] = ""

@@ -98,7 +98,7 @@ class Standing(Enum):
     OVER = "over"
 
 
-class Phase(Enum):
+class ProcessPhase(Enum):
     """What a process does: its session has not begun, begins its first epoch, or trains."""
 
     STARTS = "starts"
@@ -119,7 +119,7 @@ class TrainingProcess:
     """
 
     run_id: str | None = None
-    phase: Phase = Phase.STARTS
+    phase: ProcessPhase = ProcessPhase.STARTS
     epoch: int = 0
     stop_sent: bool = False
     replies: dict[int, bool] = field(default_factory=dict)
@@ -127,17 +127,17 @@ class TrainingProcess:
     @property
     def begun(self) -> bool:
         """Whether its session has begun."""
-        return self.phase is not Phase.STARTS
+        return self.phase is not ProcessPhase.STARTS
 
     def begin(self) -> None:
         """Note that its session has begun."""
-        assert self.phase is Phase.STARTS
-        self.phase = Phase.SETS_UP
+        assert self.phase is ProcessPhase.STARTS
+        self.phase = ProcessPhase.SETS_UP
 
     def begin_training(self) -> None:
         """Note that it trains."""
-        assert self.phase is Phase.SETS_UP
-        self.phase = Phase.TRAINS
+        assert self.phase is ProcessPhase.SETS_UP
+        self.phase = ProcessPhase.TRAINS
 
 
 class AttemptControl(Protocol):

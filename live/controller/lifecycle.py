@@ -31,7 +31,7 @@ class AttemptEnding(NamedTuple):
     outcome: AttemptResult
 
 
-class Lifecycle:
+class AttemptLifecycle:
     """Carries out what the world decides on attempts, and tells its listener how they end.
 
     `runs` are the attempts whose end is not reported, or whose process has not exited.

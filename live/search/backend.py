@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from wattkeeper.live.search.search import TASK, SearchRun
 from wattkeeper.live.search.training_log import TrainingRecord
@@ -56,8 +57,8 @@ class NetworkSource(Source):
         self._jobs.append(Job(name, name, 1, TASK, 1, now_s, number=number, model=name))
         return self._jobs[-1]
 
+    @override
     def column(self, name: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
-        """See `wattkeeper.sim.engine.sources.Source`."""
         return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
 
 
@@ -82,11 +83,11 @@ class SearchZoo:
         host.engage(find_config("retain", "keep-all"))
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The model that a job trains; None if it has none."""
         return None if job.model is None else self._search.child(job.model)
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """All trained networks, in order."""
         return self._search.models
 
     def work_left(self, job: Job, parent: str) -> float:

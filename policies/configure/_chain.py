@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, SerializeAsAny
+from typing_extensions import override
 
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.points.configure import Configure
@@ -126,8 +127,8 @@ class ChainConfig(PolicyConfig):
     """The configs of both, in this order."""
 
     @property
+    @override
     def parts(self) -> tuple[PolicyConfig, ...]:
-        """See `PolicyConfig`."""
         return self.chain
 
     @property
@@ -175,8 +176,8 @@ class ChainConfig(PolicyConfig):
         """The columns that they need."""
         return {name: advice for part in self.chain for name, advice in part.needed_columns.items()}
 
+    @override
     def check(self, options: Options) -> None:
-        """See `PolicyConfig`."""
         for part in self.chain:
             part.check(options)
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBoundSettings, GroupCosts
 from wattkeeper.policies.numerics import portable
 from wattkeeper.policies.numerics.gaussian import Gaussian
 from wattkeeper.policies.numerics.normal import survival
@@ -64,7 +64,7 @@ def improvement(better: float, deviation: float) -> float:
     return better * survival(-z) + deviation * density
 
 
-class ExpectedImprovementConfig(CostBound, PolicyConfig):
+class ExpectedImprovementConfig(CostBoundSettings, PolicyConfig):
     """A Gaussian process over the cost of batch sizes, and expected improvement.
 
     As Bayesian optimisation has it (Jones, Schonlau, Welch, Journal of Global Optimization 13,

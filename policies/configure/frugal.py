@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
+from typing_extensions import override
 
 from wattkeeper.policies.learning.epoch_costs import SHARE, EpochCosts
 from wattkeeper.policies.learning.group import LearntGroup, UnderWay
@@ -197,8 +198,8 @@ class _FrugalTune(Tune):
     def __init__(self, policy: Frugal) -> None:
         self._policy = policy
 
+    @override
     def tune(self, ctx: Context, running: Running) -> Knobs | None:
-        """See `Frugal`."""
         return self._policy.tune(ctx, running)
 
 

@@ -8,7 +8,12 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.matching.choice import Candidate, Rule, choose_bucketed, find_sound
+from wattkeeper.policies.matching.choice import (
+    Candidate,
+    Rule,
+    choose_bucketed,
+    valid_accuracy_mask,
+)
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
@@ -52,7 +57,7 @@ class ModelkeeperParent(Configure):
         return start.inherit(parent, self._config.query_s)
 
     def _parent(self, peers: Sequence[TrainedModel], graph: Graph) -> str | None:
-        sound = find_sound(np.array([model.accuracy for model in peers])).tolist()
+        sound = valid_accuracy_mask(np.array([model.accuracy for model in peers])).tolist()
         models = [
             model for model, is_sound in zip(peers, sound, strict=True) if is_sound and model.usable
         ]

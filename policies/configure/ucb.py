@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import PositiveFloat
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBoundSettings, GroupCosts
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
 from wattkeeper.policies.registry import PolicyConfig
@@ -34,7 +34,7 @@ class Ucb(CostBandit):
         return min(group.sizes, key=bound)
 
 
-class UcbConfig(CostBound, PolicyConfig):
+class UcbConfig(CostBoundSettings, PolicyConfig):
     """The batch size whose cost may be least: its mean less a bound that shrinks as it runs.
 
     UCB1 (Auer, Cesa-Bianchi, Fischer, Machine Learning 47, 2002, figure 1), with costs instead of

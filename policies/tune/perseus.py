@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.pipeline.published import published_frontier
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
@@ -42,7 +42,7 @@ class PerseusConfig(PolicyConfig):
 
     kind: Literal["perseus"] = "perseus"
     policy = Perseus
-    moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")
+    moments: ClassVar[tuple[Moment, ...]] = (*START_MOMENTS, "straggler")
     sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "plans"
     unit_time_s: float = Field(default=1e-3, gt=0, le=10)
     """Unit of time of the plans, s: from one plan to the next, an iteration is one unit shorter."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import NEW, Job, Placement
-from wattkeeper.policies.points.moments import FIRST as START_MOMENTS
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.policies.points.replan import Reshape, Shape
 from wattkeeper.policies.points.retain import Retention

@@ -41,7 +41,7 @@ class Patient(Replan):
         return copy.deepcopy(self.offers)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.offers = copy.deepcopy(state)
 
 

@@ -47,7 +47,7 @@ class Fading(Retain):
         return dict(self.uses)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.uses = dict(state)
 
 

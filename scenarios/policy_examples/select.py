@@ -58,7 +58,7 @@ class Ageing(Select):
         return copy.deepcopy(self.known)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.known = copy.deepcopy(state)
 
 

@@ -44,7 +44,7 @@ class PriceFollowing(Tune):
         return {"average": self.average, "since_s": self.since_s}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state; an empty one is that of a new policy."""
+        """Continue from a state; an empty one is that of a new policy."""
         self.average, self.since_s = state.get("average"), state.get("since_s")
 
 

@@ -365,7 +365,7 @@ class Attempt:
         return again
 
     def after_loss(self, job: Job, lost: LostWork, now_s: float) -> Attempt:
-        """The attempt that goes on from the last checkpoint of this one.
+        """The attempt that resumes from the last checkpoint of this one.
 
         `job`: as it waits from now on.
         """
@@ -378,7 +378,7 @@ class Attempt:
         return again
 
     def without_gpus(self, now_s: float) -> Attempt:
-        """The attempt that waits where this one gave up its GPUs; one that began now goes on."""
+        """The attempt that waits where this one gave up its GPUs; one that began now continues."""
         again = self.next_try(now_s)
         again.number -= self.begun_s == now_s
         again.losses = 0
@@ -459,7 +459,7 @@ class Execution:
         raise NotImplementedError
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
-        """Write checkpoints from now on, where it starts or goes on, since nodes may be lost.
+        """Write checkpoints from now on, where it starts or resumes, since nodes may be lost.
 
         Raises:
             NotImplementedError: If the backend cannot do that.
@@ -487,10 +487,10 @@ class Execution:
         return NO_PROGRESS
 
     def retune(self, knobs: Knobs) -> None:
-        """Go on with other knobs from now on; those that are not given stay as they are.
+        """Continue with other knobs from now on; those that are not given stay as they are.
 
         A power limit without a clock releases the clocks of jobs that are not pipeline-parallel.
-        If it is paused, they hold from when it goes on.
+        If it is paused, they hold from when it resumes.
 
         Raises:
             NotImplementedError: If the backend cannot change them.
@@ -513,7 +513,7 @@ class Execution:
             self.change_pace(peers, own)
 
     def change_pace(self, peers: Pace, own: Pace) -> None:
-        """Go on at another pace: that of the slowest peer, and the product of other causes.
+        """Continue at another pace: that of the slowest peer, and the product of other causes.
 
         For a pipeline-parallel job, the pace of a peer is the least time of an iteration over that
         at the highest clocks.

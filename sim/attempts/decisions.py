@@ -223,7 +223,7 @@ def format_pace(knobs: Knobs) -> str:
 
 
 def _format_knobs(knobs: Knobs) -> str:
-    """Knobs as the journal has them, likewise."""
+    """Knobs as the journal has them."""
     _, profile_w, _, _, run, wake_s, profile_mhz, piece = knobs
     parts = []
     if piece is not None:

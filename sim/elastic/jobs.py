@@ -25,7 +25,7 @@ from wattkeeper.sim.elastic.holdings import Holdings
 from wattkeeper.sim.elastic.sharing import NodeSharing, find_free_nodes
 from wattkeeper.sim.elastic.spent import Fate
 from wattkeeper.sim.elastic.training import ElasticTraining, Owner
-from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, schedule_at
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ElasticJob(NamedTuple):
     samples: float = math.inf
 
 
-class ElasticJobs(Part, JobService, Owner):
+class ElasticJobs(Subscriber, JobService, Owner):
     """See the module.
 
     Args:

@@ -24,7 +24,7 @@ from wattkeeper.sim.attempts.attempt import (
 )
 from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.kernel.hosting import JOB_HOOKS, Capabilities, Host
-from wattkeeper.sim.kernel.loop import Driven
+from wattkeeper.sim.kernel.loop import LoopClient
 
 CLUSTER_HOOKS: Final = JOB_HOOKS | {"on_end", "on_pause", "on_resume", "on_refuse", "on_use"}
 """Hooks that the cluster engine calls."""
@@ -120,10 +120,10 @@ class ZooBackend(ZooView, Protocol):
         """
 
 
-class Listener(Driven):
+class Listener(LoopClient):
     """The interface of the world for reports of a backend.
 
-    The environment drives it: a compiled class has one base.
+    The event loop calls it, too: a compiled class has one base.
 
     Attributes:
         retunes: Whether knobs of running attempts may change.
@@ -139,7 +139,7 @@ class Listener(Driven):
     def epoch_ended(self, attempt: Attempt) -> None:
         """Called after each epoch of an attempt but the last, if `wants_epochs`.
 
-        The attempt goes on afterwards, unless it was paused or stopped meanwhile.
+        The attempt continues afterwards, unless it was paused or stopped meanwhile.
         """
 
     @abstractmethod

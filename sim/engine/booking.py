@@ -14,7 +14,7 @@ from wattkeeper.sim.attempts.attempt import (
     Tuned,
 )
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.part import Subscribers
+from wattkeeper.sim.engine.subscriber import Moments
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.recording.recorder import Recorder, whole_units
 from wattkeeper.sim.recording.row_types import (
@@ -46,7 +46,7 @@ class Booking:
         recorder: Recorder,
         backend: Backend,
         eta: float,
-        subscribers: Subscribers,
+        subscribers: Moments,
     ) -> None:
         self._loop = loop
         self._recorder = recorder

@@ -7,7 +7,7 @@ from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.booking import Booking
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.part import Subscribers
+from wattkeeper.sim.engine.subscriber import Moments
 from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.recording.recorder import Recorder
@@ -40,7 +40,7 @@ class Core:
         booking: Booking,
         recorder: Recorder,
         host: Host,
-        subscribers: Subscribers,
+        subscribers: Moments,
     ) -> None:
         self.loop = loop
         self.cluster = cluster

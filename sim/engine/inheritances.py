@@ -8,11 +8,11 @@ from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance, without_choices
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.recording.recorder import Recorder
 
 
-class Inheritances(Part):
+class Inheritances(Subscriber):
     """What attempts take over from models of the zoo, and what they leave to it.
 
     Args:

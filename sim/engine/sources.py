@@ -153,12 +153,12 @@ class TraceSource(Source):
         return jobs
 
     @property
+    @override
     def has_deadlines(self) -> bool:
-        """See `Source`."""
         return bool(self._jobs["deadline_s"].null_count < len(self._jobs))
 
+    @override
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """See `Source`."""
         if name == "recurrence":
             return pa.array(self._recurrence[numbers], pa.int32())
         values = self._jobs[name].take(pa.array(numbers))
@@ -269,12 +269,12 @@ class RecurringSource(Source):
         return (self._job(job.group_id, job.recurrence + 1, now_s),)
 
     @property
+    @override
     def has_deadlines(self) -> bool:
-        """See `Source`."""
         return bool(self._allowed_s)
 
+    @override
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """See `Source`."""
         if name in _ALIKE and self._jobs:
             return pa.array(np.full(len(numbers), getattr(self._jobs[0], name)))
         jobs = map(self._jobs.__getitem__, numbers.tolist())

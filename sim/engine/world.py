@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import NEW
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.views import Measurement, Slice
 from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
@@ -27,7 +27,6 @@ from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.lifecycle import Lifecycle
 from wattkeeper.sim.engine.node_losses import NodeLosses
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.part import Part, Subscribers
 from wattkeeper.sim.engine.pauses import Pauses
 from wattkeeper.sim.engine.power_cap import PowerCap
 from wattkeeper.sim.engine.power_limits import PowerLimits
@@ -42,6 +41,7 @@ from wattkeeper.sim.engine.signal_changes import SignalChanges
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 from wattkeeper.sim.engine.submission import Submission
+from wattkeeper.sim.engine.subscriber import Moments, Subscriber
 from wattkeeper.sim.engine.tune_signals import TuneSignals
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
@@ -96,7 +96,7 @@ class RunParts(NamedTuple):
     signals: Mapping[str, SignalSource] = {}
     stragglers: Mapping[str, Stragglers] = {}
     losses: RunLosses | None = None
-    elastic: Callable[[ElasticParts], Part] | None = None
+    elastic: Callable[[ElasticParts], Subscriber] | None = None
 
 
 class World(Listener):
@@ -110,7 +110,8 @@ class World(Listener):
     down ends the attempts on it; their jobs wait anew, and resume from their last checkpoint.
 
     Its constructor puts its parts together; each owns its state, and features subscribe to the
-    moments at which they act (`wattkeeper.sim.engine.part`). It passes on what the backend reports.
+    moments at which they act (`wattkeeper.sim.engine.subscriber`). It passes on what the backend
+    reports.
 
     Attributes:
         env: The environment; ordinary SimPy processes may run in it (`env.process`).
@@ -132,7 +133,7 @@ class World(Listener):
         self._backend = backend
         self._max_attempts = rules.max_attempts
         journal = recorder.journal
-        subscribers = Subscribers()
+        subscribers = Moments()
         host = Host(
             backend.capabilities,
             env,
@@ -185,7 +186,7 @@ class World(Listener):
         retuner = self._retuner = Retuner(core, decisions, moments, pauses, limits)
         self.retunes = (
             tuning.slices
-            or not set(moments) <= set(FIRST)
+            or not set(moments) <= set(START_MOMENTS)
             or bool(parts.stragglers)
             or (cap is not None and cap.obey == "limits")
         )

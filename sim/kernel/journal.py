@@ -73,8 +73,8 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
         """Forget the decisions."""
         self._rows = Rows(DecisionRow, self._spool)
 
+    @override
     def add_maker(self, point: str, policy: str) -> None:
-        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         self.makers.append((point, policy))
 
     def maker_of(self, point: str) -> int:

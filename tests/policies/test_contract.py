@@ -21,7 +21,7 @@ from tests.support.worlds import (
     spec,
 )
 from wattkeeper.policies.configure._chain import chain_of
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.contract import suite
 from wattkeeper.scenarios.contract.rehearsal import Rehearsal
@@ -167,7 +167,7 @@ def test_what_a_log_recorded_decides_only_if_it_is_declared(config: PolicyConfig
 @in_modes
 def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str) -> None:
     at_start = occupancy == "recorded" or profiling == "foreknown"
-    if at_start and (config.slices or not set(config.moments) <= set(FIRST)):
+    if at_start and (config.slices or not set(config.moments) <= set(START_MOMENTS)):
         pytest.skip("a policy that decides over time has nothing to decide on there")
     known = by_job(*(profile(runs=SIZES, max_epochs=5, gpus=gpus) for gpus in (1, 3)))
     signals = {name: scripted_signal(name) for name in config.signals}

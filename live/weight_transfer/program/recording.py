@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
+from typing_extensions import override
 
 
 class TracedGraph(NamedTuple):
@@ -97,8 +98,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise NotRecordable("a tensor without a recorded origin")
         return node
 
+    @override
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See `TorchDispatchMode`."""
         node_args, node_kwargs = tree_map(self.find, (args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.detach.default:  # also by factories, in inference mode

@@ -27,7 +27,7 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
@@ -63,7 +63,7 @@ def tuned(
         return answer(ctx, running)
 
     return chosen(
-        tune=stub("tune", tune=tune, moments=(*FIRST, *moments), signals=("s",), **settings)
+        tune=stub("tune", tune=tune, moments=(*START_MOMENTS, *moments), signals=("s",), **settings)
     )
 
 
@@ -195,7 +195,7 @@ class TestWake:
         def tune(ctx: Context, running: Running) -> Knobs | None:
             return Knobs(250.0, wake_s=1.0) if running.moment == "start" else again(ctx, running)
 
-        moments = (*FIRST, "wake")
+        moments = (*START_MOMENTS, "wake")
         run_world([job()], KNOWN, policy_set=chosen(tune=stub("tune", tune=tune, moments=moments)))
         assert seen == [1.0, 2.5, 4.0]
 
@@ -280,7 +280,11 @@ class TestPause:
             return Knobs(limit_w, run="pause" if ctx.signal("s").value < 4 else "go")
 
         config = stub(
-            "tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",), limits_unprofiled=True
+            "tune",
+            tune=tune,
+            moments=(*START_MOMENTS, "signal"),
+            signals=("s",),
+            limits_unprofiled=True,
         )
         world = run_world(
             [job(workload=workload or "cnn").replace(workload=workload)],
@@ -439,7 +443,7 @@ class TestLost:
                 return Knobs(250.0, wake_s=1.0)
             return Knobs(100.0, wake_s=5.0) if running.start.attempt == 1 else None
 
-        policy = chosen(tune=stub("tune", tune=tune, moments=(*FIRST, "wake")))
+        policy = chosen(tune=stub("tune", tune=tune, moments=(*START_MOMENTS, "wake")))
         world = build_world([job()], KNOWN, policy_set=policy, max_attempts=2)
 
         def lose(_: object) -> None:
