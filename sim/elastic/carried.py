@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wattkeeper.sim.elastic.spent import Fate, Spent
+from wattkeeper.sim.elastic.ledger import Fate, Spent
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import Recorder
 from wattkeeper.sim.recording.row_types import LossRow
@@ -103,7 +103,7 @@ class CarriedWork:
         Returns:
             Time at full pace of all nodes, s.
         """
-        if spent.finished:
+        if spent.ended_step:
             self._attempts = [
                 each._replace(steps_s=each.steps_s + each.part_s, part_s=0.0)
                 for each in self._attempts

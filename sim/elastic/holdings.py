@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wattkeeper.policies.points.job import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt
-from wattkeeper.sim.elastic.spent import Fate, Spent
+from wattkeeper.sim.elastic.ledger import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.recording.row_types import ShapeRow, SizeRow
 
@@ -134,7 +134,7 @@ class Holdings:
     def drop_work(self, training: ElasticTraining) -> None:
         """Lose what a job would go on with."""
         lost_s = training.carried.lose()
-        lost_samples = training.drop_work() * training.task.batch
+        lost_samples = training.ledger.lose() * training.task.batch
         training.carried.amend(0.0, lost_samples, None, lost_s)
 
     def _hold_writes(self, attempt: Attempt, writes: Sequence[tuple[float, float]]) -> None:
@@ -160,7 +160,7 @@ class Holdings:
             samples_per_s=0.0 if shape is None else shape.rate,
             pause_s=spent.pause_s,
             steps_s=spent.steps_s,
-            write_s=math.fsum(to_s - from_s for from_s, to_s in spent.writes),
+            write_s=spent.write_s,
             lost_s=spent.lost_s,
             open_s=spent.open_s,
             samples=spent.committed * batch,

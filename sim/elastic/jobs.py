@@ -22,8 +22,8 @@ from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.holdings import Holdings
+from wattkeeper.sim.elastic.ledger import Fate
 from wattkeeper.sim.elastic.sharing import NodeSharing, find_free_nodes
-from wattkeeper.sim.elastic.spent import Fate
 from wattkeeper.sim.elastic.training import ElasticTraining, Owner
 from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, schedule_at
@@ -158,7 +158,7 @@ class ElasticJobs(Part, JobService, Owner):
         training.announced = announced and (training.announced or not training.needs_shape)
         training.restart_forming("lost")
         self._loop.pass_is_due = True
-        if training.fruitless > MOST_FRUITLESS and self._until_s == math.inf:
+        if training.ledger.fruitless > MOST_FRUITLESS and self._until_s == math.inf:
             self._holdings.release(training)
             del self._running[training.attempt.job.number]
             self._parts.core.board.halt(training.attempt.job.number)
