@@ -146,7 +146,7 @@ def _train(arguments: ElasticArguments, workers: Workers, folder: Path) -> Elast
                 tuple(progress.shapes),
                 tuple(coordinator.lost),
                 tuple(asker.decisions),
-                progress.lost_steps,
+                progress.ledger.lost,
                 progress.final_path,
             )
             replan = arguments.replan.model_dump(mode="json")

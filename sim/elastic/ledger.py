@@ -68,7 +68,7 @@ class StepLedger:
         committed: Steps that no loss of nodes undoes.
         uncommitted: Finished steps since, with which the training goes on.
         lost: Finished steps that were lost.
-        fruitless: Losses in a row without a commit.
+        fruitless: Losses in a row without a commit; live, breaks of a group.
         spent: What the present shape did.
         steps_s: Time of the present shape in steps that are not committed, s at full pace.
         part_s: Its time in the step under way, s at full pace, where that is told apart.
