@@ -4,23 +4,75 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from wattkeeper.live.elastic.asker import ReplanAsker
 from wattkeeper.live.elastic.costs import MeasuredCosts, StepSplit
 from wattkeeper.live.elastic.groups import GroupStore, Origin, SavedState, origin_of
 from wattkeeper.live.elastic.orders import SaveState
 from wattkeeper.live.elastic.progress import TrainingProgress
-from wattkeeper.live.elastic.records import NodeLoss
+from wattkeeper.live.elastic.records import NodeLoss, ReplanDecision
 from wattkeeper.live.elastic.workers import LostWorker, Workers, are_done
 from wattkeeper.policies.errors import EnvironmentLacks, PolicyError
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.replan import ElasticView, ReplanMoment, Reshape, Shape
+from wattkeeper.policies.points.views import Outcome, Start
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.sim.attempts.attempt import without_choices
+from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
+from wattkeeper.sim.kernel.clock import ElapsedTime
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 log = logging.getLogger("wattkeeper.live")
 
 MOST_FRUITLESS: Final = 100
 """After so many broken groups in a row without a commit, a training is given up."""
+
+
+ELASTIC: Final = Capabilities("an elastic training on this host")
+"""What such a training offers to policies."""
+
+
+class ReplanAsker:
+    """Asks the `Replan` policy of a live training, at the moments of a simulated one.
+
+    Args:
+        job: Name of the training.
+        config: Config of the policy.
+        now_s: Time since the training began, s.
+
+    Attributes:
+        decisions: What was decided.
+
+    Raises:
+        PolicyError: If the policy reads what a live training does not have.
+    """
+
+    def __init__(self, job: str, config: PolicyConfig, now_s: Callable[[], float]) -> None:
+        self._job = Job(job, job, 1, None, 1, 0.0)
+        self._host = Host(ELASTIC, ElapsedTime(now_s), Objective(1.0), NamedStreams(0))
+        self._replan = self._host.engage(config)
+        self._host.submitted(self._job)
+        self.decisions: list[ReplanDecision] = []
+
+    def ask(self, view: ElasticView) -> Reshape | None:
+        """The answer of the policy; None only about nodes that it does not take up.
+
+        Raises:
+            PolicyError: If it is none for the nodes.
+        """
+        answer = ask_replan(self._replan, view)
+        saw, chose = repr(seen_of(view)), describe_answer(answer)
+        self.decisions.append(ReplanDecision(self._replan.ctx.now_s, saw, chose))
+        return answer
+
+    def end(self, steps_s: float) -> None:
+        """Let the policy learn that the training is done, after a time in steps; see `Outcome`."""
+        start = Start(self._job, 1, without_choices(self._job, "", math.nan), 0)
+        self._host.observe(Outcome(start, 0, math.nan, 0, steps_s, math.nan, math.nan, True))
 
 
 class ElasticCoordinator:
@@ -245,11 +297,10 @@ class ElasticCoordinator:
         if is_due and not shape.write_s:
             self._progress.commit(self._workers.now_s())
             return True
-        return self._save() if is_due or (shape.saves_on_notice and self._is_noticed()) else True
-
-    def _is_noticed(self) -> bool:
-        """Whether a node announced that it will be lost."""
-        return any(self._workers.running[node].noticed_s < math.inf for node in self._held)
+        if not is_due and shape.saves_on_notice:
+            running = self._workers.running
+            is_due = any(running[node].noticed_s < math.inf for node in self._held)
+        return not is_due or self._save()
 
     def _save(self, path: Path | None = None) -> bool:
         """Commit all finished steps with a checkpoint; whether all workers lived on."""
@@ -295,7 +346,8 @@ class ElasticCoordinator:
                 self._workers.why_broken,
             )
         self._since_s = max(time_s, progress.since_s)
-        steps = progress.lose(self._since_s)
+        steps = ledger.uncommitted
+        progress.close_shape(self._since_s, "lost")
         checkpoint_s = self._costs.checkpoint_s
         for number, each in enumerate(lost):
             announced = each.warned_s >= checkpoint_s

@@ -98,13 +98,6 @@ class TrainingProgress:
         if before is not None and before != saved.path:
             before.unlink(missing_ok=True)
 
-    def lose(self, now_s: float) -> int:
-        """End the present shape with what was not committed; returns how many steps that were."""
-        steps = self.ledger.uncommitted
-        self.close_shape(now_s, "lost")
-        del self.losses[self.ledger.steps :]
-        return steps
-
     def close_shape(self, now_s: float, fate: Fate = "open") -> None:
         """End the present shape, if there is one."""
         if self._open is None:
@@ -117,3 +110,4 @@ class TrainingProgress:
         shape.samples = spent.committed * self._batch
         shape.lost_samples = spent.lost_steps * self._batch
         self.shapes.append(shape)
+        del self.losses[self.ledger.steps :]

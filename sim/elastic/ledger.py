@@ -64,7 +64,7 @@ class StepLedger:
         wanted: Steps after which the training ends; infinite: it does not end by itself.
 
     Attributes:
-        wanted: See there.
+        wanted: Steps after which the training ends.
         committed: Steps that no loss of nodes undoes.
         uncommitted: Finished steps since, with which the training goes on.
         lost: Finished steps that were lost.
@@ -112,18 +112,14 @@ class StepLedger:
     def go_on_from(self, steps: int) -> None:
         """Go on from a state after so many steps, all of them committed from now on.
 
-        They may be more than are known: nobody was left to tell that they are finished. They are
-        fewer than were committed where no such state is left.
+        They are more than are known where nobody was left to tell that they are finished, and fewer
+        where nobody has the state after those that were committed.
         """
-        undone = self.committed - steps
-        if undone < 0:
-            self.finish(-undone)
-            self.commit()
-            return
-        self.committed -= undone
+        undone = max(0, self.committed - steps)
         self.lost += undone
-        self.spent.committed -= undone
         self.spent.lost_steps += undone
+        self.spent.committed += steps - self.committed
+        self.committed = steps
 
     def close_shape(self, fate: Fate, took_s: Callable[[float], float] = float) -> Spent:
         """End the present shape; returns what it did.

@@ -67,6 +67,7 @@ class ElasticTraining(Execution):
 
     Attributes:
         task: What it trains.
+        carried: Work of earlier shapes that it goes on with.
         nodes: The nodes that it holds, ascending.
         phase: What it does.
         moment: Why its shape is chosen, or was last chosen.
@@ -74,7 +75,6 @@ class ElasticTraining(Execution):
         gives: Nodes that it gives to others at its next boundary.
         is_asked: Whether it commits what it did, to form anew.
         saved_s: Time to write what was kept when a loss was announced, a part of the next pause, s.
-        carried: Work of earlier shapes that it goes on with.
         ledger: Its steps.
         change: Its shape, as `Replan` last answered; None: it has none.
         declined: Spare nodes that `Replan` declined last.
@@ -110,11 +110,6 @@ class ElasticTraining(Execution):
         self._until_s = 0.0
         self._span = TrainingSpan(NO_STEPS, self.ledger, 0.0, 1.0)
         self._event: ScheduledEvent | None = None
-
-    def use(self, time_s: float, energy_j: float, cost: float) -> None:
-        """Count what an attempt that ended used."""
-        before_s, before_j, before = self.used
-        self.used = before_s + time_s, before_j + energy_j, before + cost
 
     @override
     def go_on(self, delay_s: float) -> None:
@@ -158,11 +153,6 @@ class ElasticTraining(Execution):
     def shape(self) -> Shape | None:
         """Its shape, where it has one."""
         return None if self.change is None else self.change.shape
-
-    @property
-    def needs_shape(self) -> bool:
-        """Whether its shape is to be chosen."""
-        return self.phase == "forming"
 
     @property
     def can_join(self) -> bool:
@@ -236,21 +226,16 @@ class ElasticTraining(Execution):
             self.is_asked, self.gives, self.declined = False, 0, 0
             self._await_next()
             return
-        steps = self._span.steps_at(self._loop.now_s)[1]
-        if not steps or self._carries(steps):
+        shape, steps = self.shape, self._span.steps_at(self._loop.now_s)[1]
+        assert shape is not None
+        is_due = 0 < shape.commit_steps <= steps
+        if not steps or (shape.is_redundant and not self.gives and not is_due):
             self._reach_boundary()
             return
         self._count_phase()
         self.phase = "commit"
         self._span.begin_commit(self._loop.now_s, self._full_slowdown)
         self._await_next()
-
-    def _carries(self, steps: int) -> bool:
-        """Whether so many steps need no commit before a planned change of shape."""
-        shape = self.shape
-        assert shape is not None
-        is_due = 0 < shape.commit_steps <= steps
-        return shape.is_redundant and not self.gives and not is_due
 
     def _reach_boundary(self, _: object = None) -> None:
         """Form anew, after a commit or without one."""

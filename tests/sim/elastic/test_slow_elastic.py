@@ -17,7 +17,7 @@ from wattkeeper.policies.points.replan import ElasticView, Reshape
 from wattkeeper.policies.replan._joining import JoiningReplan
 from wattkeeper.policies.replan.oobleck import Oobleck
 from wattkeeper.sim.cluster.losses import NodeChange
-from wattkeeper.sim.elastic.pace import PaceClock
+from wattkeeper.sim.elastic.span import PaceClock
 
 UNITS = 12
 """Of a second: a factor of 1, 2, 3, 4, 6 makes a second a whole number of them."""
