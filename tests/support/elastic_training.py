@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from typing_extensions import override
 
 from wattkeeper.live import train_elastic
-from wattkeeper.live.elastic.module_replica import ModuleReplica
 from wattkeeper.live.elastic.records import ElasticResults
-from wattkeeper.live.elastic.replica import train_alone
+from wattkeeper.live.elastic.replica import ModuleReplica, train_alone
 from wattkeeper.live.host.process_identity import start_ticks
 
 WIDTH, CLASSES = 32, 4
