@@ -158,6 +158,11 @@ class Replayed(Execution):
         trained_j: Energy of that.
     """
 
+    stage = PAUSED
+    phases = 0
+    since_s = 0.0
+    left_s = 0.0
+    unit: Unit
     checkpoints: CheckpointClock | None = None
     stretch = 1.0
     power_share = 1.0
@@ -174,11 +179,6 @@ class Replayed(Execution):
         self.query_s = query_s
         self.work = work
         self.segment: Segment = work
-        self.stage = PAUSED
-        self.phases = 0
-        self.since_s = 0.0
-        self.left_s = 0.0
-        self.unit: Unit = (0.0, 0.0)
 
     def go_on(self, delay_s: float) -> None:
         """Wait, search the parent, then work."""

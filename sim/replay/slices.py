@@ -10,7 +10,7 @@ from wattkeeper.policies.points.views import SETUP_S, Measurement, Slice
 from wattkeeper.sim.attempts.attempt import Untuned
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.replay.replayed import Replayed
-from wattkeeper.sim.replay.training import ROUNDING, Hold, Profiling, Stretch, Training
+from wattkeeper.sim.replay.training import ROUNDING, Profiling, Stretch, Training
 
 
 class Slicing(Profiling):
@@ -59,7 +59,7 @@ class Slicing(Profiling):
         if isinstance(decision, Untuned):
             assert decision.slice is not None, "no profile follows a slice"
             follow = partial(self.measure, training, untuned=decision)
-        run.do(Hold(training, training.latencies.settle_s, follow))
+        training.wait(run, training.latencies.settle_s, follow)
 
     @override
     def end(self, training: Training, run: Replayed, reached: bool) -> None:

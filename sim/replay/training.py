@@ -156,7 +156,7 @@ class Profiling:
                 training.train_to_end(run)
             else:
                 training.add(1.0, time_s, energy_j)
-                run.do(Hold(training, training.latencies.settle_s, training.train_to_end))
+                training.wait(run, training.latencies.settle_s, training.train_to_end)
 
         if training.rules.foreknown:
             choose(run)
@@ -271,6 +271,13 @@ class Training(Work):
         if isinstance(decision, Tuned):
             self.limit_w = decision.power_limit_w
 
+    def wait(self, run: Replayed, delay_s: float, then: Step) -> None:
+        """Hold the GPUs for a while (s), then take a step."""
+        if delay_s:
+            run.do(Hold(self, delay_s, then))
+        else:
+            then(run)
+
     def train_to_end(self, run: Replayed) -> None:
         """Train with the knobs that are now known."""
         self.course(self, run)
@@ -314,12 +321,11 @@ class Training(Work):
             saved_s = self.saved_epochs * self.epoch()[0] * self.scale
         slices = self.profiling.slices
         totals = AttemptTotals(epochs, self.time_s, self.energy_j, reached, saved_s, None, slices)
-        end = partial(self._report, totals=totals)
-        run.do(Hold(self, self.latencies.stop_s + self.latencies.report_s * epochs, end))
 
-    def _report(self, run: Replayed, totals: AttemptTotals) -> None:
-        """Report the end of the attempt that runs now: another one if a node was lost meanwhile."""
-        run.listener.ended(run.attempt, self.tuned, totals)
+        def report(run: Replayed) -> None:  # another attempt runs now if a node was lost meanwhile
+            run.listener.ended(run.attempt, self.tuned, totals)
+
+        self.wait(run, self.latencies.stop_s + self.latencies.report_s * epochs, report)
 
     @override
     def progress(self, run: Replayed) -> Progress:
