@@ -173,6 +173,14 @@ def test_a_circle_of_rooms_is_refused_even_of_types(copy: Path) -> None:
     assert "No cycles are allowed in wattkeeper.sim" in refusal_of(copy)
 
 
+def test_the_kernel_and_results_of_any_run_know_no_engine(copy: Path) -> None:
+    for room in ("kernel", "results"):
+        (copy / "sim" / room / "planted.py").write_text("import wattkeeper.sim.cluster_results\n")
+    said = refusal_of(copy)
+    for room in ("kernel", "results"):
+        assert f"wattkeeper.sim.{room} is not allowed to import wattkeeper.sim.cluster_" in said
+
+
 @pytest.mark.parametrize("floor", FLOORS)
 def test_a_floor_is_not_imported_by_its_bare_name(floor: str, tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(f"import {floor}\n")

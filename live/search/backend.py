@@ -14,7 +14,7 @@ from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.retain import Retention
-from wattkeeper.policies.points.views import Options
+from wattkeeper.policies.points.views import Options, Outcome
 from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.attempts.attempt import (
@@ -47,9 +47,9 @@ class NetworkSource(Source):
         """The first one."""
         yield [self._job(0.0)]
 
-    def follow_up(self, job: Job, now_s: float) -> Job | None:
+    def follow_up(self, outcome: Outcome, now_s: float) -> Sequence[Job]:
         """The next one."""
-        return self._job(now_s) if len(self._jobs) < len(self._names) else None
+        return (self._job(now_s),) if len(self._jobs) < len(self._names) else ()
 
     def _job(self, now_s: float) -> Job:
         number = len(self._jobs)

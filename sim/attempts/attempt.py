@@ -209,6 +209,10 @@ class Tuned(Decided):
             knobs = knobs._replace(clock_mhz=clock_mhz or None)
         return Tuned(self.start, self.configuration, power_limit_w, self.profiled, knobs)
 
+    def with_knobs(self, knobs: Knobs) -> Tuned:
+        """The same with other knobs at its power limit."""
+        return Tuned(self.start, self.configuration, self.power_limit_w, self.profiled, knobs)
+
     def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
         """The outcome that policies observe after the end, with a cost in J."""
         epochs, time_s, energy_j, reached = totals[:4]
@@ -223,6 +227,12 @@ Decision = Untuned | Tuned
 def without_choices(job: Job, gpu_type: str, most_w: float) -> Options:
     """The options of a job whose configuration nobody chooses; `most_w`: of one GPU, W."""
     return Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
+
+
+def untrained(job: Job, attempt: int) -> Outcome:
+    """The outcome of a job that ended for want of nodes; `attempt`: the number of its last one."""
+    options = without_choices(job, job.gpu_type or "", 0.0)
+    return Outcome(Start(job, attempt, options, 0), 0, math.nan, 0, 0.0, 0.0, 0.0, False)
 
 
 class Inheritance:

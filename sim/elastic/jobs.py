@@ -162,7 +162,7 @@ class ElasticJobs(Subscriber, JobService, Owner):
             self._holdings.release(training)
             del self._running[training.attempt.job.number]
             self._parts.core.board.halt(training.attempt.job.number)
-            self._lifecycle.give_up(training.attempt.job)
+            self._lifecycle.give_up(training.attempt)
         return cost
 
     def _is_announced(self, training: ElasticTraining, node: int) -> bool:
@@ -322,8 +322,10 @@ class ElasticJobs(Subscriber, JobService, Owner):
         attempt, (time_s, energy_j, cost) = training.attempt, training.used
         totals = AttemptTotals(0, time_s, energy_j, reached)
         most_w = self._holdings.busy_w * attempt.job.gpus_held / self._gpus
-        self._parts.core.host.observe(attempt.outcome(most_w, totals, cost))
+        outcome = attempt.outcome(most_w, totals, cost)
+        self._parts.core.host.observe(outcome)
         self._lifecycle.end_training(attempt, reached)
+        self._lifecycle.follow_up(outcome)
 
     def _end_all(self, _: object) -> None:
         """End all elastic jobs; what is under way is neither lost nor committed.

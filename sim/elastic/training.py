@@ -145,6 +145,8 @@ class ElasticTraining(Execution):
 
     @override
     def change_pace(self, peers: Pace, own: Pace) -> None:
+        if peers.power * own.power != 1:
+            raise NotImplementedError("elastic jobs draw the same power at any pace")
         self._slowdown = peers.slowdown * own.slowdown
         if self.phase not in ("steps", "commit"):
             return

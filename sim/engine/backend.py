@@ -120,7 +120,6 @@ class ZooBackend(ZooView, Protocol):
         """
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Listener(LoopClient):
     """The interface of the world for reports of a backend.
 

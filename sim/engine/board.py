@@ -109,10 +109,10 @@ class JobBoard:
         self.paused[number] = paused
         self.waiting[number] = paused.execution.attempt.job
 
-    def withdraw(self, number: int) -> bool:
-        """End a job that waits; returns whether it had an attempt before."""
+    def withdraw(self, number: int) -> Paused | None:
+        """End a job that waits; returns the attempt that it would have resumed, if any."""
         del self.waiting[number]
-        return self.paused.pop(number, None) is not None
+        return self.paused.pop(number, None)
 
     def end(self, number: int) -> bool:
         """End a job in any state; returns whether it held GPUs."""

@@ -182,7 +182,7 @@ class NodeLosses(Subscriber):
             start = execution.begun_with()
             if start is not None:
                 self._host.lose(start)
-            self._lifecycle.give_up(job)
+            self._lifecycle.give_up(attempt)
             return lost_gpu_s, lost.lost_energy_j
         self._select.pause(job)
         if self._rules.requeues_last:

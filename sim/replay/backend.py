@@ -13,18 +13,12 @@ from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.replay.counted import train_counted
-from wattkeeper.sim.replay.epochs import CurveTimes, EpochTimes, PipelineTimes
+from wattkeeper.sim.replay.epochs import EpochTimes, PipelineTimes
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, AllLatencies
 from wattkeeper.sim.replay.recorded import replay_recorded
 from wattkeeper.sim.replay.replayed import Replayed
 from wattkeeper.sim.replay.slices import Slicing
-from wattkeeper.sim.replay.training import (
-    PROFILING,
-    RecordedWorkload,
-    ReplayRules,
-    Training,
-    train_as_planned,
-)
+from wattkeeper.sim.replay.training import PROFILING, ReplayRules, Training, train_as_planned
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 Occupancy = Literal["simulated", "recorded"]
@@ -76,24 +70,21 @@ class Replay(Backend):
         foreknown = recorded or profiling == "foreknown"
         self._rules = ReplayRules(env, streams, objective, recorded, foreknown)
         self._unprofiled = unprofiled
-        latencies = latencies or {}
-        self._known: dict[tuple[str | None, int, str], RecordedWorkload] = {
-            key: RecordedWorkload(profile, options_of(profile), latencies.get(key, NO_LATENCIES))
-            for key, profile in profiles.items()
-        }
+        self._profiles, self._latencies = profiles, latencies or {}
+        self._options = {key: options_of(profile) for key, profile in profiles.items()}
         self._drifted: dict[tuple[str, int, str, int], Profile] = {}
 
     def options(self, job: Job, gpu_type: str) -> Options:
         """The batch sizes and limits of the workload's profile; without one, modelled limits."""
         if job.workload is None:
             return self._unprofiled.options(job, gpu_type)
-        return self._known[job.workload, job.gpus, gpu_type].options
+        return self._options[job.workload, job.gpus, gpu_type]
 
     def most_power_w(self, job: Job, gpu_type: str) -> float:
         """The largest mean power of the profile, or the modelled one."""
         if job.workload is None:
             return self._unprofiled.power_w(job, gpu_type)
-        profile = self._known[job.workload, job.gpus, gpu_type].profile
+        profile = self._profiles[job.workload, job.gpus, gpu_type]
         task = profile.pipeline
         return profile.most_power_w if task is None else task.most_power_w
 
@@ -103,7 +94,7 @@ class Replay(Backend):
         if start.job.workload is None:
             return self._unprofiled.profile(start.job, gpu_type)
         key = start.job.workload, start.options.gpus, gpu_type
-        profile = self._known[key].profile
+        profile = self._profiles[key]
         if profile.drift is None:
             return profile
         step = profile.drift.step(start.job.recurrence)
@@ -121,25 +112,18 @@ class Replay(Backend):
     def train(self, attempt: Attempt, decision: Decision, inheritance: Inheritance) -> Execution:
         """Replay the training from its profile."""
         job, listener, rules = attempt.job, self.listener, self._rules
-        known = self._known[job.workload, job.gpus, attempt.gpu_type]
-        task = known.profile.pipeline
-        times: EpochTimes
-        if task is None:
-            times = CurveTimes(known.profile.curves[decision.batch_size])
-        else:
-            times = PipelineTimes(task)
+        assert job.workload is not None
+        key = job.workload, job.gpus, attempt.gpu_type
+        profile = self._profiles[key]
+        task = profile.pipeline
+        curve = profile.curves[decision.batch_size]
+        times = EpochTimes(curve) if task is None else PipelineTimes(curve, task)
         slices = listener.wants_slices and task is None
         changes = listener.retunes or slices or task is not None
-        training = Training(
-            rules,
-            decision,
-            inheritance,
-            known,
-            job.time_scale,
-            times,
-            Slicing() if slices else PROFILING,
-            train_counted if changes else train_as_planned,
-        )
+        profiling = Slicing() if slices else PROFILING
+        course = train_counted if changes else train_as_planned
+        late = self._latencies.get(key, NO_LATENCIES)
+        training = Training(rules, decision, inheritance, profile, late, times, profiling, course)
         return Replayed(listener, rules.env, attempt, inheritance.query_s, training)
 
 

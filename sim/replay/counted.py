@@ -10,21 +10,19 @@ import math
 from typing_extensions import override
 
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
-from wattkeeper.sim.replay.replayed import Replayed
-from wattkeeper.sim.replay.training import ROUNDING, Part, Training
+from wattkeeper.sim.replay.replayed import Replayed, Segment
+from wattkeeper.sim.replay.training import ROUNDING, Training
 
 
-def train_counted(training: Training, run: Replayed, first: tuple[float, float] | None) -> None:
+def train_counted(training: Training, run: Replayed) -> None:
     """Train to an end that moves where knobs or the pace change."""
-    if first:
-        training.epochs, training.time_s, training.energy_j = 1.0, first[0], first[1]
     undone, training.undone = training.undone, []
-    part = Counted(training)
-    part.undo(training, undone)
-    training.go_on_with(run, part)
+    counted = Counted(training)
+    counted.undo(undone)
+    run.do(counted)
 
 
-class Counted(Part):
+class Counted(Segment):
     """Epochs with the chosen knobs.
 
     The cost bound is applied anew at each change: the attempt ends before the epoch that would
@@ -33,7 +31,6 @@ class Counted(Part):
     Attributes:
         end_epochs: Epochs at which it ends.
         piece_end: Epochs at which the present phase ends.
-        is_training: Whether it trains now.
     """
 
     def __init__(self, training: Training) -> None:
@@ -41,8 +38,9 @@ class Counted(Part):
         self.end_epochs = self.piece_end = 0.0
 
     @override
-    def begin(self, training: Training, run: Replayed) -> None:
+    def begin(self, run: Replayed) -> None:
         """Train until the end, or until the end of the epoch where that is a moment."""
+        training = self.training
         epoch_s, epoch_j = unit = training.epoch()
         self.piece_end = self.end_epochs
         if run.listener.wants_epochs:
@@ -59,8 +57,8 @@ class Counted(Part):
         self.is_training = False
 
     @override
-    def undo(self, training: Training, lost: list[TrainingSpan]) -> None:
-        """Count training as not done."""
+    def undo(self, lost: list[TrainingSpan]) -> None:
+        training = self.training
         for span in lost:
             training.add(-span.time_s / training.scale / span.pace[0], *span.pace)
         training.epochs = max(0.0, training.epochs)  # but for rounding
@@ -78,22 +76,23 @@ class Counted(Part):
     def plan_anew(self, run: Replayed) -> None:
         self.end_epochs = self.training.end_epochs()
         if self.is_training:
-            self.begin(self.training, run)
+            self.begin(run)
 
     @override
     def end(self, run: Replayed) -> None:
         """End the training, or ask what changes after the epoch."""
         training = self.training
+        if run.checkpoints is not None:
+            run.take_trained()
         training.add(self.piece_end - training.epochs, *training.epoch())
         training.epochs = self.piece_end
         self.is_training = False
         if training.epochs < self.end_epochs:
-            training.part = self
             phases = run.phases
             run.listener.epoch_ended(run.attempt)
             if run.phases != phases:  # paused or stopped
                 return
             if training.epochs < self.end_epochs:
-                self.begin(training, run)
+                self.begin(run)
                 return
         training.profiling.end(training, run, training.target <= self.end_epochs)

@@ -31,20 +31,12 @@ def replay_recorded(
     limit_w: float,
     recorded: bool = False,
 ) -> Replayed:
-    """An attempt of a job without a workload.
+    """An attempt of a job without a workload, under a power limit for each GPU (W; NaN: none).
 
-    Args:
-        backend: Its listener is told what happens.
-        env: The event loop of the run.
-        attempt: The attempt.
-        inheritance: What it takes over from its parent.
-        power: Its power.
-        limit_w: Power limit of each of its GPUs, W; NaN: none.
-        recorded: Whether it holds its GPUs for its recorded duration under any limit.
+    `recorded`: whether it holds its GPUs for its recorded duration under any limit.
     """
-    work: Work
     if backend.listener.retunes:
-        work = AdjustableDuration(attempt, inheritance, power, limit_w)
+        work: Work = AdjustableDuration(attempt, inheritance, power, limit_w)
     else:
         work = RecordedDuration(attempt, inheritance, power, limit_w, recorded)
     return Replayed(backend.listener, env, attempt, inheritance.query_s, work)
@@ -58,10 +50,9 @@ class RecordedDuration(Work):
     `recorded`, it still holds its GPUs for that duration, and its energy is spread over that.
 
     Attributes:
-        limit_w: Power limit of each of its GPUs; NaN: none.
         busy_w: Its power.
         full_s: Its time without a parent.
-        share: The share of that which is left to do with its parent.
+        share: What its parent leaves of that.
         hold_share: Time for which it holds its GPUs, relative to the time that it takes.
         rest_s: Remaining time.
     """
@@ -72,7 +63,7 @@ class RecordedDuration(Work):
         inheritance: Inheritance,
         power: UnprofiledPower,
         limit_w: float,
-        recorded: bool,
+        recorded: bool = False,
     ) -> None:
         job = attempt.job
         self.limit_w = limit_w
@@ -81,10 +72,6 @@ class RecordedDuration(Work):
         self.share = inheritance.work
         self.hold_share = speed if recorded else 1.0
         self.rest_s = self.full_s * self.share * self.hold_share
-
-    @override
-    def configured(self) -> tuple[int, float]:
-        return -1, self.limit_w
 
     @override
     def begin(self, run: Replayed) -> None:
@@ -101,70 +88,54 @@ class RecordedDuration(Work):
             self.rest_s += span.time_s
 
     @override
-    def end_phase(self, run: Replayed) -> None:
+    def end(self, run: Replayed) -> None:
         if run.checkpoints is not None:
             run.take_trained()
         time_s, saved_s = self.full_s * self.share, self.full_s * (1 - self.share)
         run.listener.ran(run.attempt, time_s, self.busy_w * time_s, saved_s, self.limit_w)
 
 
-class AdjustableDuration(Work):
+class AdjustableDuration(RecordedDuration):
     """Work whose power limit may change while it runs: each change counts what is done.
 
-    The two numbers of `Replayed.unit` are its power (W) and its speed.
+    The two numbers of `Unit` are its power (W) and its speed.
 
     Attributes:
-        limit_w: Power limit of each of its GPUs; NaN: none.
-        busy_w: Its power.
         speed: Its speed at the present limit, relative to that without one.
         work_s: All its work, as the time that it takes without a limit.
-        saved_s: Time that its parent saves.
         done_s: The work that is done.
         time_s: Time of that, s.
         energy_j: Energy of that, J.
-        trains: Whether it works now.
     """
 
     def __init__(
         self, attempt: Attempt, inheritance: Inheritance, power: UnprofiledPower, limit_w: float
     ) -> None:
-        job = attempt.job
+        super().__init__(attempt, inheritance, power, limit_w)
         self.power = power
-        self.limit_w = limit_w
-        self.busy_w, self.speed = power.under_limit(job, attempt.gpu_type, limit_w)
-        self.work_s = job.duration_s * inheritance.work
-        self.saved_s = job.duration_s / self.speed * (1 - inheritance.work)
+        self.speed = power.under_limit(attempt.job, attempt.gpu_type, limit_w)[1]
+        self.work_s = attempt.job.duration_s * inheritance.work
         self.done_s = self.time_s = self.energy_j = 0.0
-        self.trains = False
-
-    @override
-    def configured(self) -> tuple[int, float]:
-        return -1, self.limit_w
-
-    @property
-    @override
-    def is_training(self) -> bool:
-        return self.trains
 
     @override
     def begin(self, run: Replayed) -> None:
-        self.trains = True
+        self.is_training = True
         left_s = max(0.0, self.work_s - self.done_s) / self.speed
         run.draw(left_s, self.busy_w, not math.isnan(self.limit_w), (self.busy_w, self.speed))
 
     @override
     def interrupt(self, run: Replayed) -> None:
-        self._count(run)
-        self.trains = False
+        self.count(run)
+        self.is_training = False
 
     @override
     def undo(self, lost: list[TrainingSpan]) -> None:
         for span in lost:
             self._add(-span.time_s, *span.pace)
 
-    def _count(self, run: Replayed) -> None:
-        """Count time, energy and work since the phase began, or since they were last counted."""
-        if self.trains:
+    @override
+    def count(self, run: Replayed) -> None:
+        if self.is_training:
             self._add(run.take_trained(), self.busy_w, self.speed)
 
     def _add(self, spent_s: float, power_w: float, speed: float) -> None:
@@ -174,18 +145,18 @@ class AdjustableDuration(Work):
 
     @override
     def progress(self, run: Replayed) -> Progress:
-        self._count(run)
+        self.count(run)
         return Progress(0.0, self.done_s, self.time_s, self.energy_j)
 
     @override
     def retune(self, run: Replayed, knobs: Knobs) -> None:
         if knobs.power_limit_w is None or knobs.power_limit_w == self.limit_w:
             return
-        self._count(run)
+        self.count(run)
         self.limit_w = knobs.power_limit_w
         job, gpu_type = run.attempt.job, run.attempt.gpu_type
         self.busy_w, self.speed = self.power.under_limit(job, gpu_type, self.limit_w)
-        if self.trains:
+        if self.is_training:
             self.begin(run)
 
     @override
@@ -196,15 +167,15 @@ class AdjustableDuration(Work):
         return up_to_limit(relative_points(self.power.curve(job, gpu_type)), chosen.power_limit_w)
 
     @override
-    def end_phase(self, run: Replayed) -> None:
-        self._end(run, self.saved_s)
+    def end(self, run: Replayed) -> None:
+        self._end(run, self.full_s * (1 - self.share))
 
     @override
     def stop(self, run: Replayed) -> None:
         self._end(run, 0.0)
 
     def _end(self, run: Replayed, saved_s: float) -> None:
-        self._count(run)
+        self.count(run)
         run.phases += 1
-        self.trains = False
+        self.is_training = False
         run.listener.ran(run.attempt, self.time_s, self.energy_j, saved_s, self.limit_w)

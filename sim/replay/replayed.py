@@ -26,92 +26,101 @@ from wattkeeper.sim.kernel.loop import EventLoop, ScheduledEvent, schedule_at
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
 
+Unit = tuple[float, float]
+"""Time (s) and energy (J) of a unit of the work of an attempt, unless the work says otherwise."""
+
 
 @mypyc_attr(acyclic=True)
 class Phase(ScheduledEvent):
-    """The end of a part of an attempt at constant rate and power.
-
-    Args:
-        execution: The attempt.
-        number: The number of the part; nothing happens if the attempt left it before.
-    """
+    """The end of a phase of an attempt, by its number; nothing happens if it was left before."""
 
     def __init__(self, execution: Replayed, number: int) -> None:
         self.execution = execution
         self.number = number
 
     def happen(self) -> None:
-        """Tell the attempt that its phase is over."""
+        """Tell the attempt that it is over."""
         if self.number == self.execution.phases:
             self.execution.end_phase()
 
 
 @mypyc_attr(acyclic=True)
-class Work:
-    """What an attempt does once it has its GPUs and its parent, phase by phase.
-
-    It refers to no execution, and so not to itself: `Replayed` passes itself.
+class Segment:
+    """A part of the work of an attempt; it refers to no execution, and so not to itself.
 
     Attributes:
-        is_over: Whether its target is reached: nothing needs to be saved or restored any more.
-        reserved_w: What it counts with under a power cap at least, W.
+        is_training: Whether it trains with knobs that can be changed now.
+        is_over: Whether the target is reached: nothing needs to be saved or restored any more.
     """
 
+    is_training = False
     is_over = False
-    reserved_w = 0.0
 
     @abstractmethod
     def begin(self, run: Replayed) -> None:
         """Begin, or go on after an interruption."""
 
     @abstractmethod
-    def end_phase(self, run: Replayed) -> None:
-        """Called when a phase is over."""
+    def end(self, run: Replayed) -> None:
+        """Called when its phase is over: take the step that follows."""
 
-    @abstractmethod
     def interrupt(self, run: Replayed) -> None:
-        """Save what is left of the present phase, or count what is done."""
+        """Save what is left of its phase, or count what is done."""
+        return
 
     def break_off(self) -> None:
-        """Called after an interruption for which it stops."""
+        """Called after an interruption for which the attempt stops."""
         return
 
     @abstractmethod
     def undo(self, lost: list[TrainingSpan]) -> None:
         """Count training as not done."""
 
+    def count(self, run: Replayed) -> None:
+        """Count what is done since the phase began, or since it was last counted."""
+        return
+
+    def plan_anew(self, run: Replayed) -> None:
+        """Go on with knobs or a pace that changed, after `count` or an interruption."""
+        return
+
+
+@mypyc_attr(acyclic=True)
+class Work(Segment):
+    """All that an attempt does once it has its GPUs and its parent; its first segment is itself.
+
+    Methods that an `Execution` has too do what they say there.
+
+    Attributes:
+        reserved_w: What it counts with under a power cap at least, W.
+        start: What `Configure` was asked about; None: it was not.
+        batch_size: Its batch size; -1: not known.
+        limit_w: Power limit of each of its GPUs, W; NaN: none.
+    """
+
+    reserved_w = 0.0
+    start: Start | None = None
+    batch_size = -1
+    limit_w = math.nan
+
     def keep_pace(self, run: Replayed, peers: Pace) -> Pace:
         """Called with the pace of the slowest peer; returns that at which the phases pass."""
         return peers
 
-    @abstractmethod
-    def configured(self) -> tuple[int, float]:
-        """See `wattkeeper.sim.attempts.attempt.Execution`, as of all that follow."""
-        raise NotImplementedError
-
-    def begun_with(self) -> Start | None:
-        """What `Configure` was asked about; None: it was not."""
-        return None
-
-    @property
-    def is_training(self) -> bool:
-        """Whether its knobs can be changed now."""
-        return False
-
     def progress(self, run: Replayed) -> Progress:
-        """What it has done so far."""
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
         return NO_PROGRESS
 
     def retune(self, run: Replayed, knobs: Knobs) -> None:
-        """Go on with other knobs."""
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
         raise NotImplementedError
 
     def points(self, run: Replayed, chosen: Knobs) -> Sequence[SpeedPoint]:
-        """What it does at each power limit, or at clocks."""
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
         return ()
 
     def stop(self, run: Replayed) -> None:
-        """End now."""
+        """See `wattkeeper.sim.attempts.attempt.Execution`."""
         raise NotImplementedError
 
 
@@ -134,6 +143,7 @@ class Replayed(Execution):
         env: The event loop of the run.
         query_s: Remaining time of the parent search.
         work: What it does.
+        segment: The part of that which it does now.
         stage: `DELAY`, `QUERY`, `WORK` or `PAUSED`.
         phases: Number of phases begun or interrupted.
         since_s: Start of the current phase.
@@ -143,8 +153,7 @@ class Replayed(Execution):
         stretch: Time of training over that at full pace.
         power_share: Power of training over that at full pace.
         power_w: Power in a phase of training, at full pace.
-        unit: Two numbers by which the work of that phase is counted: those of a unit of work, time
-            (s) and energy (J), unless the work says otherwise.
+        unit: By which its work is counted.
         trained_s: Training time of the attempt at full pace, where nodes are lost.
         trained_j: Energy of that.
     """
@@ -164,15 +173,16 @@ class Replayed(Execution):
         self.env = env
         self.query_s = query_s
         self.work = work
+        self.segment: Segment = work
         self.stage = PAUSED
         self.phases = 0
         self.since_s = 0.0
         self.left_s = 0.0
-        self.unit = (0.0, 0.0)
+        self.unit: Unit = (0.0, 0.0)
 
     def go_on(self, delay_s: float) -> None:
         """Wait, search the parent, then work."""
-        if delay_s and not self.work.is_over:
+        if delay_s and not self.segment.is_over:
             self.stage = DELAY
             self.hold(delay_s)
         elif self.query_s:
@@ -180,7 +190,7 @@ class Replayed(Execution):
             self.hold(self.query_s)
         else:
             self.stage = WORK
-            self.work.begin(self)
+            self.segment.begin(self)
 
     def pause(self) -> None:
         """Save the remaining time of the phase; a delay starts anew."""
@@ -189,18 +199,18 @@ class Replayed(Execution):
             self.checkpoints.save()
 
     def _break_off(self) -> None:
-        works = self.stage == WORK
-        self._interrupt()
-        if works:
-            self.work.break_off()
+        if self._interrupt() == WORK:
+            self.segment.break_off()
 
-    def _interrupt(self) -> None:
+    def _interrupt(self) -> int:
+        """End the present phase; returns the stage."""
         self.phases += 1
-        if self.stage == WORK:
-            self.work.interrupt(self)
-        elif self.stage == QUERY:
+        stage, self.stage = self.stage, PAUSED
+        if stage == WORK:
+            self.segment.interrupt(self)
+        elif stage == QUERY:
             self.query_s = max(0.0, self.left_s - (self.env.now_s - self.since_s))
-        self.stage = PAUSED
+        return stage
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
         """Write checkpoints by a rule from the next phase on; what it did is saved."""
@@ -208,17 +218,18 @@ class Replayed(Execution):
 
     @override
     def write_checkpoint(self) -> None:
-        if self.checkpoints is not None and self._trains() and not self.work.is_over:
+        if self.checkpoints is not None and self._trains and not self.segment.is_over:
             self._interrupt()
             self.checkpoints.begin_write()
             self.go_on(0.0)
 
+    @property
     def _trains(self) -> bool:
         return self.stage == WORK and not self.attempt.is_idle
 
     @override
     def change_pace(self, peers: Pace, own: Pace) -> None:
-        trains = self._trains()
+        trains = self._trains
         if trains:
             self._interrupt()
         if self.checkpoints is None:
@@ -234,12 +245,17 @@ class Replayed(Execution):
         assert self.checkpoints is not None
         self._break_off()
         spans = self.checkpoints.unsaved()
-        self.work.undo(spans)
+        self.segment.undo(spans)
         lost_j = math.fsum([span.energy_j for span in spans])
         lost = LostWork(self.trained_s, self.trained_j, self.checkpoints.unsaved_s, lost_j)
         self.trained_s = self.trained_j = 0.0
         self.checkpoints.save()
         return lost
+
+    def do(self, segment: Segment) -> None:
+        """Do a part of the work from now on."""
+        self.segment = segment
+        segment.begin(self)
 
     def take_trained(self) -> float:
         """Training time at full pace since the phase began, or since it was last taken, s."""
@@ -264,9 +280,9 @@ class Replayed(Execution):
         return trained_s
 
     def end_phase(self) -> None:
-        """Begin the next stage, or end the phase of the work."""
+        """Begin the next stage, or end the segment."""
         if self.stage == WORK:
-            self.work.end_phase(self)
+            self.segment.end(self)
             return
         if self.stage == QUERY:
             self.query_s = 0.0
@@ -277,10 +293,10 @@ class Replayed(Execution):
         self.listener.holds(self.attempt)
         self._enter(left_s)
 
-    def draw(self, left_s: float, power_w: float, settled: bool, unit: tuple[float, float]) -> None:
+    def draw(self, left_s: float, power_w: float, settled: bool, unit: Unit) -> None:
         """Train for a while (s) at a power (W), both at full pace; see `Listener.draws`.
 
-        While a blocking checkpoint is written, GPUs draw as in training. `unit`: see `Replayed`.
+        While a blocking checkpoint is written, GPUs draw as in training.
         """
         self.power_w = power_w
         self.unit = unit
@@ -302,16 +318,16 @@ class Replayed(Execution):
 
     @override
     def configured(self) -> tuple[int, float]:
-        return self.work.configured()
+        return self.work.batch_size, self.work.limit_w
 
     @override
     def begun_with(self) -> Start | None:
-        return self.work.begun_with()
+        return self.work.start
 
     @property
     @override
     def is_training(self) -> bool:
-        return self.work.is_training
+        return self.segment.is_training
 
     @override
     def progress(self) -> Progress:

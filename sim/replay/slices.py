@@ -7,10 +7,10 @@ from functools import partial
 from typing_extensions import override
 
 from wattkeeper.policies.points.views import SETUP_S, Measurement, Slice
-from wattkeeper.sim.attempts.attempt import Tuned, Untuned
+from wattkeeper.sim.attempts.attempt import Untuned
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.replay.replayed import Replayed
-from wattkeeper.sim.replay.training import ROUNDING, Profiling, Step, Stretch, Training
+from wattkeeper.sim.replay.training import ROUNDING, Hold, Profiling, Stretch, Training
 
 
 class Slicing(Profiling):
@@ -35,7 +35,7 @@ class Slicing(Profiling):
         def end_slice(run: Replayed) -> None:
             self._end_own(training, run, untuned, piece, part)
 
-        training.go_on_with(run, Stretch(left_s, epoch_j / epoch_s, False, end_slice, unit))
+        run.do(Stretch(training, left_s, epoch_j / epoch_s, unit, end_slice))
 
     def _end_own(
         self, training: Training, run: Replayed, untuned: Untuned, piece: Slice, part: float
@@ -46,63 +46,55 @@ class Slicing(Profiling):
         last = _last_epoch(training)
         if training.epochs >= last - ROUNDING:  # it measured nothing
             training.epochs = last
-            training.decision = untuned.at_present_limit()
+            training.decide(untuned.at_present_limit())
             self.end(training, run, training.target <= last)
             return
         spent_s, spent_j = part * epoch_s, part * epoch_j
         self.slices = self.slices.add(spent_s, spent_j, False)
-        measured = _measurement(piece, untuned.batch_size, epoch_s, epoch_j, spent_s, spent_j)
-        decision = run.listener.measured(untuned, (measured,))
-        training.decision = decision
-        follow: Step
-        if isinstance(decision, Tuned):
-            follow = partial(training.train_to_end, tuned=decision, first=None)
-        else:
+        size, power_w = untuned.batch_size, epoch_j / epoch_s
+        found = Measurement(piece.power_limit_w, epoch_s, power_w, 0, size, spent_s, spent_j)
+        decision = run.listener.measured(untuned, (found,))
+        training.decide(decision)
+        follow = training.train_to_end
+        if isinstance(decision, Untuned):
             assert decision.slice is not None, "no profile follows a slice"
-            follow = partial(self._measure_next, training, decision)
-        training.wait(run, training.latencies.settle_s, follow)
-
-    def _measure_next(self, training: Training, untuned: Untuned, run: Replayed) -> None:
-        self.measure(training, run, untuned)
+            follow = partial(self.measure, training, untuned=decision)
+        run.do(Hold(training, training.latencies.settle_s, follow))
 
     @override
     def end(self, training: Training, run: Replayed, reached: bool) -> None:
-        """Leave, after slices of other batch sizes if it reached its target, saved before."""
-        if run.checkpoints is not None:
-            run.checkpoints.save()
+        """Leave, after slices of other batch sizes if it reached its target."""
         if reached:
             self._ask(training, run, ())
         else:
             training.leave(run, False)
 
     def _ask(self, training: Training, run: Replayed, report: tuple[Measurement, ...]) -> None:
-        listener, attempt = run.listener, run.attempt
-        piece = listener.reached(attempt, report)
+        """Save what was trained, and train the slice that follows, if any does."""
+        if run.checkpoints is not None:
+            run.checkpoints.save()
+        piece = run.listener.reached(run.attempt, report)
         if piece is None or piece.batch_size is None:
             training.leave(run, True)
             return
         size = piece.batch_size
         unit = epoch_s, epoch_j = training.profile.curves[size].epoch(piece.power_limit_w)
-        if not listener.allows(attempt, epoch_j / epoch_s):
+        power_w = epoch_j / epoch_s
+        if not run.listener.allows(run.attempt, power_w):
             training.leave(run, True)
             return
         part = piece.epochs(epoch_s, training.profile.samples_per_epoch, size)
         spent_s = part * epoch_s + SETUP_S
 
         def end_slice(run: Replayed) -> None:
-            if run.checkpoints is not None:
-                run.checkpoints.save()
             spent_j = spent_s * epoch_j / epoch_s
             training.time_s += spent_s
             training.energy_j += spent_j
             self.slices = self.slices.add(spent_s, spent_j, True)
-            training.is_over = False
-            report = _measurement(piece, size, epoch_s, epoch_j, spent_s, spent_j)
+            report = Measurement(piece.power_limit_w, epoch_s, power_w, 0, size, spent_s, spent_j)
             self._ask(training, run, (report,))
 
-        training.is_over = True
-        whole_s = spent_s * training.scale
-        training.go_on_with(run, DiscardedSlice(whole_s, epoch_j / epoch_s, True, end_slice, unit))
+        run.do(DiscardedSlice(training, spent_s * training.scale, power_w, unit, end_slice))
 
 
 def _last_epoch(training: Training) -> float:
@@ -110,24 +102,19 @@ def _last_epoch(training: Training) -> float:
     return min(training.target, float(training.profile.max_epochs))
 
 
-def _measurement(
-    piece: Slice, size: int, epoch_s: float, epoch_j: float, spent_s: float, spent_j: float
-) -> Measurement:
-    return Measurement(piece.power_limit_w, epoch_s, epoch_j / epoch_s, 0, size, spent_s, spent_j)
-
-
 class DiscardedSlice(Stretch):
     """A slice of another batch size: broken off, it is the last one, and not done again."""
 
+    is_over = True
     done_s = 0.0
     is_broken_off = False
 
     @override
-    def begin(self, training: Training, run: Replayed) -> None:
+    def begin(self, run: Replayed) -> None:
         if self.is_broken_off:
-            training.leave(run, True)
+            self.training.leave(run, True)
         else:
-            run.draw(self.left_s, self.power_w, self.settled, self.unit)
+            super().begin(run)
 
     @override
     def interrupt(self, run: Replayed) -> None:
@@ -136,17 +123,17 @@ class DiscardedSlice(Stretch):
         self.done_s += trained_s
 
     @override
-    def break_off(self, training: Training) -> None:
+    def break_off(self) -> None:
         """Count what it trained; it is none of `slices`."""
         self.is_broken_off = True
-        self._count(training, self.done_s)
+        self._count(self.done_s)
 
     @override
-    def undo(self, training: Training, lost: list[TrainingSpan]) -> None:
+    def undo(self, lost: list[TrainingSpan]) -> None:
         for span in lost:
-            self._count(training, -span.time_s)
+            self._count(-span.time_s)
 
-    def _count(self, training: Training, trained_s: float) -> None:
-        spent_s = trained_s / training.scale
-        training.time_s += spent_s
-        training.energy_j += spent_s * self.power_w
+    def _count(self, trained_s: float) -> None:
+        spent_s = trained_s / self.training.scale
+        self.training.time_s += spent_s
+        self.training.energy_j += spent_s * self.power_w

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from tests.support.slowed import Change, SlowedBackend
 from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.points.job import JOB_ATTRIBUTES, Job
@@ -18,6 +19,7 @@ from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.contract.scripted import GPU, NEVER, SAMPLES, example, profile
+from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.cluster.losses import RunLosses
@@ -71,12 +73,13 @@ def trace(jobs: Iterable[Job]) -> TraceSource:
         for name in JOBS.names
         if name in JOB_ATTRIBUTES
     }
-    for name in ("duration_s", "estimate_s", "recorded_start_s"):
+    for name in ("duration_s", "estimate_s", "deadline_s", "recorded_start_s"):
         values = [getattr(one, name) for one in listed]
         column = "start_time_s" if name == "recorded_start_s" else name
         columns[column] = pa.array(values, pa.float64(), from_pandas=True)
+    models = {one.job_id: one.model for one in listed if one.model is not None}
     reserved_w = [one.reserved_w for one in listed]
-    return TraceSource(jobs_table(columns), reserved_w=reserved_w if any(reserved_w) else ())
+    return TraceSource(jobs_table(columns), models, reserved_w if any(reserved_w) else ())
 
 
 def chosen(**configs: PolicyConfig | str) -> PolicySet:
@@ -127,8 +130,13 @@ def build_world(
     losses: RunLosses | None = None,
     elastic: Callable[[ElasticParts], Subscriber] | None = None,
     latencies: Latencies = NO_LATENCIES,
+    causes: Mapping[str, Pace] | None = None,
+    paces: Sequence[Change] = (),
 ) -> World:
-    """A world that has not run yet."""
+    """A world that has not run yet.
+
+    `causes` and `paces`: what slows all attempts down, from the start and later.
+    """
     env = SimulationEnvironment()
     source = cast("Source", jobs) if hasattr(jobs, "arrivals") else trace(jobs)
     draws = streams or NamedStreams(seed)
@@ -138,7 +146,9 @@ def build_world(
     limits = dict.fromkeys(hardware.spec.gpu_types, SquareRoot())
     unprofiled = UnprofiledPower(hardware.spec.busy_w, limits, measured_w)
     delays = dict.fromkeys(known, latencies)
-    backend = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling, delays)
+    replay = Replay(env, known, draws, rules.objective, unprofiled, occupancy, profiling, delays)
+    slowed = SlowedBackend(env, replay, causes or {}, paces)
+    backend = slowed if causes or paces else replay
     world = World(
         RunParts(
             env,
@@ -155,7 +165,8 @@ def build_world(
             elastic,
         )
     )
-    backend.listener = world
+    replay.listener = world
+    slowed.running = world.board.running
     return world
 
 
@@ -309,9 +320,9 @@ class Setting(NamedTuple):
     profiling: Profiling
     seed: int
 
-    def run(self, losses: RunLosses | None = None) -> World:
+    def run(self, losses: RunLosses | None = None, **parts: Any) -> World:
         """A new world of this setting, at its end."""
-        return run_world(**self._asdict(), losses=losses)
+        return run_world(**self._asdict(), losses=losses, **parts)
 
 
 batch_sizes = st.sampled_from([8, 16, 24, 32, 64, 100, 128])

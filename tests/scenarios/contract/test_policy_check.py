@@ -216,14 +216,14 @@ SCHEDULER_FAULTS = {
     "a run time that is not declared": (
         "        for job in sorted(self.queue.values(), key=lambda job: -job.number):\n",
         "        for job in sorted(self.queue.values(), key=lambda job: -job.duration_s):\n",
-        21,
+        20,
         "recorded duration_s|needed_columns",
     ),
     "a job that is started twice": (
         "                del self.queue[job.number]\n",
         "",
         19,
-        "which does not wait",
+        "was started, but does not wait",
     ),
     "an answer of a wrong type": ("Selection((job,))", "[job]", 20, "needed: Selection"),
     "a list in the answer": ("Selection((job,))", "Selection([job])", 20, "tuple"),
@@ -231,7 +231,7 @@ SCHEDULER_FAULTS = {
         "            if capacity.fits(job):\n",
         "            if capacity.fits(job) and job.gpus < 3:\n",
         21,
-        "wait for ever",
+        "was never placed",
     ),
 }
 
@@ -343,7 +343,8 @@ def test_jobs_that_start_and_stop_without_an_end_are_found(inside: Command, tmp_
     source = SCHEDULER.replace(
         "                del self.queue[job.number]\n",
         "                self.swaps = not self.swaps\n"
-        "                if not self.swaps: return Selection((), (job,))\n",
+        "                if not self.swaps: return Selection((), (self.last,))\n"
+        "                self.last = job\n",
     ).replace("        self.queue = {}\n", "        self.queue, self.swaps = {}, False\n")
     (tmp_path / "mine.py").write_text(source)
     found = inside("policy", "check", "mine.py", code=1).stdout.splitlines()

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from tests.sim.engine.test_slow_nodes import slow, slow_s
 from tests.support.elastic import BUSY_W, IDLE_W, run_elastic, shapes, task
+from tests.support.slowed import Change
 from tests.support.worlds import attempts
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.replan import ElasticView, Reshape
 from wattkeeper.policies.replan._joining import JoiningReplan
 from wattkeeper.policies.replan.oobleck import Oobleck
+from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.losses import NodeChange
 from wattkeeper.sim.elastic.pace import PaceClock
 
@@ -35,6 +37,17 @@ def test_steps_take_longer_beside_a_slow_node_and_pauses_do_not() -> None:
     (attempt,) = attempts(world)
     assert (attempt.time_s, attempt.overhead_s) == pytest.approx((7.5, 2 + 3.75))
     assert attempt.energy_j == pytest.approx(4 * (2 * IDLE_W + 11.25 * BUSY_W))
+
+
+def test_any_cause_slows_steps_but_none_changes_the_power_of_an_elastic_job() -> None:
+    half = Change(5.75, "neighbour", Pace(2.0))
+    world = run_elastic([task()], samples=30.0, paces=[half])
+    (row,) = shapes(world)
+    assert row.until_s == pytest.approx(5.75 + 2 * (3 * 2.5 - 3.75))
+    (attempt,) = attempts(world)
+    assert attempt.energy_j == pytest.approx(4 * (2 * IDLE_W + 11.25 * BUSY_W))
+    with pytest.raises(NotImplementedError):
+        run_elastic([task()], samples=30.0, paces=[half._replace(pace=Pace(2.0, 0.5))])
 
 
 def test_a_job_that_loses_its_slow_node_is_at_full_pace_again() -> None:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.worlds import (
@@ -328,6 +328,35 @@ class TestPause:
         line = timeline_of(world)
         jobs_j = math.fsum(row.energy_j - row.overhead_s * 20.0 for row in rows)
         idle_j = 20.0 * (2 * float(line.time_s[-1]) - 40.0)
+        assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
+
+    @given(
+        runs=st.lists(st.sampled_from(["go", "pause", "stop"]), min_size=1, max_size=20),
+        length_s=st.floats(0.05, 3.0),
+        holds=st.booleans(),
+        select=st.sampled_from(["fifo", "dlas-gpu", "srtf", "las", "gittins", "fair-share"]),
+    )
+    @example(["pause", "pause", "pause", "stop"], 1.0, True, "srtf")
+    def test_a_paused_job_may_be_stopped_wherever_it_waits(
+        self, runs: list[Any], length_s: float, holds: bool, select: str
+    ) -> None:
+        def answer(ctx: Context, running: Running) -> Knobs:
+            return Knobs(run=[*runs, "go"][int(ctx.signal("s").value)])
+
+        world = run_world(
+            [job(str(n), n * 0.7, duration_s=10.0 - n) for n in range(4)],
+            KNOWN,
+            spec(1, 1),
+            replaced(tuned(answer, "signal"), select),
+            signals=slots(*map(float, range(len(runs) + 1)), length_s=length_s),
+            holds_pauses=holds,
+        )
+        rows = attempts(world)
+        assert sorted(row.job_id for row in rows) == ["0", "1", "2", "3"]
+        line = timeline_of(world)
+        assert line.gpus_busy.max() <= 1
+        jobs_j = math.fsum(row.energy_j - row.overhead_s * 20.0 for row in rows)
+        idle_j = 20.0 * (float(line.time_s[-1]) - math.fsum(row.time_s for row in rows))
         assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
 
 
