@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from wattkeeper.live.search.search import TASK, SearchRun
-from wattkeeper.live.search.training_log import TrainingRecord
+from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.retain import Retention
@@ -137,7 +137,7 @@ class InProcessBackend(Backend):
         self, env: SimulationEnvironment, search: SearchRun, batch_size: int, most_epochs: int
     ) -> None:
         self.env = env
-        self.trained: list[TrainingRecord] = []
+        self.trained: list[FinishedTraining] = []
         self.search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs
 
@@ -184,7 +184,7 @@ class _InProcessTraining(Execution):
         self.attempt.add_overhead(overhead_s, 0.0)
         env.schedule_at(env.now_s + overhead_s + training.time_s, Callback(self._end, training))
 
-    def _end(self, training: TrainingRecord) -> None:
+    def _end(self, training: FinishedTraining) -> None:
         self._backend.trained.append(training)
         energy_j = UNKNOWN if training.energy_j is None else training.energy_j
         decision = self._decision

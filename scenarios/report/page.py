@@ -115,7 +115,7 @@ def write_answer(study: Study, window: LearningWindow) -> list[Element]:
     return [
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
-        *record_notes(manifest),
+        *closeness_notes(manifest),
         tag(
             "ul",
             *compare_goodput(study),
@@ -229,14 +229,14 @@ def deadlines_section(summary: Json) -> Element | None:
     )
 
 
-def record_notes(manifest: Manifest) -> list[Element]:
+def closeness_notes(manifest: Manifest) -> list[Element]:
     """How far the baseline reproduces the record, as a note or a caution; beside the answer."""
     scenario, parts = manifest["scenario"], manifest.get("waits")
     baseline = scenario["baseline"]
     if not parts or baseline not in parts[0]["runs"]:
         return []
     class_ = "caution" if waits.is_far(parts[0], baseline) else "note"
-    lines = list(waits.describe_record(parts, baseline, scenario))[:FIRST_SENTENCES]
+    lines = list(waits.describe_waits(parts, baseline, scenario))[:FIRST_SENTENCES]
     return markup.notes([" ".join(lines)], class_)
 
 
@@ -246,7 +246,7 @@ def waits_section(manifest: Manifest, summary: Json) -> Element | None:
     baseline = scenario["baseline"]
     if not parts or baseline not in parts[0]["runs"]:
         return None
-    sentences = list(waits.describe_record(parts, baseline, scenario))
+    sentences = list(waits.describe_waits(parts, baseline, scenario))
     return tag(
         "section",
         tag("h2", "Waits of each scheduler, and the record"),
