@@ -49,6 +49,7 @@ CORE = (
     "sim/cluster/losses.py",
     "sim/cluster/what_if.py",
     "sim/attempts/attempt.py",
+    "sim/attempts/decided.py",
     "sim/attempts/pace.py",
     "sim/engine/backend.py",
     "sim/engine/board.py",

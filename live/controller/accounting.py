@@ -4,7 +4,7 @@ from typing import Final
 
 from wattkeeper.live.controller.attempt import NOTHING, LiveAttempt, ProcessPhase, Standing
 from wattkeeper.live.wire.messages import EpochReport
-from wattkeeper.sim.attempts.attempt import NO_SLICES, Tuned
+from wattkeeper.sim.attempts.decided import NO_SLICES, Tuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import EventLoop
 

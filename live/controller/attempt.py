@@ -22,14 +22,8 @@ from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_li
 from wattkeeper.policies.points.moments import Progress
 from wattkeeper.policies.points.views import NO_KNOBS, Knobs, Measurement, Options, Slice
 from wattkeeper.policies.profile import Profile
-from wattkeeper.sim.attempts.attempt import (
-    NO_SLICES,
-    AttemptTotals,
-    Execution,
-    SliceTotals,
-    Tuned,
-    Untuned,
-)
+from wattkeeper.sim.attempts.attempt import Execution
+from wattkeeper.sim.attempts.decided import NO_SLICES, AttemptTotals, SliceTotals, Tuned, Untuned
 from wattkeeper.traces.files.names import file_name
 
 if TYPE_CHECKING:
@@ -37,7 +31,8 @@ if TYPE_CHECKING:
 
     from wattkeeper.live.controller.events import ExternalEvent
     from wattkeeper.policies.profile import Objective
-    from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
+    from wattkeeper.sim.attempts.attempt import Attempt
+    from wattkeeper.sim.attempts.decided import Decision, Inheritance
     from wattkeeper.sim.engine.backend import Listener
     from wattkeeper.sim.kernel.loop import ScheduledEvent
 

@@ -34,7 +34,8 @@ from wattkeeper.live.wire.messages import AttemptResult, Broken, Lost
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.views import Options
-from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Inheritance
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import Decision, Inheritance
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.kernel.streams import RandomStreams

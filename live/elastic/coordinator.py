@@ -20,7 +20,7 @@ from wattkeeper.policies.points.replan import ElasticView, ReplanMoment, Reshape
 from wattkeeper.policies.points.views import Outcome, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.sim.attempts.attempt import without_choices
+from wattkeeper.sim.attempts.decided import without_choices
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.kernel.clock import ElapsedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host

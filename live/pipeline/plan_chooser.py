@@ -16,7 +16,7 @@ from wattkeeper.policies.points.moments import START_MOMENTS, Progress
 from wattkeeper.policies.points.views import Knobs, Running, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
-from wattkeeper.sim.attempts.attempt import AttemptTotals, Tuned
+from wattkeeper.sim.attempts.decided import AttemptTotals, Tuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.kernel.clock import ElapsedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host

@@ -17,14 +17,8 @@ from wattkeeper.policies.points.retain import Retention
 from wattkeeper.policies.points.views import Options, Outcome
 from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
-from wattkeeper.sim.attempts.attempt import (
-    Attempt,
-    AttemptTotals,
-    Decision,
-    Execution,
-    Inheritance,
-    Tuned,
-)
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel

@@ -20,7 +20,7 @@ from wattkeeper.policies.points.policy import Policy
 from wattkeeper.policies.points.views import Configuration, Knobs, Options, Running, Slice, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
-from wattkeeper.sim.attempts.attempt import AttemptTotals, Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Capabilities, Host

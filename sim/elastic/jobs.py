@@ -17,7 +17,8 @@ from typing_extensions import override
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.policies.points.replan import ElasticTask, ElasticView, ReplanMoment, Reshape
-from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Execution
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import AttemptTotals
 from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork

@@ -13,15 +13,8 @@ from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.retain import Retention
 from wattkeeper.policies.points.views import Measurement, Options, Slice, Start
 from wattkeeper.policies.profile import Profile
-from wattkeeper.sim.attempts.attempt import (
-    Attempt,
-    AttemptTotals,
-    Decision,
-    Execution,
-    Inheritance,
-    Tuned,
-    Untuned,
-)
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.kernel.hosting import JOB_HOOKS, Capabilities, Host
 from wattkeeper.sim.kernel.loop import LoopClient

@@ -5,14 +5,8 @@ from __future__ import annotations
 import math
 
 from wattkeeper.policies.profile import cost as cost_of
-from wattkeeper.sim.attempts.attempt import (
-    Attempt,
-    AttemptTotals,
-    Decided,
-    Execution,
-    LostWork,
-    Tuned,
-)
+from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decided, Tuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.subscriber import Moments
 from wattkeeper.sim.kernel.loop import EventLoop

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.views import Outcome
-from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused, untrained
+from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
+from wattkeeper.sim.attempts.decided import untrained
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.preparation import Preparation

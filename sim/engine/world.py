@@ -14,7 +14,8 @@ from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import NEW
 from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.views import Measurement, Slice
-from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.attempt import Attempt
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, RunLosses

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i32, u8
 
-from wattkeeper.sim.attempts.attempt import SliceTotals
+from wattkeeper.sim.attempts.decided import SliceTotals
 from wattkeeper.sim.kernel.rows import ABSENT
 
 REACHED: Final = 1

@@ -31,7 +31,7 @@ from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
-from wattkeeper.sim.attempts.attempt import AttemptTotals
+from wattkeeper.sim.attempts.decided import AttemptTotals
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
