@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wattkeeper.scenarios.spec.sections.signals import AnyLiveSource
     from wattkeeper.sim.cluster_results.node_use import NodePrices
     from wattkeeper.sim.elastic.jobs import ElasticJob
-    from wattkeeper.sim.engine.stragglers import Stragglers
+    from wattkeeper.sim.engine.features.stragglers import Stragglers
     from wattkeeper.traces.layer_costs import LayerProfile
     from wattkeeper.traces.node_rates import NodeRates
     from wattkeeper.traces.pipelines import PipelinePoints

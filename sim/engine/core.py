@@ -5,8 +5,8 @@ from __future__ import annotations
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.booking import Booking
-from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
+from wattkeeper.sim.engine.selection.feasibility import Feasibility
 from wattkeeper.sim.engine.subscriber import Moments
 from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.loop import EventLoop

@@ -12,7 +12,7 @@ from wattkeeper.sim.attempts.decided import untrained
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.preparation import Preparation
-from wattkeeper.sim.engine.selector import Selector
+from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.engine.submission import Submission
 
 if TYPE_CHECKING:

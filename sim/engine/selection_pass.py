@@ -9,7 +9,7 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
 from wattkeeper.sim.engine.retries import Retries
-from wattkeeper.sim.engine.selector import Selector
+from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.kernel.loop import NEVER
 
 MOST_IDLE_WAKES: Final = 1_000_000

@@ -23,27 +23,27 @@ from wattkeeper.sim.engine.backend import Backend, Listener, ZooBackend
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.booking import Booking
 from wattkeeper.sim.engine.core import Core
-from wattkeeper.sim.engine.feasibility import Feasibility
+from wattkeeper.sim.engine.features.node_losses import NodeLosses
+from wattkeeper.sim.engine.features.pauses import Pauses
+from wattkeeper.sim.engine.features.power_cap import PowerCap
+from wattkeeper.sim.engine.features.power_limits import PowerLimits
+from wattkeeper.sim.engine.features.retuner import Retuner
+from wattkeeper.sim.engine.features.signal_changes import SignalChanges
+from wattkeeper.sim.engine.features.stragglers import StragglerEvents, Stragglers
+from wattkeeper.sim.engine.features.tune_signals import TuneSignals
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.node_losses import NodeLosses
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.pauses import Pauses
-from wattkeeper.sim.engine.power_cap import PowerCap
-from wattkeeper.sim.engine.power_limits import PowerLimits
 from wattkeeper.sim.engine.preparation import Preparation
-from wattkeeper.sim.engine.queues import SelectByQueue
 from wattkeeper.sim.engine.retries import Retries
-from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
+from wattkeeper.sim.engine.selection.feasibility import Feasibility
+from wattkeeper.sim.engine.selection.queues import SelectByQueue
+from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.engine.selection_pass import SelectionPass
-from wattkeeper.sim.engine.selector import Selector
-from wattkeeper.sim.engine.signal_changes import SignalChanges
 from wattkeeper.sim.engine.sources import Source
-from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 from wattkeeper.sim.engine.submission import Submission
 from wattkeeper.sim.engine.subscriber import Moments, Subscriber
-from wattkeeper.sim.engine.tune_signals import TuneSignals
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.signals import SignalSource

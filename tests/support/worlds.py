@@ -29,9 +29,9 @@ from wattkeeper.sim.cluster_results.columns import (
     recorded_columns,
 )
 from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
+from wattkeeper.sim.engine.features.stragglers import Stragglers
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
-from wattkeeper.sim.engine.stragglers import Stragglers
 from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment

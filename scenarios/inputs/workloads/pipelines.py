@@ -28,7 +28,7 @@ from wattkeeper.scenarios.spec.sections.pipeline import (
 )
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
-from wattkeeper.sim.engine.stragglers import DrawnStragglers, Slowdown, Stragglers
+from wattkeeper.sim.engine.features.stragglers import DrawnStragglers, Slowdown, Stragglers
 from wattkeeper.traces.generate.pipelines import generate_pipeline
 from wattkeeper.traces.pipelines import PipelinePoints, read_pipeline, replayed_profile
 from wattkeeper.traces.schema import jobs_table

@@ -73,7 +73,7 @@ PLANTS = {
         "useful_s + open_s, redundant_s, lost_s, open_s, pause_s",
     ),
     "decisions name the attempt before": (
-        "sim/engine/retuner.py",
+        "sim/engine/features/retuner.py",
         "tuning.start = tuning.start._replace(attempt=attempt)",
         "pass",
     ),

@@ -39,7 +39,7 @@ from wattkeeper.scenarios.contract.scripted import LIMITS_W, job, profile
 from wattkeeper.sim.cluster.checkpoints import CheckpointClock, CheckpointRule
 from wattkeeper.sim.cluster.losses import EXPECTED, LossRate, LossRules, NodeChange, RunLosses
 from wattkeeper.sim.cluster_results.columns import recorded_columns
-from wattkeeper.sim.engine.node_losses import MOST_LOSSES
+from wattkeeper.sim.engine.features.node_losses import MOST_LOSSES
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.latencies import Latencies
 

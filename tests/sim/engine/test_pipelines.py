@@ -37,7 +37,7 @@ from wattkeeper.policies.registry import policies
 from wattkeeper.policies.tune.perseus import PerseusConfig
 from wattkeeper.policies.tune.pipeline_exact import PipelineExactConfig
 from wattkeeper.scenarios.contract.scripted import GPU, example, job
-from wattkeeper.sim.engine.stragglers import DrawnStragglers, Slowdown
+from wattkeeper.sim.engine.features.stragglers import DrawnStragglers, Slowdown
 from wattkeeper.traces.pipelines import replayed_profile
 
 TASK = PipelineTask(made_up_profile(3, seed=5), PipelineSchedule("1f1b", 3, 4))

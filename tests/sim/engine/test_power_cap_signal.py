@@ -38,7 +38,7 @@ from wattkeeper.policies.points.views import Configuration, Knobs, Running
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
 from wattkeeper.scenarios.contract.scripted import GPU, LIMITS_W, job
 from wattkeeper.sim.cluster.cluster_spec import CapSignal, ClusterSpec, GpuPower, NodeGroup
-from wattkeeper.sim.engine.stragglers import Slowdown
+from wattkeeper.sim.engine.features.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams

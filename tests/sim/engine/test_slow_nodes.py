@@ -35,7 +35,7 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.cluster_results.columns import recorded_columns
-from wattkeeper.sim.engine.stragglers import Slowdown
+from wattkeeper.sim.engine.features.stragglers import Slowdown
 from wattkeeper.sim.engine.world import World
 
 

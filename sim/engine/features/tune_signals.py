@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from wattkeeper.sim.attempts.attempt import Execution
 from wattkeeper.sim.engine.core import Core
-from wattkeeper.sim.engine.retuner import Retuner
-from wattkeeper.sim.engine.signal_changes import schedule_change
+from wattkeeper.sim.engine.features.retuner import Retuner
+from wattkeeper.sim.engine.features.signal_changes import schedule_change
 from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.signals import SignalSource

@@ -19,8 +19,8 @@ from wattkeeper.policies.points.views import (
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.core import Core
-from wattkeeper.sim.engine.pauses import Pauses
-from wattkeeper.sim.engine.power_limits import PowerLimits
+from wattkeeper.sim.engine.features.pauses import Pauses
+from wattkeeper.sim.engine.features.power_limits import PowerLimits
 from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import Callback, schedule_at
 from wattkeeper.sim.recording.row_types import DrawRow, RetuneRow

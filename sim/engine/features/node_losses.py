@@ -9,9 +9,9 @@ from wattkeeper.sim.attempts.attempt import Execution
 from wattkeeper.sim.attempts.pace import NODE, Pace
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange, RunLosses
 from wattkeeper.sim.engine.core import Core
+from wattkeeper.sim.engine.features.retuner import Retuner
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.retuner import Retuner
-from wattkeeper.sim.engine.selector import Selector
+from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, schedule_at
 from wattkeeper.sim.recording.row_types import LossRow, NodeRow

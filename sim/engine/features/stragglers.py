@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wattkeeper.policies.points.views import Configuration, Knobs, Start
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.pace import STRAGGLER, Pace, with_cause
-from wattkeeper.sim.engine.retuner import Retuner
+from wattkeeper.sim.engine.features.retuner import Retuner
 from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.kernel.streams import RandomStreams

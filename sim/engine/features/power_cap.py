@@ -10,11 +10,11 @@ from wattkeeper.policies.points.views import NO_KNOBS
 from wattkeeper.sim.attempts.attempt import Attempt
 from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.core import Core
+from wattkeeper.sim.engine.features.power_limits import PowerLimits, pace_at
+from wattkeeper.sim.engine.features.retuner import Retuner
+from wattkeeper.sim.engine.features.signal_changes import SignalChanges
 from wattkeeper.sim.engine.lifecycle import Lifecycle
 from wattkeeper.sim.engine.node_states import SLACK_W
-from wattkeeper.sim.engine.power_limits import PowerLimits, pace_at
-from wattkeeper.sim.engine.retuner import Retuner
-from wattkeeper.sim.engine.signal_changes import SignalChanges
 from wattkeeper.sim.engine.subscriber import Subscriber
 
 

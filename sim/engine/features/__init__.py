@@ -1,0 +1,1 @@
+"""Features of a world that subscribe: losses, stragglers, power caps, and knobs that change."""
