@@ -2,7 +2,7 @@
 
 Every field has ``unit``, ``doc`` and ``rule`` in its metadata, and ``optional`` if stored tables
 may lack it; every schema has its ``table`` name and the ``key`` columns that together are unique.
-Parquet files keep this metadata.
+Parquet files keep this metadata. One module, so that the columns of all tables stand side by side.
 """
 
 from collections.abc import Mapping, Sequence

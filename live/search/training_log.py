@@ -12,7 +12,7 @@ from wattkeeper.traces.files.seals import seal_json, unseal_json
 
 
 class FinishedTraining(BaseModel):
-    """A network that was trained to convergence.
+    """A network that was trained to convergence: a field for each key of its line in the log.
 
     Attributes:
         variant: Variant of the scenario.

@@ -21,7 +21,7 @@ Probe = Callable[[int], Iterable[Any]]
 log = logging.getLogger("wattkeeper.session")
 
 
-class Profiling:
+class AssignmentProfiler:
     """Measures what an assignment asks for, reports it, and puts the answers in force.
 
     Args:

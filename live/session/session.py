@@ -16,7 +16,7 @@ from wattkeeper.live.session.connection import choose_connection
 from wattkeeper.live.session.epochs import Epochs, Steps
 from wattkeeper.live.session.heartbeat import Heartbeat
 from wattkeeper.live.session.instruments import Instruments, synchronise
-from wattkeeper.live.session.profiling import Probe, Profiling
+from wattkeeper.live.session.profiling import AssignmentProfiler, Probe
 from wattkeeper.live.session.termination import Stopped, Terminations
 from wattkeeper.live.wire.messages import Assignment, AttemptResult, Cause, EpochReport
 from wattkeeper.policies.errors import DeviceError, EnvironmentLacks, InputError
@@ -110,7 +110,7 @@ class Session:
         self._connection = choose_connection(self._arguments)
         self._instruments = Instruments(power_control)
         self._epochs = Epochs()
-        self._profiling = Profiling(self._instruments, self._epochs.bound)
+        self._profiling = AssignmentProfiler(self._instruments, self._epochs.bound)
         self._kept = KeptObjects()
         self._model: NoModel | WarmStart = NoModel()
         self._probe: Probe | None = None

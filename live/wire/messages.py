@@ -61,7 +61,7 @@ its process died; it stopped reporting; it never did. Without a target, who left
 
 
 class Assignment(NamedTuple):
-    """What an attempt shall do.
+    """What an attempt shall do: a field for each key of the message.
 
     Attributes:
         job_id: The job.

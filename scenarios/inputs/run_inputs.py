@@ -71,6 +71,8 @@ class ElasticInputs(NamedTuple):
 class RunInputs(NamedTuple):
     """The inputs of every run of a variant; variants share what is equal.
 
+    A field for each kind of input, most of which a scenario leaves out.
+
     Attributes:
         cluster: The nodes.
         profiles: The profiles that the jobs need.

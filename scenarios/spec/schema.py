@@ -59,7 +59,10 @@ def _elsewhere(what: str, *place: str) -> PydanticCustomError:
 
 
 class Scenario(Section):
-    """A question, the jobs and the cluster that it is about, and the variants to compare."""
+    """A question, the jobs and the cluster that it is about, and the variants to compare.
+
+    A field for each key of a scenario file.
+    """
 
     name: Annotated[str, Field(pattern=f"^{PATTERN}$", max_length=LONGEST)]
     """Name of the results."""

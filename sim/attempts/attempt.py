@@ -44,7 +44,8 @@ class Attempt:
     """A try of a job, from the time at which it first holds GPUs.
 
     While it holds them without training, its GPUs draw idle power; `hold`, `train` and `count_idle`
-    account for that as overhead.
+    account for that as overhead. What few attempts need are defaults of the class, so that many
+    fields cost no memory: one flat object of a million is the cheapest.
 
     Attributes:
         job: The job.

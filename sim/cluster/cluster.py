@@ -69,6 +69,8 @@ class _Nodes:
 class Cluster(ClusterView):
     """The free GPUs of a cluster: the view of `Place`.
 
+    Its many fields are the arrays by node, by type and by GPU that views share without a copy.
+
     Attributes:
         spec: The nodes of the cluster.
         free_gpus: Number of unallocated GPUs, shared ones not included.

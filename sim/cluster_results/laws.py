@@ -2,6 +2,7 @@
 
 `check_balance` looks at the timeline and the account of energy, and is a part of every run.
 `check_laws` looks at all tables; `wattkeeper run --check`, `wattkeeper bench` and tests use it.
+One module, so that all laws stand side by side.
 """
 
 from __future__ import annotations

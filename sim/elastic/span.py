@@ -59,7 +59,7 @@ class PaceClock:
         return span_s + left_s * self._factors[0]
 
 
-class TrainingSpan:
+class StepSpan:
     """A span of steps and commits, which may end with a commit out of turn.
 
     Args:

@@ -15,7 +15,7 @@ from wattkeeper.sim.attempts.pace import NODE, Pace, own_pace, peers_pace
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.cycle import Cycle
 from wattkeeper.sim.elastic.ledger import Fate, Spent, StepLedger
-from wattkeeper.sim.elastic.span import TrainingSpan
+from wattkeeper.sim.elastic.span import StepSpan
 from wattkeeper.sim.kernel.loop import Callback, EventLoop, ScheduledEvent, schedule_at
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ElasticTraining(Execution):
         self.used = (0.0, 0.0, 0.0)
         self._since_s = 0.0
         self._until_s = 0.0
-        self._span = TrainingSpan(NO_STEPS, self.ledger, 0.0, 1.0)
+        self._span = StepSpan(NO_STEPS, self.ledger, 0.0, 1.0)
         self._event: ScheduledEvent | None = None
 
     @override
@@ -211,7 +211,7 @@ class ElasticTraining(Execution):
             self._loop.pass_is_due = True
             return
         cycle = Cycle(self.task.batch / shape.rate, shape.commit_steps, shape.write_s)
-        self._span = TrainingSpan(cycle, self.ledger, now_s, self._full_slowdown)
+        self._span = StepSpan(cycle, self.ledger, now_s, self._full_slowdown)
         self.phase = "steps"
         self._owner.trains(self)
         self._await_next()

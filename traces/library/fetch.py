@@ -3,7 +3,8 @@
 Downloads are stored in ``.downloads/NAME`` of the library until their import has succeeded: an
 interrupted one is resumed (HTTP ranges, if the file has not changed), and a complete one is not
 repeated; one without a stated digest that cannot be read is removed. Only http and https, through
-the proxies of the environment.
+the proxies of the environment. One module, since resuming, checking and removing decide on each
+other's leftovers.
 """
 
 import io

@@ -1,4 +1,7 @@
-"""Pods and Kueue workloads of Kubernetes: who asked for which GPUs, and when they ran."""
+"""Pods and Kueue workloads of Kubernetes: who asked for which GPUs, and when they ran.
+
+One module: what the readers of pods and of workloads share refers to each other throughout.
+"""
 
 import re
 from collections import Counter
@@ -67,7 +70,7 @@ NO_START: Final = "has neither start nor run time, since Kueue cleared its admis
 
 
 class KubeObject(NamedTuple):
-    """A pod or a workload that asks for GPUs.
+    """A pod or a workload that asks for GPUs: a field for each key that any converter reads.
 
     Attributes:
         uid: Its own.
