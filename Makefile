@@ -100,10 +100,11 @@ $(BIN)/python:
 		{ echo "wattkeeper needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "Python's venv module is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "Making the environment $(VENV) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 
 $(INSTALLED): $(PACKAGING) | $(BIN)/python
-	@echo "Installing wattkeeper into $(VENV) ..."
+	@echo "Installing wattkeeper and the packages it needs into $(VENV) ..."
 	@$(PIP_INSTALL) -e .
 	@touch $@
 

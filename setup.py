@@ -49,6 +49,7 @@ CORE = (
     "sim/cluster/losses.py",
     "sim/cluster/what_if.py",
     "sim/attempts/attempt.py",
+    "sim/attempts/decided.py",
     "sim/attempts/pace.py",
     "sim/engine/backend.py",
     "sim/engine/board.py",
@@ -56,7 +57,7 @@ CORE = (
     "sim/engine/booking.py",
     "sim/engine/lifecycle.py",
     "sim/engine/node_losses.py",
-    "sim/engine/part.py",
+    "sim/engine/subscriber.py",
     "sim/engine/pauses.py",
     "sim/engine/power_limits.py",
     "sim/engine/preparation.py",
@@ -74,7 +75,6 @@ CORE = (
     "sim/engine/power_cap.py",
     "sim/engine/queues.py",
     "sim/attempts/service.py",
-    "sim/kernel/alarm.py",
     "sim/kernel/context.py",
     "sim/kernel/hosting.py",
     "sim/kernel/journal.py",
@@ -115,6 +115,7 @@ DEPENDENCIES = [
     "click>=8.1,<9",
     "rich>=13",
     "simpy>=4.1,<4.2",  # the engine sets its time, which is private
+    "typing_extensions>=4.12,<5",
 ]
 FOR_COMPILED = "librt>=0.16,<1"  # mypy's own, for compiled code
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wattkeeper.live.search.training_log import read_records
+from wattkeeper.live.search.training_log import read_trainings
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.sim.results.folder import work_folder
@@ -55,7 +55,7 @@ def pairs(results: Path) -> Pairs:
         InputError: If there are none.
     """
     folder = work_folder(results, "trainings")
-    found = [one for path in sorted(folder.glob("*.jsonl")) for one in read_records(path)]
+    found = [one for path in sorted(folder.glob("*.jsonl")) for one in read_trainings(path)]
     scratch = {(one.seed, one.model): one for one in found if one.variant == "scratch"}
     zoo = [one for one in found if one.variant == "zoo" and (one.seed, one.model) in scratch]
     rows = [

@@ -28,7 +28,7 @@ import yaml
 
 from tests.support.carbon import read_year
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.planning.waiting import Outlook, best_start
+from wattkeeper.policies.select.carbon_aware import Outlook, best_start
 from wattkeeper.scenarios.cli.main import main as wattkeeper
 
 SLOT_S = 900.0

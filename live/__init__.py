@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wattkeeper.live.elastic.module_replica import ModuleReplica
+    from wattkeeper.live.elastic.replica import ModuleReplica
     from wattkeeper.live.elastic.training import train_elastic
     from wattkeeper.live.pipeline.session import PipelineSession
     from wattkeeper.live.session.session import Session
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ModuleReplica": "elastic.module_replica",
+    "ModuleReplica": "elastic.replica",
     "PipelineSession": "pipeline.session",
     "Session": "session.session",
     "TransferReport": "weight_transfer.report",

@@ -27,7 +27,8 @@ class KnownSignal(NamedTuple):
             but the last ``slot + 1`` lie before the run.
         truth: True values of the present slot and of those after it; None unless the forecast's
             config has `needs_foresight`.
-        rng: Makes a random stream that depends on seed, signal and slot alone; likewise.
+        rng: Makes a random stream that depends on seed, signal and slot alone; None where
+            `truth` is None.
     """
 
     values: Floats

@@ -239,7 +239,7 @@ class Objective(NamedTuple):
 
 
 def cost(eta: float, energy_j: float, time_s: float, max_power_w: float) -> float:
-    """See `Objective.cost`."""
+    """The cost of `Objective` with a given `eta`, J."""
     return eta * energy_j + (1 - eta) * max_power_w * time_s
 
 

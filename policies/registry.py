@@ -15,7 +15,7 @@ from wattkeeper.policies.errors import InputError, PolicyError, Problem
 from wattkeeper.policies.errors import Point as Point
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.parts import Part, find_part, parts, register
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.point import POINTS as POINTS
 from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
@@ -28,7 +28,7 @@ class PolicyConfig(Part):
     """Base of all policy configs."""
 
     point: ClassVar[Point]
-    """The decision point."""
+    """The decision point; by default that of `policy`."""
     policy: ClassVar[type[Any]]
     """The policy's class; constructed with the config if that has settings."""
     needs_foresight: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class PolicyConfig(Part):
     """Whether a `Tune` policy only decides on clocks: plans of pipeline-parallel jobs, or a single
     clock, which other jobs can have, too."""
 
-    moments: ClassVar[tuple[Moment, ...]] = FIRST
+    moments: ClassVar[tuple[Moment, ...]] = START_MOMENTS
     """When a `Tune` policy is asked; a run pays for those that are named here."""
 
     rates_of: ClassVar[str] = ""
@@ -101,9 +101,13 @@ class PolicyConfig(Part):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         """Register the class under its kind, unless it has none of its own."""
         super().__pydantic_init_subclass__(**kwargs)
+        if not getattr(cls, "point", ""):
+            policy = getattr(cls, "policy", object)
+            of_base = (name for name, point in POINTS.items() if issubclass(policy, point.base))
+            cls.point = next(of_base, "")
         if cls.composed:
             return
-        point, kind = getattr(cls, "point", None), cls.model_fields["kind"].default
+        point, kind = cls.point, cls.model_fields["kind"].default
         if point not in POINTS or not isinstance(kind, str):
             name = f"{cls.__module__}.{cls.__qualname__}"
             raise PolicyError(

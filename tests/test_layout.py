@@ -167,10 +167,18 @@ def refusal_of(copy: Path) -> str:
 
 
 def test_a_circle_of_rooms_is_refused_even_of_types(copy: Path) -> None:
-    upward = "from wattkeeper.sim.results import tables"
+    upward = "from wattkeeper.sim.cluster_results import tables"
     text = f"from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    {upward}\n"
     (copy / "sim" / "engine" / "planted.py").write_text(text)
     assert "No cycles are allowed in wattkeeper.sim" in refusal_of(copy)
+
+
+def test_the_kernel_and_results_of_any_run_know_no_engine(copy: Path) -> None:
+    for room in ("kernel", "results"):
+        (copy / "sim" / room / "planted.py").write_text("import wattkeeper.sim.cluster_results\n")
+    said = refusal_of(copy)
+    for room in ("kernel", "results"):
+        assert f"wattkeeper.sim.{room} is not allowed to import wattkeeper.sim.cluster_" in said
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.conftest import ROOT
 
 MAY_PICKLE = {
-    "live/elastic/arguments.py": "checks that a function can be sent; reads nothing",
+    "live/elastic/training.py": "checks that a function can be sent; reads nothing",
     "scenarios/contract/other_process.py": "a process of its own, over pipes",
     "scenarios/contract/suite.py": "what it has just pickled",
     "scenarios/run/worker.py": "worker processes of the command, over a socket pair",

@@ -244,7 +244,7 @@ WORKLOADS: Final = table_schema(
         field("network", _text, "", "name of the model", "not empty"),
         field("optimizer", _text, "", "name of the optimizer", "not empty"),
         field("target", _real, "", "value of the metric that ends a run", "finite"),
-        field("higher_is_better", pa.bool_(), "", "whether the metric rises as training goes on"),
+        field("higher_is_better", pa.bool_(), "", "whether the metric rises as training proceeds"),
         field("max_epochs", _whole, "epochs", "a run is given up after so many", "> 0"),
         field("default_batch_size", _whole, "samples", "used if nobody chooses", "> 0"),
         field(

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from wattkeeper.live.controller.attempt import NOTHING, LiveAttempt, Phase, Standing
+from wattkeeper.live.controller.attempt import NOTHING, LiveAttempt, ProcessPhase, Standing
 from wattkeeper.live.wire.messages import EpochReport
-from wattkeeper.sim.attempts.attempt import NO_SLICES, Tuned
+from wattkeeper.sim.attempts.decided import NO_SLICES, Tuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import EventLoop
 
@@ -48,7 +48,7 @@ class Accounting:
 
     def _count_setup(self, run: LiveAttempt, trained_s: float) -> None:
         """Count what a process did between its session's begin and its first epoch as overhead."""
-        if run.process.phase is not Phase.SETS_UP or trained_s <= 0:
+        if run.process.phase is not ProcessPhase.SETS_UP or trained_s <= 0:
             return
         run.process.begin_training()
         setup_s = self._loop.now_s - run.since_s - trained_s

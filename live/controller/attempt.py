@@ -22,14 +22,8 @@ from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_li
 from wattkeeper.policies.points.moments import Progress
 from wattkeeper.policies.points.views import NO_KNOBS, Knobs, Measurement, Options, Slice
 from wattkeeper.policies.profile import Profile
-from wattkeeper.sim.attempts.attempt import (
-    NO_SLICES,
-    AttemptTotals,
-    Execution,
-    SliceTotals,
-    Tuned,
-    Untuned,
-)
+from wattkeeper.sim.attempts.attempt import Execution
+from wattkeeper.sim.attempts.decided import NO_SLICES, AttemptTotals, SliceTotals, Tuned, Untuned
 from wattkeeper.traces.files.names import file_name
 
 if TYPE_CHECKING:
@@ -37,7 +31,8 @@ if TYPE_CHECKING:
 
     from wattkeeper.live.controller.events import ExternalEvent
     from wattkeeper.policies.profile import Objective
-    from wattkeeper.sim.attempts.attempt import Attempt, Decision, Inheritance
+    from wattkeeper.sim.attempts.attempt import Attempt
+    from wattkeeper.sim.attempts.decided import Decision, Inheritance
     from wattkeeper.sim.engine.backend import Listener
     from wattkeeper.sim.kernel.loop import ScheduledEvent
 
@@ -98,7 +93,7 @@ class Standing(Enum):
     OVER = "over"
 
 
-class Phase(Enum):
+class ProcessPhase(Enum):
     """What a process does: its session has not begun, begins its first epoch, or trains."""
 
     STARTS = "starts"
@@ -119,7 +114,7 @@ class TrainingProcess:
     """
 
     run_id: str | None = None
-    phase: Phase = Phase.STARTS
+    phase: ProcessPhase = ProcessPhase.STARTS
     epoch: int = 0
     stop_sent: bool = False
     replies: dict[int, bool] = field(default_factory=dict)
@@ -127,17 +122,17 @@ class TrainingProcess:
     @property
     def begun(self) -> bool:
         """Whether its session has begun."""
-        return self.phase is not Phase.STARTS
+        return self.phase is not ProcessPhase.STARTS
 
     def begin(self) -> None:
         """Note that its session has begun."""
-        assert self.phase is Phase.STARTS
-        self.phase = Phase.SETS_UP
+        assert self.phase is ProcessPhase.STARTS
+        self.phase = ProcessPhase.SETS_UP
 
     def begin_training(self) -> None:
         """Note that it trains."""
-        assert self.phase is Phase.SETS_UP
-        self.phase = Phase.TRAINS
+        assert self.phase is ProcessPhase.SETS_UP
+        self.phase = ProcessPhase.TRAINS
 
 
 class AttemptControl(Protocol):

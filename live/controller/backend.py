@@ -23,7 +23,7 @@ from wattkeeper.live.controller.events import (
     SignalArrived,
     Woken,
 )
-from wattkeeper.live.controller.lifecycle import Lifecycle
+from wattkeeper.live.controller.lifecycle import AttemptLifecycle
 from wattkeeper.live.controller.process_table import ProcessTable, attempt_of
 from wattkeeper.live.controller.progress import ProgressReporter, Watch
 from wattkeeper.live.controller.rehearsal import RecordedRuns
@@ -32,9 +32,10 @@ from wattkeeper.live.controller.weights import DiscardedWeights
 from wattkeeper.live.signals.live_signal import LiveSignal, TimedValue
 from wattkeeper.live.wire.messages import AttemptResult, Broken, Lost
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.views import Options
-from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Inheritance
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import Decision, Inheritance
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.kernel.streams import RandomStreams
@@ -42,7 +43,9 @@ from wattkeeper.sim.replay.recorded import replay_recorded
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 
 LIVE: Final = SIMULATED._replace(
-    host="a live run", moments=(*FIRST, "epoch", "signal", "wake", "reached"), foresight=False
+    host="a live run",
+    moments=(*START_MOMENTS, "epoch", "signal", "wake", "reached"),
+    foresight=False,
 )
 """What live runs offer to policies."""
 
@@ -85,7 +88,7 @@ class LiveBackend(Backend):
         self._report_progress = ProgressReporter(watch, self.processes)
         failures = CrashLoopGuard(settings.folder / "output", env)
         accounting = Accounting(self, env)
-        self.lifecycle = Lifecycle(
+        self.lifecycle = AttemptLifecycle(
             self,
             self._runs,
             self.processes,
@@ -223,7 +226,7 @@ class LiveBackend(Backend):
         elif run.process.run_id == external.run and (external.rank or run.may_report(event)):
             reply = self._answers[type(event)](run, event, ticket)
         elif isinstance(event, AttemptResult) and run.stopped_run_id == external.run:
-            reply = {}  # another process goes on
+            reply = {}  # another process continues
         if reply is not None:
             self.processes.reply(ticket, reply)
 

@@ -11,9 +11,12 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
+from typing_extensions import override
+
 from wattkeeper.live.controller.rehearsal import REHEARSAL
 from wattkeeper.live.devices import find_devices
 from wattkeeper.live.devices.synthetic import SyntheticDevice
+from wattkeeper.live.session.checkpoint import Checkpointable
 from wattkeeper.live.session.session import Session
 from wattkeeper.live.wire.clock import run_clock
 from wattkeeper.policies.errors import InputError, WattkeeperError
@@ -21,7 +24,7 @@ from wattkeeper.policies.errors import InputError, WattkeeperError
 EARLY_S = 1e-6
 
 
-class EmulatedProgress:
+class EmulatedProgress(Checkpointable):
     """The progress of an epoch, saved when the training is stopped.
 
     Attributes:
@@ -33,16 +36,16 @@ class EmulatedProgress:
     part = 0.0
 
     def begin(self, epoch: int) -> None:
-        """Begin an epoch, or go on with one that was not reported."""
+        """Begin an epoch, or continue one that was not reported."""
         if epoch != self.epoch:
             self.epoch, self.part = epoch, 0.0
 
+    @override
     def state_dict(self) -> dict[str, float]:
-        """See `wattkeeper.live.session.checkpoint.Checkpointable`."""
         return {"epoch": self.epoch, "part": self.part}
 
+    @override
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        """See `wattkeeper.live.session.checkpoint.Checkpointable`."""
         self.epoch, self.part = int(state["epoch"]), state["part"]
 
 

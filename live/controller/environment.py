@@ -38,7 +38,7 @@ class LiveEnvironment(SimulationEnvironment):
         is_stopped: Whether time stands still until an external event comes.
         is_replayed: Whether the events of the log were processed.
         turns: How often it waited; any thread, and signal handlers, may read it.
-        is_idle: Whether it waits now, likewise.
+        is_idle: Whether it waits now; any thread, and signal handlers, may read it.
     """
 
     def __init__(self, wall: WallClock, log: EventLog) -> None:

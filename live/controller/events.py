@@ -17,7 +17,7 @@ class Halted(NamedTuple):
 class Woken(NamedTuple):
     """A process was told the time at the end of its sleep.
 
-    Where knobs change, the log has the time: a controller that goes on with the run must not put
+    Where knobs change, the log has the time: a controller that resumes the run must not put
     its clock back to before a change that the process knows.
     """
 
@@ -59,7 +59,7 @@ class ExternalEvent(NamedTuple):
         time_s: When it came, s.
         job_id: The job; empty if it concerns none.
         attempt: Number of its attempt.
-        run: Id of the attempt's process; a stopped attempt goes on in another one.
+        run: Id of the attempt's process; a stopped attempt resumes in another one.
         event: What happened.
         ticket: The request that a reply belongs to; None if none is expected.
         rank: Rank of the process in its training; only rank 0 reports.

@@ -18,7 +18,7 @@ from wattkeeper.live.controller.progress import ProgressReporter
 from wattkeeper.live.controller.rehearsal import RecordedRuns
 from wattkeeper.live.wire.messages import AttemptResult, EpochReport, Lost
 from wattkeeper.policies.points.views import Measurement
-from wattkeeper.sim.attempts.attempt import Tuned
+from wattkeeper.sim.attempts.decided import Tuned
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import Callback
 
@@ -31,7 +31,7 @@ class AttemptEnding(NamedTuple):
     outcome: AttemptResult
 
 
-class Lifecycle:
+class AttemptLifecycle:
     """Carries out what the world decides on attempts, and tells its listener how they end.
 
     `runs` are the attempts whose end is not reported, or whose process has not exited.

@@ -13,7 +13,7 @@ from wattkeeper.live.controller.process_table import ProcessTable
 from wattkeeper.live.controller.progress import ProgressReporter
 from wattkeeper.live.wire.messages import Begun, EpochReport, ProfileReport, SleepUntil
 from wattkeeper.policies.points.views import Measurement, Slice
-from wattkeeper.sim.attempts.attempt import Tuned, Untuned
+from wattkeeper.sim.attempts.decided import Tuned, Untuned
 from wattkeeper.sim.engine.backend import Backend
 
 Reply = Mapping[str, Any]

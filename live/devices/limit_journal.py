@@ -27,7 +27,7 @@ from wattkeeper.traces.files.private import make_private_folder, read_own_file
 from wattkeeper.traces.files.user_dirs import state_folder
 
 
-class LimitRecord(NamedTuple):
+class LimitEntry(NamedTuple):
     """The power limit of a device before a process changed it, and whether it locks clocks.
 
     Attributes:
@@ -59,7 +59,7 @@ class RestoredLimit(NamedTuple):
         error: Why it was not; empty if it was.
     """
 
-    record: LimitRecord
+    record: LimitEntry
     error: str
 
 
@@ -73,14 +73,14 @@ def path(uuid: str) -> Path:
     return folder() / f"{hashlib.sha256(uuid.encode()).hexdigest()[:32]}.json"
 
 
-def load(file: Path) -> LimitRecord | None:
+def load(file: Path) -> LimitEntry | None:
     """Read a record; None if there is none.
 
     Raises:
         StoreError: If it belongs to another user.
     """
     try:
-        return LimitRecord(**json.loads(read_own_file(file)))
+        return LimitEntry(**json.loads(read_own_file(file)))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):  # only a damaged disk: records appear whole
@@ -88,7 +88,7 @@ def load(file: Path) -> LimitRecord | None:
         return None
 
 
-def save(record: LimitRecord) -> None:
+def save(record: LimitEntry) -> None:
     """Write a record durably."""
     file = path(record.uuid)
     make_private_folder(file.parent)
@@ -96,7 +96,7 @@ def save(record: LimitRecord) -> None:
         new.write_text(json.dumps(record._asdict()), encoding="ascii")
 
 
-def undo(record: LimitRecord) -> RestoredLimit:
+def undo(record: LimitEntry) -> RestoredLimit:
     """Restore what a record says, and remove it; if that fails, it stays, without an owner."""
     try:
         restore(record, find_device(record.uuid))
@@ -107,7 +107,7 @@ def undo(record: LimitRecord) -> RestoredLimit:
     return RestoredLimit(record, "")
 
 
-def restore(record: LimitRecord, device: Device) -> None:
+def restore(record: LimitEntry, device: Device) -> None:
     """Set the limit of a record, and unlock the clock if it was locked.
 
     Raises:

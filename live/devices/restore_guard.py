@@ -87,7 +87,7 @@ def _take(uuid: str, parent: int, clocks: bool) -> None:
     now_w = None if device.limits is None else device.limit_w()
     before_w = now_w if left is None else left.before_w
     has_clocks = left is not None and is_own and left.clocks
-    record = limit_journal.LimitRecord(
+    record = limit_journal.LimitEntry(
         uuid, before_w, parent, process_identity.start_ticks(parent), has_clocks
     )
     limit_journal.save(record)

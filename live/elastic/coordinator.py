@@ -4,23 +4,75 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from wattkeeper.live.elastic.asker import ReplanAsker
 from wattkeeper.live.elastic.costs import MeasuredCosts, StepSplit
 from wattkeeper.live.elastic.groups import GroupStore, Origin, SavedState, origin_of
 from wattkeeper.live.elastic.orders import SaveState
 from wattkeeper.live.elastic.progress import TrainingProgress
-from wattkeeper.live.elastic.records import NodeLoss
+from wattkeeper.live.elastic.records import NodeLoss, ReplanDecision
 from wattkeeper.live.elastic.workers import LostWorker, Workers, are_done
 from wattkeeper.policies.errors import EnvironmentLacks, PolicyError
+from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.replan import ElasticView, ReplanMoment, Reshape, Shape
+from wattkeeper.policies.points.views import Outcome, Start
+from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.sim.attempts.decided import without_choices
+from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
+from wattkeeper.sim.kernel.clock import ElapsedTime
+from wattkeeper.sim.kernel.hosting import Capabilities, Host
+from wattkeeper.sim.kernel.streams import NamedStreams
 
 log = logging.getLogger("wattkeeper.live")
 
 MOST_FRUITLESS: Final = 100
 """After so many broken groups in a row without a commit, a training is given up."""
+
+
+ELASTIC: Final = Capabilities("an elastic training on this host")
+"""What such a training offers to policies."""
+
+
+class ReplanAsker:
+    """Asks the `Replan` policy of a live training, at the moments of a simulated one.
+
+    Args:
+        job: Name of the training.
+        config: Config of the policy.
+        now_s: Time since the training began, s.
+
+    Attributes:
+        decisions: What was decided.
+
+    Raises:
+        PolicyError: If the policy reads what a live training does not have.
+    """
+
+    def __init__(self, job: str, config: PolicyConfig, now_s: Callable[[], float]) -> None:
+        self._job = Job(job, job, 1, None, 1, 0.0)
+        self._host = Host(ELASTIC, ElapsedTime(now_s), Objective(1.0), NamedStreams(0))
+        self._replan = self._host.engage(config)
+        self._host.submitted(self._job)
+        self.decisions: list[ReplanDecision] = []
+
+    def ask(self, view: ElasticView) -> Reshape | None:
+        """The answer of the policy; None only about nodes that it does not take up.
+
+        Raises:
+            PolicyError: If it is none for the nodes.
+        """
+        answer = ask_replan(self._replan, view)
+        saw, chose = repr(seen_of(view)), describe_answer(answer)
+        self.decisions.append(ReplanDecision(self._replan.ctx.now_s, saw, chose))
+        return answer
+
+    def end(self, steps_s: float) -> None:
+        """Let the policy learn that the training is done, after a time in steps; see `Outcome`."""
+        start = Start(self._job, 1, without_choices(self._job, "", math.nan), 0)
+        self._host.observe(Outcome(start, 0, math.nan, 0, steps_s, math.nan, math.nan, True))
 
 
 class ElasticCoordinator:
@@ -65,7 +117,6 @@ class ElasticCoordinator:
         self._from_storage = False
         self._shape: Shape | None = None
         self._declined = 0
-        self._fruitless = 0
         self._written_s = 0.0
         self.lost: list[NodeLoss] = []
 
@@ -93,8 +144,9 @@ class ElasticCoordinator:
         while len(self._held) < self._least:
             if self._workers.may_come() < self._least:
                 raise EnvironmentLacks(
-                    f"the training needs {self._least} nodes; after {self._progress.steps} steps "
-                    f"there are {len(self._held)}, and no others come back"
+                    f"the training needs {self._least} nodes; after "
+                    f"{self._progress.ledger.steps} steps there are {len(self._held)}, "
+                    "and no others come back"
                 )
             self._moment, self._shape = "start", None
             self._workers.watch()
@@ -131,7 +183,7 @@ class ElasticCoordinator:
         progress.shape.predicted_pause_s = expected_s
         self._declined = 0
         if not math.isnan(expected_s) and (origin.is_held or origin.storage is not None):
-            pause_s = progress.shape.pause_s - self._written_s
+            pause_s = progress.ledger.spent.pause_s - self._written_s
             from_storage = origin.storage is not None
             self._costs.add_pause(len(self._held), pause_s, from_storage, bool(origin.receivers))
         return True
@@ -179,7 +231,7 @@ class ElasticCoordinator:
         if len(states) < len(self._held):
             return None
         latest = max(states.values())
-        if change.from_storage and progress.saved.steps < min(progress.committed, latest):
+        if change.from_storage and progress.saved.steps < min(progress.ledger.committed, latest):
             holder = min(node for node, steps in states.items() if steps == latest)
             begun_s = workers.now_s()
             if not self._write(holder, SavedState(latest, progress.path_of(latest))):
@@ -195,10 +247,10 @@ class ElasticCoordinator:
 
     def _train(self) -> bool:
         """Train until a worker ended or the shape is to change; whether the training is over."""
-        progress, workers = self._progress, self._workers
-        while progress.steps < progress.wanted:
+        progress, workers, ledger = self._progress, self._workers, self._progress.ledger
+        while ledger.steps < ledger.wanted:
             if self._takes_up():
-                if progress.uncommitted and not self._save():
+                if ledger.uncommitted and not self._save():
                     return self._break_off()
                 self._moment, self._since_s = "boundary", workers.now_s()
                 progress.close_shape(self._since_s)
@@ -240,28 +292,26 @@ class ElasticCoordinator:
 
     def _commit(self) -> bool:
         """Commit finished steps if it is time to; whether all workers lived on."""
-        shape, uncommitted = cast(Shape, self._shape), self._progress.uncommitted
+        shape, uncommitted = cast(Shape, self._shape), self._progress.ledger.uncommitted
         is_due = bool(shape.commit_steps) and uncommitted >= shape.commit_steps
         if is_due and not shape.write_s:
             self._progress.commit(self._workers.now_s())
-            self._fruitless = 0
             return True
-        return self._save() if is_due or (shape.saves_on_notice and self._is_noticed()) else True
-
-    def _is_noticed(self) -> bool:
-        """Whether a node announced that it will be lost."""
-        return any(self._workers.running[node].noticed_s < math.inf for node in self._held)
+        if not is_due and shape.saves_on_notice:
+            running = self._workers.running
+            is_due = any(running[node].noticed_s < math.inf for node in self._held)
+        return not is_due or self._save()
 
     def _save(self, path: Path | None = None) -> bool:
         """Commit all finished steps with a checkpoint; whether all workers lived on."""
         progress, workers = self._progress, self._workers
         progress.switch("write", workers.now_s())
-        saved = SavedState(progress.steps, path or progress.path_of(progress.steps))
+        steps = progress.ledger.steps
+        saved = SavedState(steps, path or progress.path_of(steps))
         if not self._write(self._held[0], saved):
             return False
         progress.switch("steps", workers.now_s())
         progress.commit(workers.now_s())
-        self._fruitless = 0
         return not any(each.node in self._held for each in workers.lost)
 
     def _write(self, node: int, saved: SavedState) -> bool:
@@ -282,33 +332,32 @@ class ElasticCoordinator:
         Raises:
             EnvironmentLacks: If groups broke too often in a row.
         """
-        progress, keeps_steps = self._progress, self._keeps_steps()
+        progress, ledger, keeps_steps = self._progress, self._progress.ledger, self._keeps_steps()
         lost = self._take_lost()
         time_s = lost[0].time_s if lost else self._workers.now_s()
         if keeps_steps:
-            if progress.uncommitted:
-                self._fruitless = 0
             progress.commit(max(time_s, progress.since_s))
         self._moment = "lost" if lost else "pause"
         if not lost:
             log.warning(
                 "the group of nodes %s broke after %d steps, though its workers live: %s",
                 ", ".join(map(str, self._held)),
-                progress.steps,
+                ledger.steps,
                 self._workers.why_broken,
             )
         self._since_s = max(time_s, progress.since_s)
-        steps = progress.lose(self._since_s)
+        steps = ledger.uncommitted
+        progress.close_shape(self._since_s, "lost")
         checkpoint_s = self._costs.checkpoint_s
         for number, each in enumerate(lost):
             announced = each.warned_s >= checkpoint_s
             self.lost.append(NodeLoss(each.time_s, each.node, announced, 0 if number else steps))
         self._announced = bool(lost) and all(each.warned_s >= checkpoint_s for each in lost)
-        self._fruitless += 1
-        if self._fruitless > MOST_FRUITLESS:
+        ledger.fruitless += 1
+        if ledger.fruitless > MOST_FRUITLESS:
             raise EnvironmentLacks(
-                f"{self._fruitless} groups of workers in a row broke before they committed a step, "
-                f"{progress.steps} of {progress.wanted} are trained: state shorter intervals of "
+                f"{ledger.fruitless} groups of workers in a row broke before they committed a "
+                f"step, {ledger.steps} of {ledger.wanted} are trained: state shorter intervals of "
                 "checkpoints, or look at what the workers printed"
             )
         return False

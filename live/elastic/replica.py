@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from typing_extensions import override
+
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
 
 
 class Replica(Protocol):
@@ -30,6 +33,53 @@ class Replica(Protocol):
 
     def load_state_dict(self, state: Any, /) -> Any:
         """Take a state over."""
+
+
+SumOfLosses = Callable[["nn.Module", int, int, int], "Tensor"]
+"""The loss of a model, summed over the samples `first` to `end` (without it) of a step."""
+
+
+class ModuleReplica(Replica):
+    """The replica of a torch module.
+
+    All workers make equal models: seed torch before. What a forward pass changes in a model, such
+    as the statistics of batch normalisation, is not shared by workers.
+
+    Args:
+        model: The model, on the CPU.
+        optimizer: Of its parameters.
+        loss: Its loss over some samples of a step.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer, loss: SumOfLosses) -> None:
+        self.model, self.optimizer, self._loss = model, optimizer, loss
+        self._weights = [each for each in model.parameters() if each.requires_grad]
+
+    @override
+    def gradient(self, step: int, first: int, end: int) -> tuple[Tensor, float]:
+        import torch
+
+        loss = self._loss(self.model, step, first, end)
+        parts = torch.autograd.grad(loss, self._weights, materialize_grads=True)
+        return torch.cat([part.flatten() for part in parts]), float(loss.detach())
+
+    @override
+    def apply(self, gradient: Tensor) -> None:
+        import torch
+
+        sizes = [weights.numel() for weights in self._weights]
+        for weights, part in zip(self._weights, torch.split(gradient, sizes), strict=True):
+            weights.grad = part.view_as(weights)
+        self.optimizer.step()
+
+    @override
+    def state_dict(self) -> dict[str, Any]:
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    @override
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
 
 
 MakeReplica = Callable[[], Replica]

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from wattkeeper.live.pipeline.clock_sweep import ClockSweep, write_profile
 from wattkeeper.live.pipeline.plan_chooser import PlanChooser
 from wattkeeper.live.pipeline.reports import (
-    IterationRecord,
+    IterationRow,
     Order,
     RankReport,
     RankTotals,
@@ -83,7 +83,7 @@ class PipelineLeader:
         blocking_w: float | None,
         results: PipelineResults,
     ) -> None:
-        self.records: list[IterationRecord] = []
+        self.records: list[IterationRow] = []
         self.plans: list[ClockPlan] = []
         self.profile = profile
         self.slow: SlowStages | None = None
@@ -114,7 +114,7 @@ class PipelineLeader:
         order = self.order
         slow = () if self.slow is None else self.slow.update(reports, order.plan)
         self.records.append(
-            IterationRecord(
+            IterationRow(
                 number=len(self.records) + 1,
                 measures=order.measures,
                 plan=order.number,

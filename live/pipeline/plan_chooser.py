@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from typing_extensions import override
+
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST, Progress
+from wattkeeper.policies.points.moments import START_MOMENTS, Progress
 from wattkeeper.policies.points.views import Knobs, Running, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config
-from wattkeeper.sim.attempts.attempt import AttemptTotals, Tuned
+from wattkeeper.sim.attempts.decided import AttemptTotals, Tuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.kernel.clock import ElapsedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
@@ -42,7 +44,9 @@ class PlanDecision(NamedTuple):
     chose: str
 
 
-PIPELINE: Final = Capabilities("a pipeline's session", (*FIRST, "straggler", "cap"), clocks=True)
+PIPELINE: Final = Capabilities(
+    "a pipeline's session", (*START_MOMENTS, "straggler", "cap"), clocks=True
+)
 """What the session of a pipeline offers to policies: a cluster without a cap never changes it."""
 
 
@@ -83,6 +87,7 @@ class PlanChooser(DecisionJournal):
         self._host = host
         self._maker = DecisionMaker(configure, host.engage(tune), self)
 
+    @override
     def note(
         self,
         now_s: float,
@@ -92,7 +97,6 @@ class PlanChooser(DecisionJournal):
         saw: tuple[object, ...],
         chose: str,
     ) -> None:
-        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         policy = (self._configure if point == "configure" else self._tune).kind
         self.decisions.append(PlanDecision(now_s, point, policy, repr(saw), chose))
 

@@ -77,7 +77,7 @@ class Order(NamedTuple):
     number: int = 0
 
 
-class IterationRecord(NamedTuple):
+class IterationRow(NamedTuple):
     """An iteration that all ranks have done.
 
     Attributes:

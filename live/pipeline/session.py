@@ -15,7 +15,7 @@ from wattkeeper.live.devices.power_limiter import PowerLimiter, permitted_contro
 from wattkeeper.live.pipeline.arguments import PipelineArguments, RankFacts
 from wattkeeper.live.pipeline.exchange import StageExchange
 from wattkeeper.live.pipeline.leader import PipelineLeader
-from wattkeeper.live.pipeline.meters import make_meter
+from wattkeeper.live.pipeline.meters import RankMeter, make_meter
 from wattkeeper.live.pipeline.reports import (
     OperationTotals,
     Order,
@@ -70,6 +70,37 @@ class ClockSetter:
         if not self._limiter.lock_mhz(clock_mhz):
             raise EnvironmentLacks(f"clocks cannot be locked any more: {self._limiter.why}")
         self._locked_mhz = clock_mhz
+
+
+class RankIteration:
+    """What an iteration of one rank takes; it begins as this is made."""
+
+    def __init__(self, meter: RankMeter) -> None:
+        self._meter = meter
+        self._begun_s, self._begun_j = meter.now_s(), meter.energy_j()
+        self._operations: dict[int, OperationTotals] = {}
+
+    @contextmanager
+    def measure(self, operation: int, number: int) -> Iterator[None]:
+        """Measure an instruction; `number`: its number in the graph."""
+        meter = self._meter
+        meter.begin(number)
+        begun_s, begun_j = meter.now_s(), meter.energy_j()
+        yield
+        meter.end(number)
+        self._ended_s, self._ended_j = meter.now_s(), meter.energy_j()
+        took = OperationTotals(1, self._ended_s - begun_s, self._ended_j - begun_j)
+        self._operations[operation] = self._operations.get(operation, OperationTotals()).plus(took)
+
+    def report(self) -> RankReport:
+        """What it took until the end of its last instruction."""
+        time_s, energy_j = self._ended_s - self._begun_s, self._ended_j - self._begun_j
+        return RankReport(self._ended_s, time_s, energy_j, self._operations)
+
+    def totals(self) -> RankTotals:
+        """What it took until now."""
+        meter = self._meter
+        return RankTotals(meter.now_s() - self._begun_s, meter.energy_j() - self._begun_j)
 
 
 class PipelineSession:
@@ -148,13 +179,12 @@ class PipelineSession:
         arguments.check()
         self.replica, self.rank = divmod(world_rank, world // replicas)
         self._schedule = arguments.make_schedule()
-        self._graph = schedule_graph(self._schedule)
-        self._numbers = self._graph.positions[self.rank]
+        self._numbers = schedule_graph(self._schedule).positions[self.rank]
         self.program: tuple[Instruction, ...] = program_of(self._schedule)[self.rank]
         self._emulated = emulate
         self.leader: PipelineLeader | None = None
         self._stack = ExitStack()
-        self._done = len(self.program)
+        self._left: tuple[Instruction, ...] = ()
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -176,7 +206,7 @@ class PipelineSession:
         if exchange.is_leader:
             self._leaders = StageExchange(self._store, name, self.replica, replicas, PATIENCE_S)
         devices = find_devices()
-        self._meter = make_meter(devices, self._emulated, exchange, self._graph)
+        self._meter = make_meter(devices, self._emulated, exchange, schedule_graph(self._schedule))
         self._stack.callback(self._meter.close)
         self._clocks = ClockSetter(devices, self._stack)
         own = RankFacts(len(devices), devices[0].gpu_type, self._clocks.clocks_mhz)
@@ -197,14 +227,14 @@ class PipelineSession:
         measured = 0
         for number in range(1, self._arguments.iterations + 1):
             measured += self.order.measures
-            self._begun_s, self._begun_j = self._meter.now_s(), self._meter.energy_j()
+            self._iteration = RankIteration(self._meter)
             self._meter.begin_iteration(0 if self.order.measures else number - measured)
-            self._done, self._operations = 0, dict[int, OperationTotals]()
+            self._left = self.program
             yield number
-            if self._done < len(self.program):
+            if self._left:
                 raise InputError(
                     f"iteration {number} ended after {self._done} of {len(self.program)} "
-                    f"instructions; next was {self.program[self._done]}"
+                    f"instructions; next was {self._left[0]}"
                 )
             self._finish()
         self._exchange.gather("done")
@@ -222,31 +252,23 @@ class PipelineSession:
         Raises:
             InputError: If it is not the next one.
         """
-        if self._done == len(self.program) or instruction != self.program[self._done]:
-            expected = self.program[self._done] if self._done < len(self.program) else "no further"
+        if not self._left or instruction != self._left[0]:
+            expected = self._left[0] if self._left else "no further"
             raise InputError(f"found {instruction}; the program of rank {self.rank} has {expected}")
-        number = self._numbers[self._done]
         self._clocks.set_mhz(self.order.plan[self.rank][self._done])
-        self._meter.begin(number)
-        begun_s, begun_j = self._meter.now_s(), self._meter.energy_j()
-        yield
-        self._meter.end(number)
-        time_s, energy_j = self._meter.now_s() - begun_s, self._meter.energy_j() - begun_j
-        operation = instruction.operation
-        totals = self._operations.get(operation, OperationTotals())
-        self._operations[operation] = totals.plus(OperationTotals(1, time_s, energy_j))
-        self._done += 1
-        if self._done == len(self.program):
-            self._ended = self._meter.now_s(), self._meter.energy_j()
+        with self._iteration.measure(instruction.operation, self._numbers[self._done]):
+            yield
+        self._left = self._left[1:]
+
+    @property
+    def _done(self) -> int:
+        """Number of instructions of the iteration that were done."""
+        return len(self.program) - len(self._left)
 
     def _finish(self) -> None:
         """End an iteration together with all ranks, and learn what the next one is done by."""
         exchange, leader = self._exchange, self.leader
-        ended_s, ended_j = self._ended
-        report = RankReport(
-            ended_s, ended_s - self._begun_s, ended_j - self._begun_j, self._operations
-        )
-        reports = exchange.gather(report)
+        reports = exchange.gather(self._iteration.report())
         others: list[ReplicaPace] = []
         last_s = 0.0
         if leader is not None:
@@ -254,9 +276,7 @@ class PipelineSession:
             others = self._leaders.gather_others(ReplicaPace(last_s, leader.fastest_s()))
             last_s = max(last_s, *(pace.ended_s for pace in others), 0.0)
         self._meter.meet(exchange.share(last_s, float))
-        totals = exchange.gather(
-            RankTotals(self._meter.now_s() - self._begun_s, self._meter.energy_j() - self._begun_j)
-        )
+        totals = exchange.gather(self._iteration.totals())
         if leader is not None:
             leader.finish(reports, totals, others)
         self.order = exchange.share(_order_of(leader), Order)

@@ -7,23 +7,18 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from typing_extensions import override
 
 from wattkeeper.live.search.search import TASK, SearchRun
-from wattkeeper.live.search.training_log import TrainingRecord
+from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.retain import Retention
-from wattkeeper.policies.points.views import Options
+from wattkeeper.policies.points.views import Options, Outcome
 from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
-from wattkeeper.sim.attempts.attempt import (
-    Attempt,
-    AttemptTotals,
-    Decision,
-    Execution,
-    Inheritance,
-    Tuned,
-)
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import SIMULATED, Backend
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
@@ -46,9 +41,9 @@ class NetworkSource(Source):
         """The first one."""
         yield [self._job(0.0)]
 
-    def follow_up(self, job: Job, now_s: float) -> Job | None:
+    def follow_up(self, outcome: Outcome, now_s: float) -> Sequence[Job]:
         """The next one."""
-        return self._job(now_s) if len(self._jobs) < len(self._names) else None
+        return (self._job(now_s),) if len(self._jobs) < len(self._names) else ()
 
     def _job(self, now_s: float) -> Job:
         number = len(self._jobs)
@@ -56,8 +51,8 @@ class NetworkSource(Source):
         self._jobs.append(Job(name, name, 1, TASK, 1, now_s, number=number, model=name))
         return self._jobs[-1]
 
+    @override
     def column(self, name: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
-        """See `wattkeeper.sim.engine.sources.Source`."""
         return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
 
 
@@ -82,11 +77,11 @@ class SearchZoo:
         host.engage(find_config("retain", "keep-all"))
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The model that a job trains; None if it has none."""
         return None if job.model is None else self._search.child(job.model)
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """All trained networks, in order."""
         return self._search.models
 
     def work_left(self, job: Job, parent: str) -> float:
@@ -136,7 +131,7 @@ class InProcessBackend(Backend):
         self, env: SimulationEnvironment, search: SearchRun, batch_size: int, most_epochs: int
     ) -> None:
         self.env = env
-        self.trained: list[TrainingRecord] = []
+        self.trained: list[FinishedTraining] = []
         self.search = search
         self._batch_size, self._most_epochs = batch_size, most_epochs
 
@@ -183,7 +178,7 @@ class _InProcessTraining(Execution):
         self.attempt.add_overhead(overhead_s, 0.0)
         env.schedule_at(env.now_s + overhead_s + training.time_s, Callback(self._end, training))
 
-    def _end(self, training: TrainingRecord) -> None:
+    def _end(self, training: FinishedTraining) -> None:
         self._backend.trained.append(training)
         energy_j = UNKNOWN if training.energy_j is None else training.energy_j
         decision = self._decision

@@ -23,7 +23,7 @@ import numpy as np
 
 from wattkeeper.live.search import dataset
 from wattkeeper.live.search.architectures import CandidateNetwork, draw_candidates
-from wattkeeper.live.search.training_log import TrainingRecord, append_record, read_records
+from wattkeeper.live.search.training_log import FinishedTraining, append_training, read_trainings
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
 from wattkeeper.policies.matching.coverage import retained_share
@@ -95,7 +95,7 @@ class SearchRun:
         make_private_folder(folder)
         self._log = log_path(folder, variant, seed)
         self._zoo_folder = folder / f"{file_name(variant)}-{seed}.zoo"
-        self._finished = {record.model: record for record in read_records(self._log)}
+        self._finished = {record.model: record for record in read_trainings(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
         self._programs: dict[str, TracedModule] = {}
         self.models: list[TrainedModel] = []
@@ -195,7 +195,7 @@ class SearchRun:
         torch.manual_seed(self._derive_seed(f"weights/{name}"))
         return build(self.candidates[name].architecture, dataset.CHANNELS, dataset.CLASSES)
 
-    def train(self, name: str, parent: str | None) -> TrainingRecord:
+    def train(self, name: str, parent: str | None) -> FinishedTraining:
         """Train a network, or return its record if it was trained before.
 
         Without a parent it starts from scratch.
@@ -206,7 +206,7 @@ class SearchRun:
         record = self._finished.get(name)
         if record is None:
             record = self._train(self.candidates[name], parent)
-            append_record(self._log, record)
+            append_training(self._log, record)
             self._finished[name] = record
         elif record.parent != parent:
             raise StoreError(
@@ -215,7 +215,7 @@ class SearchRun:
             )
         return record
 
-    def finish(self, name: str) -> TrainingRecord:
+    def finish(self, name: str) -> FinishedTraining:
         """The record of a trained network, which policies see from now on."""
         record = self._finished[name]
         if self.stores:
@@ -223,7 +223,7 @@ class SearchRun:
             self.models.append(TrainedModel(name, name, TASK, record.validation_accuracy, graph))
         return record
 
-    def _train(self, candidate: CandidateNetwork, parent: str | None) -> TrainingRecord:
+    def _train(self, candidate: CandidateNetwork, parent: str | None) -> FinishedTraining:
         from wattkeeper.live.search.trainer import train
 
         name, graph_s, query_s = candidate.name, 0.0, 0.0
@@ -255,7 +255,7 @@ class SearchRun:
                 parent=None if parent is None else self._find_stored(parent),
             )
         parameters = sum(tensor.numel() for tensor in net.parameters())
-        return TrainingRecord(
+        return FinishedTraining(
             variant=self.variant,
             seed=self.seed,
             model=name,

@@ -11,7 +11,7 @@ from wattkeeper.traces.files.private import read_own_file
 from wattkeeper.traces.files.seals import seal_json, unseal_json
 
 
-class TrainingRecord(BaseModel):
+class FinishedTraining(BaseModel):
     """A network that was trained to convergence.
 
     Attributes:
@@ -68,7 +68,7 @@ class TrainingRecord(BaseModel):
         return self.graph_s + self.query_s + self.transfer_s
 
 
-def append_record(path: Path, training: TrainingRecord) -> None:
+def append_training(path: Path, training: FinishedTraining) -> None:
     """Append a training; it is on the disk when this returns.
 
     Raises:
@@ -79,7 +79,7 @@ def append_record(path: Path, training: TrainingRecord) -> None:
         fresh.write_bytes((path.read_bytes() if path.exists() else b"") + line)
 
 
-def read_records(path: Path) -> list[TrainingRecord]:
+def read_trainings(path: Path) -> list[FinishedTraining]:
     """The finished trainings, in the order in which they ended.
 
     Raises:
@@ -94,7 +94,7 @@ def read_records(path: Path) -> list[TrainingRecord]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(TrainingRecord.model_validate(unseal_json(line)))
+            records.append(FinishedTraining.model_validate(unseal_json(line)))
         except ValueError as error:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise StoreError(

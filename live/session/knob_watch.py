@@ -90,6 +90,8 @@ class KnobWatch(FixedLimit):
 
     @override
     def sleep_until(self, time_s: float, known_w: float | None) -> bool:
+        if self._over:
+            return super().sleep_until(time_s, None)
         if isinstance(self._wall, RemoteWallClock):
             goes_on, limit_w = self._wall.sleep_with_limit(time_s, known_w)
             self.take_over(limit_w)

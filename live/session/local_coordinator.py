@@ -39,7 +39,7 @@ from wattkeeper.live.wire.messages import (
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.policies.points.views import Slice
 from wattkeeper.policies.profile import Objective
-from wattkeeper.sim.attempts.attempt import Tuned, Untuned
+from wattkeeper.sim.attempts.decided import Tuned, Untuned
 
 ATTEMPTS: Final = 20
 """Attempts after which a recurrence is given up."""

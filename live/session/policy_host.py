@@ -15,12 +15,12 @@ from wattkeeper.live.wire.messages import AttemptResult
 from wattkeeper.policies.errors import InputError, StoreError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST, Progress
+from wattkeeper.policies.points.moments import START_MOMENTS, Progress
 from wattkeeper.policies.points.policy import Policy
 from wattkeeper.policies.points.views import Configuration, Knobs, Options, Running, Slice, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
-from wattkeeper.sim.attempts.attempt import AttemptTotals, Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Capabilities, Host
@@ -29,7 +29,7 @@ from wattkeeper.sim.kernel.streams import NamedStreams
 
 ASKED: Final[tuple[Point, ...]] = ("configure", "tune")
 """The decision points of a session."""
-SESSION: Final = Capabilities("a session", (*FIRST, "reached"), slices=True)
+SESSION: Final = Capabilities("a session", (*START_MOMENTS, "reached"), slices=True)
 """What sessions offer to policies."""
 
 

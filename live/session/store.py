@@ -29,7 +29,7 @@ import sqlalchemy as sa
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, StoreError, WattkeeperError
 from wattkeeper.policies.points.views import Measurement, Slice
-from wattkeeper.sim.attempts.attempt import NO_SLICES, SliceTotals
+from wattkeeper.sim.attempts.decided import NO_SLICES, SliceTotals
 from wattkeeper.traces.files.private import check_own_entry, make_private_file, make_private_parents
 from wattkeeper.traces.files.user_dirs import state_folder
 

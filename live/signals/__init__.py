@@ -1,1 +1,1 @@
-"""Signals of live runs: values that arrive while the run goes on."""
+"""Signals of live runs: values that arrive during the run."""

@@ -134,7 +134,7 @@ class SignalFeed:
         """Post what is new; return the time until the next question, s."""
         try:
             readings = self._ask(self.provider.latest)
-        except Exception as error:  # the run goes on without an answer, whatever the reason
+        except Exception as error:  # the run continues without an answer, whatever the reason
             self.failures += 1
             if str(error) != self.problem:
                 self.problem = str(error)

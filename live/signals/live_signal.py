@@ -1,4 +1,4 @@
-"""A signal whose values arrive while the run goes on."""
+"""A signal whose values arrive during the run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.forecasting import Forecast, ForecastConfig, KnownSignal
+from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.kernel.clock import Clock
+from wattkeeper.sim.kernel.signals import SignalSource
 
 
 class TimedValue(NamedTuple):
@@ -21,7 +24,7 @@ class TimedValue(NamedTuple):
     value: float
 
 
-class LiveSignal:
+class LiveSignal(SignalSource):
     """Values of slots of one length, as far as they have arrived.
 
     While the value of a slot has not arrived, that of the last one holds; a value that comes when
@@ -76,8 +79,8 @@ class LiveSignal:
         """Infinite: it is not known when a value arrives."""
         return math.inf
 
+    @override
     def view(self, clock: Clock) -> _View:
-        """See `wattkeeper.sim.kernel.signals.SignalSource`."""
         return _View(self, clock)
 
     def late_slots(self, now_s: float) -> int:
@@ -103,7 +106,7 @@ class LiveSignal:
         return predicted
 
 
-class _View:
+class _View(SignalView):
     """See `wattkeeper.policies.signals.SignalView`."""
 
     def __init__(self, signal: LiveSignal, clock: Clock) -> None:
@@ -111,8 +114,8 @@ class _View:
         self._clock = clock
 
     @property
+    @override
     def unit(self) -> str:
-        """See `wattkeeper.policies.signals.SignalView`; so the others."""
         return self._signal.unit
 
     @property

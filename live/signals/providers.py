@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from wattkeeper.live.signals.addresses import MAPS, WATTTIME
 from wattkeeper.live.signals.http import NoAnswer, basic_authorization, get_json
@@ -50,7 +51,7 @@ class Provider(Protocol):
 
     Attributes:
         identity: What it gives, without secrets; names its cache and stands in results.
-        is_cached: Whether answers are kept for runs that begin or go on soon.
+        is_cached: Whether answers are kept for runs that begin or resume soon.
         unit: Of the values.
     """
 
@@ -154,7 +155,7 @@ class WattTime:
         return _readings(answer.get("data"), "point_time", "value", per_mwh, address)
 
 
-class GrowingFile:
+class GrowingFile(Provider):
     """A CSV file to which rows are appended; see `Provider` for its methods.
 
     What follows its last line break is not read: it may be half written. Slots without a row are
@@ -180,8 +181,8 @@ class GrowingFile:
         self._readings: list[SlotValue] = []
 
     @property
+    @override
     def slot_s(self) -> float:
-        """See `Provider`."""
         return self._slot_s
 
     def history(self) -> list[SlotValue]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
+from typing_extensions import override
 
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
 from wattkeeper.live.weight_transfer.program.ir import Program
@@ -149,10 +150,10 @@ def _copy(module: nn.Module) -> nn.Module:
 class _MeanDraws(TorchFunctionMode):
     """Replaces dropout, and draws of zeros and ones, by their mean."""
 
+    @override
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """See `TorchFunctionMode`."""
         name, options = getattr(func, "__name__", "").rstrip("_"), dict(kwargs or {})
         if name in DROPOUTS:
             return args[0] if args else options["input"]

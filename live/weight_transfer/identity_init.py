@@ -26,13 +26,13 @@ class IdentityInit(NamedTuple):
     lost_in_train: str = ""
 
 
-class Moments(NamedTuple):
+class UnitMoments(NamedTuple):
     """Means and variances of units over a batch and its positions, shapes (units,)."""
 
     mean: Tensor
     variance: Tensor
 
-    def rectify(self) -> Moments:
+    def rectify(self) -> UnitMoments:
         """Moments of the rectifications of normally distributed values."""
         deviation = self.variance.sqrt().clamp_min(torch.finfo(self.mean.dtype).tiny)
         standardised = self.mean / deviation
@@ -40,19 +40,21 @@ class Moments(NamedTuple):
         density = (-(standardised**2) / 2).exp() / math.sqrt(2 * math.pi)
         mean = self.mean * share + deviation * density
         square = (self.mean**2 + self.variance) * share + self.mean * deviation * density
-        return Moments(mean, (square - mean**2).clamp_min(0.0))
+        return UnitMoments(mean, (square - mean**2).clamp_min(0.0))
 
-    def select(self, units: Ints, positions: float) -> Moments:
+    def select(self, units: Ints, positions: float) -> UnitMoments:
         """Moments of the means of some units over a number of positions.
 
         The correlation of the positions is unknown: the variance is the geometric mean of its
         extremes.
         """
         index = torch.from_numpy(units).to(self.mean.device)
-        return Moments(self.mean[index], self.variance[index] / math.sqrt(positions))
+        return UnitMoments(self.mean[index], self.variance[index] / math.sqrt(positions))
 
 
-def estimate_moments(program: Program, tensors: Mapping[str, Tensor], index: int) -> Moments | None:
+def estimate_moments(
+    program: Program, tensors: Mapping[str, Tensor], index: int
+) -> UnitMoments | None:
     """Estimate the moments of an operator's result from the batch norms that it comes from.
 
     Batch norm gives each unit its mean and deviation. The input of a rectifier is taken as
@@ -63,11 +65,11 @@ def estimate_moments(program: Program, tensors: Mapping[str, Tensor], index: int
     """
 
     @cache
-    def estimate(index: int) -> Moments | None:
+    def estimate(index: int) -> UnitMoments | None:
         op = program.ops[index]
         if op.kind == "batch_norm" and {"weight", "bias"} <= op.tensors.keys():
             weight, bias = (tensors[op.tensors[role]].detach() for role in ("weight", "bias"))
-            return Moments(bias.double(), weight.double() ** 2)
+            return UnitMoments(bias.double(), weight.double() ** 2)
         if op.kind == "add" and (len(op.refs) != 2 or op.args.get("alpha", 1) != 1):
             return None
         if op.kind not in ("relu", "add") and op.kind not in TRANSPARENT:
@@ -76,14 +78,14 @@ def estimate_moments(program: Program, tensors: Mapping[str, Tensor], index: int
         if len(inputs) < len(op.refs):
             return None
         if op.kind == "add":
-            return Moments(*(torch.stack(both).sum(0) for both in zip(*inputs, strict=True)))
+            return UnitMoments(*(torch.stack(both).sum(0) for both in zip(*inputs, strict=True)))
         return inputs[0].rectify() if op.kind == "relu" else inputs[0]
 
     return estimate(index)
 
 
 def init_batch_norm(
-    op: Op, own: Mapping[str, Tensor], moments: Moments | None
+    op: Op, own: Mapping[str, Tensor], moments: UnitMoments | None
 ) -> IdentityInit | None:
     """Give a batch norm the scale that undoes its statistics, the identity in eval mode.
 

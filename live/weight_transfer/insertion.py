@@ -7,7 +7,7 @@ from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, is_cla
 from wattkeeper.live.weight_transfer.fill import state_tensors
 from wattkeeper.live.weight_transfer.identity_init import (
     IdentityInit,
-    Moments,
+    UnitMoments,
     estimate_moments,
     init_batch_norm,
     init_layer_norm,
@@ -75,7 +75,7 @@ class LayerInsertion:
             return None
         return init_linear(op, own, self.maps, outputs, inputs)
 
-    def _estimate_moments(self, index: int, source: int) -> Moments | None:
+    def _estimate_moments(self, index: int, source: int) -> UnitMoments | None:
         """Moments of an inserted batch norm's input, estimated in the parent."""
         program = self.parent.program
         units = self.maps.map_units(

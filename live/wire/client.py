@@ -7,12 +7,15 @@ import time
 from threading import local
 from typing import Any, Final
 
+from typing_extensions import override
+
 from wattkeeper.live.wire.messages import (
     MESSAGES,
     Alive,
     Assignment,
     AttemptResult,
     Begun,
+    Coordinator,
     EpochReport,
     KnobsAwaited,
     Message,
@@ -40,7 +43,7 @@ FIRST_PAUSE_S = 0.02
 LONGEST_PAUSE_S = 1.0
 
 
-class RemoteCoordinator:
+class RemoteCoordinator(Coordinator):
     """A coordinator that asks the controller; see `wattkeeper.live.wire.messages.Coordinator`.
 
     A request whose reply got lost is sent again; the controller ignores what it knows already.
@@ -64,29 +67,29 @@ class RemoteCoordinator:
         self.now_s = 0.0
         self.power_limit_w: float | None = None
 
+    @override
     def begin(self) -> Assignment:
-        """See `Coordinator`."""
         assignment: Assignment = read_message(Assignment, self._ask(Begun())["assignment"])
         self.power_limit_w = assignment.power_limit_w
         return assignment
 
+    @override
     def report_profile(self, report: ProfileReport) -> float | Slice | None:
-        """See `Coordinator`."""
         reply = self._ask(report)
         if report.reached or reply.get("slice") is not None:
             return _slice(reply["slice"])
         return float(reply["power_limit_w"])
 
+    @override
     def report_epoch(self, report: EpochReport) -> bool:
-        """See `Coordinator`."""
         return bool(self._ask(report)["goes_on"])
 
+    @override
     def renew_lease(self) -> bool:
-        """See `Coordinator`."""
         return bool(self._ask(Alive())["goes_on"])
 
+    @override
     def end(self, outcome: AttemptResult) -> None:
-        """See `Coordinator`."""
         self._ask(outcome)
 
     def await_knobs(self) -> bool:

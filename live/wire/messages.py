@@ -177,7 +177,7 @@ class EpochReport(NamedTuple):
         epoch: The number of the epoch, from 1.
         metric: The metric that the script reported; None if it reported none.
         time_s: Seconds from the beginning of its first epoch to the end of this one, profiling
-            included, those between a stop and going on left out.
+            included, those between a stop and resuming left out.
         energy_j: Energy of that; None where nothing measures it.
         is_last: Whether no other one follows, whatever the coordinator replies.
     """
@@ -194,7 +194,7 @@ class AttemptResult(NamedTuple):
 
     Attributes:
         cause: Why it ended.
-        epochs: Epochs done; of one that was stopped, those that it can go on after.
+        epochs: Epochs done; of one that was stopped, those after which it can resume.
         time_s: Seconds of training.
         energy_j: Energy of that; None where nothing measures it.
         power_limit_w: The limit it ran at in the end; None where it is not known.

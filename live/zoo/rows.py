@@ -98,7 +98,7 @@ def policy_of(db: sqlite3.Connection) -> Retain:
 def explain_failures(
     db: sqlite3.Connection, method: Callable[..., Any], about: str
 ) -> AbstractContextManager[None]:
-    """See `wattkeeper.policies.failures.explain_failures`, for the zoo's policy."""
+    """Context manager: raise what a method of the zoo's policy raises as an error that names it."""
     return failures.explain_failures(find_config("retain", get(db, "retain")), method, about)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from wattkeeper.live.zoo import rows
 from wattkeeper.live.zoo.rows import ZooModel, task_key
 from wattkeeper.live.zoo.zoo import Zoo
@@ -36,8 +38,9 @@ class StoredGraph(Graph):
         """Its operators."""
         return self._snapshot.zoo.graph(self._model.model_id).nodes
 
+    @override
     def arrays(self, layout: type[A], make: Callable[[Graph], A]) -> A:
-        """See `Graph`; read from the index, sketches with those of all models of the zoo."""
+        """Read them from the index; sketches with those of all models of the zoo."""
         return self._snapshot.arrays(self._model, layout, make)
 
 
@@ -74,11 +77,11 @@ class ZooSnapshot:
         )
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The model that is about to be trained."""
         return self._child
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The models of the zoo, in order of addition."""
         return self._models
 
     def work_left(self, job: Job, parent: str) -> float:

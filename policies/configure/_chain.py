@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, SerializeAsAny
+from typing_extensions import override
 
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.points.configure import Configure
@@ -14,7 +15,7 @@ from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Configuration, Knobs, Options, Outcome, Running, Start
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config
 
 ALLOWED = "a list holds one policy that chooses the parent, then one that chooses the batch size"
 
@@ -119,7 +120,6 @@ class ChainConfig(PolicyConfig):
     parent leaves, when it decides and when it learns (`Start.work`).
     """
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     composed: ClassVar[bool] = True
     policy = Chain
@@ -127,8 +127,8 @@ class ChainConfig(PolicyConfig):
     """The configs of both, in this order."""
 
     @property
+    @override
     def parts(self) -> tuple[PolicyConfig, ...]:
-        """See `PolicyConfig`."""
         return self.chain
 
     @property
@@ -176,8 +176,8 @@ class ChainConfig(PolicyConfig):
         """The columns that they need."""
         return {name: advice for part in self.chain for name, advice in part.needed_columns.items()}
 
+    @override
     def check(self, options: Options) -> None:
-        """See `PolicyConfig`."""
         for part in self.chain:
             part.check(options)
 

@@ -109,7 +109,7 @@ class CostBandit(Configure):
     section 4.4); before one reached the target, those that never ran.
     """
 
-    def __init__(self, config: CostBound) -> None:
+    def __init__(self, config: CostBoundSettings) -> None:
         self.beta = config.beta
         self._groups: dict[str, GroupCosts] = {}
 
@@ -145,7 +145,7 @@ class CostBandit(Configure):
         self._groups = {key: GroupCosts.from_state(saved) for key, saved in state.items()}
 
 
-class CostBound(Described):
+class CostBoundSettings(Described):
     """Settings of bandits that know nothing but the cost of whole runs."""
 
     beta: PositiveFloat = 2.0

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBoundSettings, GroupCosts
 from wattkeeper.policies.numerics import portable
 from wattkeeper.policies.numerics.gaussian import Gaussian
 from wattkeeper.policies.numerics.normal import survival
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 DEVIATION: Final = 0.5
 OCTAVES: Final = 1.5
@@ -64,7 +64,7 @@ def improvement(better: float, deviation: float) -> float:
     return better * survival(-z) + deviation * density
 
 
-class ExpectedImprovementConfig(CostBound, PolicyConfig):
+class ExpectedImprovementConfig(CostBoundSettings, PolicyConfig):
     """A Gaussian process over the cost of batch sizes, and expected improvement.
 
     As Bayesian optimisation has it (Jones, Schonlau, Welch, Journal of Global Optimization 13,
@@ -72,6 +72,5 @@ class ExpectedImprovementConfig(CostBound, PolicyConfig):
     furthest below the cheapest one, until that is less than 1 %.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["expected-improvement"] = "expected-improvement"
     policy = ExpectedImprovement

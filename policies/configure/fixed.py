@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import PositiveInt
 
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Options, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Fixed(Configure):
@@ -26,7 +26,6 @@ class Fixed(Configure):
 class FixedConfig(PolicyConfig):
     """All attempts run with the same batch size, without a cost bound."""
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["fixed"] = "fixed"
     policy = Fixed
     batch_size: PositiveInt | None = None

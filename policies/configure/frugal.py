@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, PositiveInt
+from typing_extensions import override
 
 from wattkeeper.policies.learning.epoch_costs import SHARE, EpochCosts
 from wattkeeper.policies.learning.group import LearntGroup, UnderWay
@@ -25,7 +26,7 @@ from wattkeeper.policies.points.views import (
     Start,
 )
 from wattkeeper.policies.profile import epochs_left
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 HORIZON: Final = 40.0
 """So many recurrences are thought to follow at least, where nobody says how many."""
@@ -197,8 +198,8 @@ class _FrugalTune(Tune):
     def __init__(self, policy: Frugal) -> None:
         self._policy = policy
 
+    @override
     def tune(self, ctx: Context, running: Running) -> Knobs | None:
-        """See `Frugal`."""
         return self._policy.tune(ctx, running)
 
 
@@ -213,7 +214,6 @@ class FrugalConfig(PolicyConfig):
     of what the default would have. It draws nothing at random.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["frugal"] = "frugal"
     policy = Frugal
     tunes: ClassVar[bool] = True

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Outcome, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class FullInformation(Configure):
@@ -80,7 +80,6 @@ class FullInformationConfig(PolicyConfig):
     asked.
     """
 
-    point: ClassVar[Point] = "configure"
     draws: ClassVar[bool] = True
     needs_foresight: ClassVar[bool] = True
     sets_power: ClassVar[bool] = True

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Options, Outcome, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class _Search:
@@ -89,7 +89,6 @@ class GridSearchConfig(PolicyConfig):
     asked.
     """
 
-    point: ClassVar[Point] = "configure"
     sets_power: ClassVar[bool] = True
     kind: Literal["grid-search"] = "grid-search"
     policy = GridSearch

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Lineage(Configure):
@@ -33,7 +33,6 @@ class LineageConfig(PolicyConfig):
     mutations. Other models, and those whose origin is not in the zoo, start from scratch.
     """
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     kind: Literal["lineage"] = "lineage"
     policy = Lineage

@@ -8,7 +8,12 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.matching.choice import Candidate, Rule, choose_bucketed, find_sound
+from wattkeeper.policies.matching.choice import (
+    Candidate,
+    Rule,
+    choose_bucketed,
+    valid_accuracy_mask,
+)
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
@@ -16,7 +21,7 @@ from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.zoo_views import TrainedModel
 
 SPARE: Final = 64
@@ -52,7 +57,7 @@ class ModelkeeperParent(Configure):
         return start.inherit(parent, self._config.query_s)
 
     def _parent(self, peers: Sequence[TrainedModel], graph: Graph) -> str | None:
-        sound = find_sound(np.array([model.accuracy for model in peers])).tolist()
+        sound = valid_accuracy_mask(np.array([model.accuracy for model in peers])).tolist()
         models = [
             model for model, is_sound in zip(peers, sound, strict=True) if is_sound and model.usable
         ]
@@ -115,7 +120,6 @@ class ModelkeeperParentConfig(PolicyConfig):
     A model that is clearly less accurate than its peers is not used as a parent.
     """
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     kind: Literal["modelkeeper"] = "modelkeeper"
     policy = ModelkeeperParent

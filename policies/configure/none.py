@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Scratch(Configure):
@@ -19,7 +19,6 @@ class Scratch(Configure):
 class NoneConfig(PolicyConfig):
     """All models are trained from scratch, with their default batch size."""
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
     policy = Scratch

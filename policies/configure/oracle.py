@@ -9,7 +9,7 @@ from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.profile import KnobChoice, Profile, optimum
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Oracle(Configure):
@@ -42,7 +42,6 @@ class OracleConfig(PolicyConfig):
     only. The power limit is set with it: `tune` is not asked.
     """
 
-    point: ClassVar[Point] = "configure"
     needs_foresight: ClassVar[bool] = True
     sets_power: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"

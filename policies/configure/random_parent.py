@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class RandomParent(Configure):
@@ -32,7 +32,6 @@ class RandomParentConfig(PolicyConfig):
     The baseline that shows the value of similarity.
     """
 
-    point: ClassVar[Point] = "configure"
     sets_parent: ClassVar[bool] = True
     draws: ClassVar[bool] = True
     kind: Literal["random-parent"] = "random-parent"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBoundSettings, GroupCosts
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class SuccessiveHalving(CostBandit):
@@ -27,7 +27,7 @@ class SuccessiveHalving(CostBandit):
         return survivors[0]
 
 
-class SuccessiveHalvingConfig(CostBound, PolicyConfig):
+class SuccessiveHalvingConfig(CostBoundSettings, PolicyConfig):
     """Rounds in which every batch size runs as often, and the cheaper half remains.
 
     Successive halving (Jamieson, Talwalkar, AISTATS '16), with recurrences as its resource: in the
@@ -36,6 +36,5 @@ class SuccessiveHalvingConfig(CostBound, PolicyConfig):
     batch size that left may come back if those that remained turn out dearer.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["successive-halving"] = "successive-halving"
     policy = SuccessiveHalving

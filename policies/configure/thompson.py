@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Final, Literal
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts, RunCosts
+from wattkeeper.policies.configure._cost_bandit import (
+    CostBandit,
+    CostBoundSettings,
+    GroupCosts,
+    RunCosts,
+)
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 LEAST_NOISE: Final = 0.1
 """Least deviation of a run's cost, relative to the cost of the first run."""
@@ -40,14 +45,13 @@ def belief(costs: RunCosts | None, scale: float) -> tuple[float, float]:
     return share * costs.mean + (1 - share) * scale, math.sqrt(1 - share) * scale
 
 
-class ThompsonConfig(CostBound, PolicyConfig):
+class ThompsonConfig(CostBoundSettings, PolicyConfig):
     """Gaussian Thompson sampling over all batch sizes, with a weak prior.
 
     W. R. Thompson (Biometrika 25, 1933), with normal beliefs: before it runs, the cost of a batch
     size has the mean and the deviation of the first run's cost. Nothing is pruned.
     """
 
-    point: ClassVar[Point] = "configure"
     draws: ClassVar[bool] = True
     kind: Literal["thompson"] = "thompson"
     policy = Thompson

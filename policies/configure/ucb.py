@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import PositiveFloat
 
-from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBound, GroupCosts
+from wattkeeper.policies.configure._cost_bandit import CostBandit, CostBoundSettings, GroupCosts
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Ucb(CostBandit):
@@ -34,14 +34,13 @@ class Ucb(CostBandit):
         return min(group.sizes, key=bound)
 
 
-class UcbConfig(CostBound, PolicyConfig):
+class UcbConfig(CostBoundSettings, PolicyConfig):
     """The batch size whose cost may be least: its mean less a bound that shrinks as it runs.
 
     UCB1 (Auer, Cesa-Bianchi, Fischer, Machine Learning 47, 2002, figure 1), with costs instead of
     rewards. Batch sizes run once first, from the default one downwards, then upwards.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["ucb"] = "ucb"
     policy = Ucb
     width: PositiveFloat = 0.25

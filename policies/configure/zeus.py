@@ -14,7 +14,7 @@ from wattkeeper.policies.learning.exploration import PruningExploration
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Options, Outcome, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 NEVER_RAN = 100
 """Cost, in cost bounds, of a sequential attempt whose cost bound excluded even the first epoch."""
@@ -129,7 +129,6 @@ class ZeusConfig(PolicyConfig):
     another job of the group runs, and a single noisy early stop can prune the optimum.
     """
 
-    point: ClassVar[Point] = "configure"
     draws: ClassVar[bool] = True
     kind: Literal["zeus"] = "zeus"
     policy = Zeus

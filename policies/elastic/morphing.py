@@ -14,7 +14,7 @@ class CutSection(NamedTuple):
 
     Attributes:
         forward_s: Forward pass of a micro-batch, by size in the order of `MorphingModel`, s.
-        backward_s: Backward pass, likewise, s.
+        backward_s: Backward pass of a micro-batch, by size in the same order, s.
         state_bytes: Weights, gradients and optimizer state.
         sample_bytes: What one sample of a micro-batch takes besides.
         gradient_bytes: What replicas add up after each step.

@@ -34,11 +34,11 @@ class Noisy(Forecast):
             errors[ahead] = error
         predicted[:near] = known.truth[:near] * (1 + errors)
         if self.config.fade_s is not None and slots > near:
-            predicted[near:] = _go_on(known, predicted[:near], slots, self.config.fade_s)
+            predicted[near:] = _extend(known, predicted[:near], slots, self.config.fade_s)
         return predicted
 
 
-def _go_on(known: KnownSignal, near: Floats, slots: int, fade_s: float) -> Floats:
+def _extend(known: KnownSignal, near: Floats, slots: int, fade_s: float) -> Floats:
     """Means by time of day, plus the mean deviation of the last hours before, fading."""
     day = known.slots_per_day
     means = mean_by_time(known.values, day, HistoryConfig().days)

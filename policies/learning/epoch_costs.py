@@ -32,7 +32,7 @@ SHARE: Final = 0.03
 """Slices of other batch sizes cost at most this share of the run that they follow."""
 OWN_SHARE: Final = 0.01
 """Once slices of a run's own limits cost this share of the run beyond the cheapest limit, they end
-with the next one that is not the cheapest; the next run goes on with them."""
+with the next one that is not the cheapest; the next run continues with them."""
 RISE: Final = 0.35
 FALL: Final = -0.15
 """Change of ln(cost of an epoch) an octave, down and up, beyond the batch sizes that are known."""

@@ -72,7 +72,7 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
     Tightened: the retained share decides among parents that fill the whole child. In these, each
     node is matched between its first possible match, and its last possible one, which is found in
     the same way from the end. Each has no more in common with the parent than with its best match
-    there, and likewise each of the parent's nodes. The most that ascending matches of all nodes can
+    there, and so does each of the parent's nodes. The most that ascending matches of all nodes can
     have in common is found by a dynamic program, which ends when what it found and the best matches
     of the remaining nodes are not enough. A parent that may not fill the whole child keeps its
     bounds.

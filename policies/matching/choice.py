@@ -34,17 +34,17 @@ class Candidate(NamedTuple):
     accuracy: float
 
 
-def find_sound(accuracy: Floats) -> Bools:
-    """Which models of a task have a sound accuracy, shape (models,).
+def valid_accuracy_mask(accuracy: Floats) -> Bools:
+    """Mask of the models of a task whose accuracy is valid, shape (models,).
 
-    It is finite, and not clearly below that of their peers: more than three standard deviations
+    It is finite, and not clearly below that of their peers: not more than three standard deviations
     below the mean of the others. A model is compared with the others only, or it would hide its own
     failure among few peers; and the deviation counts as at least 1 % of the mean, since few peers
     may be all alike.
     """
-    sound: Bools = np.isfinite(accuracy)
-    sound[sound] = accuracy[sound] >= _least(accuracy[sound])
-    return sound
+    valid: Bools = np.isfinite(accuracy)
+    valid[valid] = accuracy[valid] >= _least(accuracy[valid])
+    return valid
 
 
 def _least(accuracy: Floats) -> Floats:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import lru_cache
+from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
+from wattkeeper.policies.convex import lower_chain
 from wattkeeper.policies.pipeline.event_shifts import EventShifts
-from wattkeeper.policies.pipeline.exact_walk import ExactStep, ExactWalk
+from wattkeeper.policies.pipeline.exact_walk import ExactStep, ExactWalk, TimeCosts
 from wattkeeper.policies.pipeline.execution import check_stages, plan_of_points, waiting_power_w
 from wattkeeper.policies.pipeline.graph import PipelineGraph
-from wattkeeper.policies.pipeline.hulls import TimedPoint, lower_hull_of, time_costs, useful_points
 from wattkeeper.policies.pipeline.profile import ClockPlan, PipelineProfile, check_profile
 from wattkeeper.policies.pipeline.rounding import ClockRounding
 
@@ -178,3 +179,43 @@ def exact_frontier(profile: PipelineProfile, graph: PipelineGraph) -> ExactFront
         tuple(vertices),
         waiting_w,
     )
+
+
+class TimedPoint(NamedTuple):
+    """A measured point: time (ns), cost beyond that of waiting (J), index in the profile."""
+
+    time_ns: int
+    cost_j: float
+    point: int
+
+
+def useful_points(profile: PipelineProfile, operation: int) -> list[TimedPoint]:
+    """The points that no other one beats in time and cost, by ascending time."""
+    power_w = profile.blocking_power_w(operation)
+    rows = sorted(
+        TimedPoint(round(time_s * 1e9), energy_j - power_w * time_s, index)
+        for index, (_, time_s, energy_j) in enumerate(profile.points(operation))
+    )
+    useful = rows[:1]
+    for row in rows[1:]:
+        if row.cost_j < useful[-1].cost_j and row.time_ns > useful[-1].time_ns:
+            useful.append(row)
+    return useful
+
+
+def lower_hull_of(points: list[TimedPoint]) -> list[TimedPoint]:
+    """The vertices of the lower convex hull of useful points."""
+    return lower_chain(
+        points, lambda left, middle, right: _saving(left, middle) <= _saving(middle, right)
+    )
+
+
+def time_costs(hull: list[TimedPoint]) -> TimeCosts:
+    """The convex cost of a hull, slopes in whole uW."""
+    slopes = [round(_saving(left, right) * 1e15) for left, right in pairwise(hull)]
+    return TimeCosts([point.time_ns for point in hull], slopes)
+
+
+def _saving(left: TimedPoint, right: TimedPoint) -> float:
+    """What each ns saves between two points, J."""
+    return (left.cost_j - right.cost_j) / (right.time_ns - left.time_ns)

@@ -128,13 +128,13 @@ class ExactWalk:
         self.old = 0
 
     def _reach(self) -> bool:
-        """Search on; whether more can flow."""
+        """Continue the search; whether more can flow."""
         network = self.network
-        found = network.go_on(self.sinks)
+        sink = network.expand_queue(self.sinks)
         queue = network.queue
         for position in range(self.old, len(queue)):
             self.times[queue[position]] -= self.moved
-        if found >= 0:
+        if sink >= 0:
             return True
         reached, tail, head = network.reached, network.tail, network.head
         for position in range(self.old, len(queue)):

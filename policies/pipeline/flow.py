@@ -92,10 +92,10 @@ class FlowNetwork:
         self.reached = [False] * len(self.reached)
         self.reached[source] = True
         self.queue = [source]
-        return self.go_on(sinks)
+        return self.expand_queue(sinks)
 
-    def go_on(self, sinks: list[bool]) -> i64:
-        """Search on from all nodes of the queue, which are reached."""
+    def expand_queue(self, sinks: list[bool]) -> i64:
+        """Continue the breadth-first search from the queued nodes; -1 if it finds no sink."""
         links, target, is_open = self.links, self.target, self.open
         reached, via, queue = self.reached, self.via, self.queue
         done: i64 = 0

@@ -1,9 +1,9 @@
 """Best fit."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.place._tightest import BestFit
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class BestFitConfig(PolicyConfig):
@@ -15,6 +15,5 @@ class BestFitConfig(PolicyConfig):
     fitting ones with the fewest free thousandths, on all nodes of a type.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["best-fit"] = "best-fit"
     policy = BestFit

@@ -1,6 +1,6 @@
 """Strict consolidation: as few nodes as possible, or wait."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from wattkeeper.policies.place._tightest import tightest_gpus, tightest_node
 from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Consolidate(Place):
@@ -45,7 +45,6 @@ class ConsolidateConfig(PolicyConfig):
     NSDI '19). A job that asks for a fraction of one GPU takes the fullest shared GPU that fits.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["consolidate"] = "consolidate"
     policy = Consolidate
 

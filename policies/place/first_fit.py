@@ -1,9 +1,9 @@
 """First fit."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.place._first_fit import FirstFit
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class FirstFitConfig(PolicyConfig):
@@ -14,6 +14,5 @@ class FirstFitConfig(PolicyConfig):
     can hold is distributed over nodes of the first GPU type with enough GPUs.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["first-fit"] = "first-fit"
     policy = FirstFit

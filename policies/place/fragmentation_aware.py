@@ -2,7 +2,7 @@
 
 from bisect import insort
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from wattkeeper.policies.place._tightest import gang, tightest_gpus
 from wattkeeper.policies.points.job import NEW, WHOLE, Demand, Job, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 State = tuple[int, int, tuple[int, ...]]
 """State of a node: GPU type, unshared free GPUs, ascending free thousandths of shared GPUs."""
@@ -91,7 +91,6 @@ class FragmentationAwareConfig(PolicyConfig):
     fullest ones of the node, and a job that no single node can hold is placed as by `best-fit`.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["fragmentation-aware"] = "fragmentation-aware"
     policy = FragmentationAware
 

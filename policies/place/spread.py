@@ -1,6 +1,6 @@
 """Worst fit: the emptiest nodes first."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from wattkeeper.policies.place._sharing import Parts, count_fitting, emptiest_fi
 from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement, Slot
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Spread(Place):
@@ -34,7 +34,6 @@ class SpreadConfig(PolicyConfig):
     the most free thousandths.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["spread"] = "spread"
     policy = Spread
 

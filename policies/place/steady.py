@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
+from typing_extensions import override
 
-from wattkeeper.policies.place._some_nodes import SomeNodes
+from wattkeeper.policies.arrays import Bools, Ints
 from wattkeeper.policies.points.job import WHOLE, Job, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.registry import Point, PolicyConfig, build_policy, find_config
+from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config
 
 
 class Steady(Place):
@@ -63,7 +64,6 @@ class SteadyConfig(PolicyConfig):
     losses of a cluster; nothing is known of how long a job will run.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["steady"] = "steady"
     policy = Steady
     then: Literal["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread"] = (
@@ -89,3 +89,41 @@ def _tightest_racks(job: Job, cluster: ClusterView) -> list[int]:
     free = np.bincount(cluster.racks[known], cluster.free[known]).tolist()
     least = job.gpus if job.gpu_milli == WHOLE else 0
     return sorted((rack for rack in range(len(free)) if free[rack] >= least), key=free.__getitem__)
+
+
+class SomeNodes(ClusterView):
+    """A view of a cluster in which nothing is free on the other nodes.
+
+    Args:
+        cluster: The cluster, which must not change while the view is used.
+        usable: Whether a node takes jobs, shape (nodes,).
+    """
+
+    def __init__(self, cluster: ClusterView, usable: Bools) -> None:
+        self.gpu_types = cluster.gpu_types
+        self.node_type = cluster.node_type
+        self.capacity = cluster.capacity
+        self.racks = cluster.racks
+        self.deadlines_s = cluster.deadlines_s
+        self.slowdowns = cluster.slowdowns
+        self._cluster = cluster
+        self._usable = usable
+        self._free: Ints = np.where(usable, cluster.free, 0)
+
+    @property
+    @override
+    def free(self) -> Ints:
+        return self._free
+
+    @property
+    @override
+    def changes(self) -> Ints:
+        return np.zeros_like(self._free)
+
+    @override
+    def shared(self, node: int) -> Mapping[int, int]:
+        return self._cluster.shared(node) if self._usable[node] else {}
+
+    @override
+    def types_for(self, job: Job) -> tuple[int, ...]:
+        return self._cluster.types_for(job)

@@ -41,7 +41,7 @@ class Menu(NamedTuple):
     Attributes:
         running: Its operating points.
         idle_w: Power of all its GPUs together while it pauses, W; None: it does not pause.
-        restart_s: Time that a pause costs before work goes on, s.
+        restart_s: Time that a pause costs before work resumes, s.
     """
 
     running: tuple[SpeedPoint, ...]

@@ -13,7 +13,7 @@ that others impose changed. `cap`: the share of the cluster's power cap changed.
 that it asked for. `reached`: the target was reached, and slices of other batch sizes may follow.
 """
 
-FIRST: tuple[Moment, ...] = ("start", "profiled")
+START_MOMENTS: tuple[Moment, ...] = ("start", "profiled")
 """The moments at which every `Tune` policy is asked."""
 
 

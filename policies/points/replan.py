@@ -187,7 +187,7 @@ class Replan(Policy):
     def replan(self, ctx: Context, view: ElasticView) -> Reshape | None:
         """Choose a shape on all nodes that the job holds, and with `gained` on the spare ones, too.
 
-        With `gained`, None goes on as before; another answer lets the job commit what it did at the
+        With `gained`, None changes nothing; another answer lets the job commit what it did at the
         end of its step, and then it is asked again (`boundary`). None at any other moment is an
         error. Where nodes come or go while the job pauses, it is asked again with all nodes
         (`pause`); of that answer the shape is taken.

@@ -84,7 +84,7 @@ class Select(Policy):
         self.on_end(ctx, job)
 
     def on_resume(self, ctx: Context, job: Job) -> None:
-        """Called when a paused job waits for GPUs to go on; by default as a submission."""
+        """Called when a paused job waits for GPUs to resume; by default as a submission."""
         self.on_submit(ctx, job)
 
     def on_refuse(self, ctx: Context, job: Job) -> None:

@@ -17,7 +17,7 @@ from wattkeeper.policies.points.replan import (
     Shape,
     ShapeStage,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 SLOWDOWN: Final = 1.5
 """Time of a step while a node trains two stages over that before, as in Bamboo's artifact."""
@@ -171,7 +171,6 @@ class BambooConfig(PolicyConfig):
     none could train.
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["bamboo"] = "bamboo"
     policy = Bamboo
     rates_of: ClassVar[str] = "bamboo"

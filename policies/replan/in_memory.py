@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.points.replan import ElasticTask, Shape
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 
 
@@ -30,7 +30,6 @@ class InMemoryConfig(PolicyConfig):
     As of Gemini (SOSP '23), if copies are free and never lost together.
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["in-memory"] = "in-memory"
     policy = InMemory
     rates_of: ClassVar[str] = "varuna"

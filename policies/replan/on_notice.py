@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from wattkeeper.policies.points.replan import ElasticTask, Shape
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 
 
@@ -32,7 +32,6 @@ class OnNoticeConfig(PolicyConfig):
     The notice must come before the loss by the time that a checkpoint takes.
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["on-notice"] = "on-notice"
     policy = OnNotice
     rates_of: ClassVar[str] = "varuna"

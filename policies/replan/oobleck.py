@@ -16,7 +16,7 @@ from wattkeeper.policies.elastic.reconfiguration import (
 from wattkeeper.policies.elastic.templates import PipelineTemplate
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.replan import ElasticTask, ElasticView, Reshape, Shape, ShapeStage
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 
 
@@ -122,7 +122,6 @@ class OobleckConfig(PolicyConfig):
     at the rate of its number of nodes.
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["oobleck"] = "oobleck"
     policy = Oobleck
     rates_of: ClassVar[str] = "oobleck"

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s
 from wattkeeper.policies.points.replan import ElasticTask, Shape
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.replan._joining import Join, JoiningReplan
 
 
@@ -42,7 +42,6 @@ class VarunaConfig(PolicyConfig):
     Varuna (EuroSys '22).
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["varuna"] = "varuna"
     policy = Varuna
     rates_of: ClassVar[str] = "varuna"

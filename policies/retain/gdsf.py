@@ -1,6 +1,6 @@
 """Greedy-Dual-Size-Frequency: frequency of use per size, with aging."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from wattkeeper.policies.points.retain import (
     Retain,
@@ -10,7 +10,7 @@ from wattkeeper.policies.points.retain import (
     evict_in_order,
     refuse_too_large,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Gdsf(Retain):
@@ -69,6 +69,5 @@ class GdsfConfig(PolicyConfig):
     then nothing changes.
     """
 
-    point: ClassVar[Point] = "retain"
     kind: Literal["gdsf"] = "gdsf"
     policy = Gdsf

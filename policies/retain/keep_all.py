@@ -1,9 +1,9 @@
 """No eviction."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.points.retain import Retain, Retention, StoredModel, StoredModels
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class KeepAll(Retain):
@@ -24,6 +24,5 @@ class KeepAll(Retain):
 class KeepAllConfig(PolicyConfig):
     """Never evicts; a model that does not fit is refused."""
 
-    point: ClassVar[Point] = "retain"
     kind: Literal["keep-all"] = "keep-all"
     policy = KeepAll

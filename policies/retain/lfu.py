@@ -1,6 +1,6 @@
 """Least frequently used."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.points.retain import (
     Retain,
@@ -9,7 +9,7 @@ from wattkeeper.policies.points.retain import (
     StoredModels,
     evict_in_order,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Lfu(Retain):
@@ -23,6 +23,5 @@ class Lfu(Retain):
 class LfuConfig(PolicyConfig):
     """Evicts the least frequently used models; ties go to the least recently used."""
 
-    point: ClassVar[Point] = "retain"
     kind: Literal["lfu"] = "lfu"
     policy = Lfu

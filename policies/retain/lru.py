@@ -1,6 +1,6 @@
 """Least recently used."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.points.retain import (
     Retain,
@@ -9,7 +9,7 @@ from wattkeeper.policies.points.retain import (
     StoredModels,
     evict_in_order,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Lru(Retain):
@@ -23,6 +23,5 @@ class Lru(Retain):
 class LruConfig(PolicyConfig):
     """Evicts the least recently used models; the addition of a model counts as a use."""
 
-    point: ClassVar[Point] = "retain"
     kind: Literal["lru"] = "lru"
     policy = Lru

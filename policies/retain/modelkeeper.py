@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from wattkeeper.policies.points.retain import (
     StoredModels,
     refuse_too_large,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.retain._knapsack import cheapest_cover
 
 DECAY: Final = 0.99
@@ -70,7 +70,6 @@ class ModelkeeperRetentionConfig(PolicyConfig):
     task have the same accuracy, none is. Sizes are counted in bytes, not rounded to MB.
     """
 
-    point: ClassVar[Point] = "retain"
     kind: Literal["modelkeeper"] = "modelkeeper"
     policy = ModelkeeperRetention
 

@@ -54,7 +54,6 @@ class InOrder(Select):
         return Selection((in_order.popleft()[2],))
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Fifo(InOrder):
     """See `wattkeeper.policies.select.fifo.FifoConfig`."""
 
@@ -110,7 +109,6 @@ class FirstThatFits(Select):
         return Selection((best[2],))
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Fjf(FirstThatFits):
     """See `wattkeeper.policies.select.fjf.FjfConfig`."""
 
@@ -119,7 +117,6 @@ class Fjf(FirstThatFits):
         return job.submit_time_s
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Sjf(FirstThatFits):
     """See `wattkeeper.policies.select.sjf.SjfConfig`."""
 

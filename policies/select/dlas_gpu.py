@@ -1,11 +1,11 @@
 """Discretised two-dimensional least attained service (Tiresias)."""
 
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.discretised import DlasGpu
 
 
@@ -28,8 +28,8 @@ class DlasGpuConfig(PolicyConfig):
     remaining GPUs.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["dlas-gpu"] = "dlas-gpu"
+    policy = DlasGpu
     limits_gpu_s: tuple[int, ...] = Field((3250, 7200), min_length=1)
     """Attained GPU-seconds at which a job leaves each queue but the last; ascending, positive."""
 

@@ -1,9 +1,9 @@
 """First in, first out, with EASY backfilling."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.backfilling import EasyBackfill
 from wattkeeper.policies.scheduling.estimates import Estimates, needed_columns
 
@@ -24,8 +24,8 @@ class EasyBackfillConfig(PolicyConfig):
     counted, fractions included, so that a long backfilled job may still occupy the head's place.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["easy-backfill"] = "easy-backfill"
+    policy = EasyBackfill
     estimates: Estimates = "user"
     """Expected run time of a job: the user's estimate (`estimate_s`) or the exact one
     (`duration_s`). A job without it is refused."""

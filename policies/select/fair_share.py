@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from wattkeeper.policies.points.job import WHOLE, Job, Key
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Select, Selection
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.queueing import NOTHING
 
 
@@ -118,7 +118,6 @@ class FairShareConfig(PolicyConfig):
     one user. Where partitions have queues of their own, usage is that of the queue.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["fair-share"] = "fair-share"
     policy = FairShare
     half_life_s: float = Field(604800.0, gt=0)

@@ -1,8 +1,8 @@
 """The first job that fits."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.queueing import Fjf
 
 
@@ -13,6 +13,5 @@ class FjfConfig(PolicyConfig):
     '19) has it as `fjf`, first job that fits.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["fjf"] = "fjf"
     policy = Fjf

@@ -1,11 +1,11 @@
 """The Gittins index, learnt from completed jobs."""
 
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.gittins import Gittins
 
 
@@ -25,8 +25,8 @@ class GittinsConfig(PolicyConfig):
     necessary.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["gittins"] = "gittins"
+    policy = Gittins
     limits_gpu_s: tuple[float, ...] = Field(
         tuple(900.0 * 2**doubling for doubling in range(13)), min_length=1
     )

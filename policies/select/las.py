@@ -1,10 +1,10 @@
 """Least attained service."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.las import Las
 
 
@@ -20,8 +20,8 @@ class LasConfig(PolicyConfig):
     the most first, until it fits, but none that is not necessary.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["las"] = "las"
+    policy = Las
     quantum_gpu_s: float = Field(3600.0, ge=0.001)
     """Smallest difference in GPU-seconds that leads to a preemption: a smaller quantum is fairer,
     with more preemptions."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from heapq import heappop, heappush
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job, Key
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Select, Selection
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.queueing import NOTHING
 
 Entry = tuple[float, float, int, Job]
@@ -64,7 +64,6 @@ class RecordedConfig(PolicyConfig):
     what the cluster did, as far as the described one could do it.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["recorded"] = "recorded"
     policy = Recorded
 

@@ -1,9 +1,9 @@
 """Shortest job first."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.queueing import Sjf
 
 
@@ -13,7 +13,6 @@ class SjfConfig(PolicyConfig):
     SJF as in the Alibaba PAI simulator (Weng et al., NSDI '22): the run time is known exactly.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["sjf"] = "sjf"
     policy = Sjf
 

@@ -1,9 +1,9 @@
 """Shortest remaining time first."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.scheduling.preempting import Srtf
 
 
@@ -18,14 +18,10 @@ class SrtfConfig(PolicyConfig):
     preempted, those with the most first, until it fits, but none that is not necessary.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["srtf"] = "srtf"
+    policy = Srtf
 
     @property
     def needed_columns(self) -> Mapping[str, str]:
         """The recorded run time."""
         return {"duration_s": "choose a policy that does not need it"}
-
-    def build(self) -> Srtf:
-        """Build the policy."""
-        return Srtf()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from wattkeeper.policies.pipeline.profile import ClockPlan
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.views import Knobs, Running
 
 
 def highest_limit(running: Running) -> Knobs | None:
     """The answer for jobs whose clocks cannot be chosen: the highest limit, and no change of it."""
-    if running.moment not in FIRST:
+    if running.moment not in START_MOMENTS:
         return None
     return Knobs(running.start.options.limits(running.configuration.batch_size)[-1])
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
-from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
 from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource
+
+PUBLISHED_ETA: Final = 0.24
+
+PUBLISHED_RATE: Final = 750.0
+"""Carbon intensity by which Chase weighs time, g/kWh (ICLR '23 workshop)."""
 
 
 class Chase(CurveTune):
@@ -42,7 +47,6 @@ class ChaseConfig(PolicyConfig):
     intensities in g/kWh; both settings must fit the grid. It neither pauses nor knows a deadline.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["chase"] = "chase"
     policy = Chase
     limits_unprofiled: ClassVar[bool] = True
@@ -67,3 +71,24 @@ class ChaseConfig(PolicyConfig):
     def signals(self) -> tuple[str, ...]:
         """The one signal."""
         return (self.signal,)
+
+
+def cheapest_limit(
+    curve: Curve, eta: float, max_power_w: float, rate: float = 1.0, time_rate: float = 1.0
+) -> float:
+    """The power limit of the least weighted cost per unit of work, W; of equals, the lowest.
+
+    The cost of a second is ``eta * power * rate + (1 - eta) * max_power_w * time_rate``. With the
+    carbon intensity of the present slot as `rate` this is Chase's rule; with both rates 1, Zeus's.
+
+    Args:
+        curve: Power and time by limit.
+        eta: 1 counts energy alone, 0 counts time alone.
+        max_power_w: Largest power limit of all GPUs of the job together, W.
+        rate: What energy costs.
+        time_rate: What energy would cost if time were paid for as energy at `max_power_w`.
+    """
+    rows = zip(curve.limits_w, curve.time_per_epoch_s, curve.average_power_w, strict=True)
+    haste = (1 - eta) * max_power_w * time_rate
+    costs = {limit_w: (eta * power_w * rate + haste) * time_s for limit_w, time_s, power_w in rows}
+    return min(costs, key=lambda limit_w: (costs[limit_w], limit_w))

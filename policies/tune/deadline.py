@@ -15,7 +15,7 @@ from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.profile import Curve
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource, speed_and_work
 
 
@@ -71,7 +71,6 @@ class DeadlineConfig(PolicyConfig):
     full speed. A training of unknown length is planned as the longest recorded one.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["deadline"] = "deadline"
     policy = Deadline
     limits_unprofiled: ClassVar[bool] = True
@@ -87,7 +86,7 @@ class DeadlineConfig(PolicyConfig):
     """Power of each GPU of a paused job, W: 0 where pauses free GPUs (`pauses: free`), the idle
     power where jobs hold them."""
     restart_s: float = Field(default=0.0, ge=0, le=1e9)
-    """Time from the end of a pause until work goes on, s, which is kept free before the deadline:
+    """Time from the end of a pause until work resumes, s, which is kept free before the deadline:
     `checkpoint_s` plus `restore_s` of the cluster's preemption."""
     profile: ProfileSource = "known"
     """`known`: the profiles from which jobs are replayed, in a simulation only. `measured`: all

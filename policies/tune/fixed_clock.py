@@ -10,7 +10,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Options, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class FixedClock(Tune):
@@ -40,7 +40,6 @@ class FixedClockConfig(PolicyConfig):
     Jobs whose profile has no clocks run at the highest power limit.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["fixed-clock"] = "fixed-clock"
     policy = FixedClock
     sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "single"

@@ -10,7 +10,7 @@ from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Options, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class FixedPower(Tune):
@@ -30,7 +30,6 @@ class FixedPowerConfig(PolicyConfig):
     Jobs without a profile are limited, too: a model of their GPU type says what that changes.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["fixed-power"] = "fixed-power"
     policy = FixedPower
     limits_unprofiled: ClassVar[bool] = True

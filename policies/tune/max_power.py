@@ -1,11 +1,11 @@
 """The highest power limit."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class MaxPower(Tune):
@@ -19,6 +19,5 @@ class MaxPower(Tune):
 class MaxPowerConfig(PolicyConfig):
     """Every attempt runs at the highest power limit."""
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["max-power"] = "max-power"
     policy = MaxPower

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class LimitOracle(Tune):
@@ -28,7 +28,6 @@ class LimitOracleConfig(PolicyConfig):
     only.
     """
 
-    point: ClassVar[Point] = "tune"
     needs_foresight: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
     policy = LimitOracle

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from wattkeeper.policies.pipeline.published import published_frontier
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._pipelines import choose_plan, highest_limit
 
 
@@ -40,10 +40,9 @@ class PerseusConfig(PolicyConfig):
     plan that needs least until their end. Other jobs run at the highest power limit.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["perseus"] = "perseus"
     policy = Perseus
-    moments: ClassVar[tuple[Moment, ...]] = (*FIRST, "straggler")
+    moments: ClassVar[tuple[Moment, ...]] = (*START_MOMENTS, "straggler")
     sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "plans"
     unit_time_s: float = Field(default=1e-3, gt=0, le=10)
     """Unit of time of the plans, s: from one plan to the next, an iteration is one unit shorter."""

@@ -13,7 +13,7 @@ from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Options, Running
 from wattkeeper.policies.profile import UNLIMITED_W
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 SLACK_W = 1e-6
 """A fraction of a limit that should be a whole number of watts differs by less, by rounding."""
@@ -38,7 +38,6 @@ class PowerFractionConfig(PolicyConfig):
     their GPU type says what that changes.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["power-fraction"] = "power-fraction"
     policy = PowerFraction
     limits_unprofiled: ClassVar[bool] = True

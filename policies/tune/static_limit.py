@@ -9,7 +9,7 @@ from wattkeeper.policies.planning.deadline import best_static
 from wattkeeper.policies.planning.hull import fastest
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.tune._curves import CurveTune, ProfileSource, speed_and_work
 
 
@@ -38,7 +38,6 @@ class StaticLimitConfig(PolicyConfig):
     unknown length is planned as the longest recorded one.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["static-limit"] = "static-limit"
     policy = StaticLimit
     limits_unprofiled: ClassVar[bool] = True

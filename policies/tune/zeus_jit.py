@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Measurement, Running, Slice
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class ZeusJit(Tune):
@@ -55,7 +55,6 @@ class ZeusJitConfig(PolicyConfig):
     the limits, and the cheapest of all is used; a tie goes to a limit.
     """
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["zeus-jit"] = "zeus-jit"
     policy = ZeusJit
     profile: Literal["epoch", "slices"] = "epoch"

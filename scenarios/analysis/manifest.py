@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.record.load import BinnedLoad
-from wattkeeper.scenarios.analysis.record.waits import WaitPart
+from wattkeeper.scenarios.analysis.logged.load import BinnedLoad
+from wattkeeper.scenarios.analysis.logged.waits import WaitPart
 from wattkeeper.scenarios.analysis.times.job_times import JobTimes
 from wattkeeper.scenarios.inputs.energy_sources import EnergySources
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy

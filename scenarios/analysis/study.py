@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
@@ -128,8 +129,8 @@ class StoredStudy(Study):
         """The folder."""
         return str(self.folder)
 
+    @override
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """See `Study.table`."""
         return read_table(self.folder, name, columns)
 
 

@@ -262,7 +262,7 @@ def _define_elastic(manifest: Manifest, summary: Json) -> Iterator[str]:
     shown = shown_metrics(summary)
     others = " job completion: from submission to end, mean." * ("jct_s" in shown)
     money = currency_of_rent(manifest["scenario"])
-    rent = f"; rent/1,000: likewise their rent, of 1,000 samples, {money}" * (
+    rent = f"; rent/1,000: rent of these nodes over every 1,000 samples, {money}" * (
         "useful_sample_rent" in shown
     )
     yield (

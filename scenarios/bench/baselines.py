@@ -62,9 +62,9 @@ class ExpectedVariant(Section):
     digest: str | None
     """SHA-256 of its tables; null where they are not deterministic."""
     events: int | None
-    """Number of simulated events; null likewise."""
+    """Number of simulated events; null where the tables are not deterministic."""
     decisions: int | None
-    """Rows of the journal; null likewise."""
+    """Rows of the journal; null where the tables are not deterministic."""
     metrics: dict[str, float | None]
     """Means over seeds, as in `summary.json`; null where there is none."""
 

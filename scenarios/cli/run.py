@@ -53,7 +53,7 @@ policies_option = click.option(
 @click.option("--seeds", metavar="N|A..B", help="Seeds 1 to N, or A to B.")
 @settings_option
 @click.option("--workers", type=click.IntRange(1), default=1, help="Processes to run in [1].")
-@click.option("--live", is_flag=True, help="Train for real, or rehearse; go on if interrupted.")
+@click.option("--live", is_flag=True, help="Train for real, or rehearse; resume if interrupted.")
 @click.option("--ray", metavar="ADDRESS", help="Run on the hosts of a Ray cluster.")
 @click.option("--check", is_flag=True, help="Check laws of conservation in all results.")
 @axes_option

@@ -116,7 +116,7 @@ _activity = _Activity()
 
 @contextmanager
 def signs_of_life() -> Iterator[None]:
-    """Inside, a line on the standard error after each `SILENCE_S` without any other output."""
+    """Context manager: print a line to stderr whenever nothing was printed for `SILENCE_S`."""
     from threading import Event, Thread
 
     began_s = _activity.wrote_s = time.monotonic()

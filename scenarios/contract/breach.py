@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from wattkeeper.policies.errors import WattkeeperError
 
-class ContractBreach(AssertionError):
+
+class ContractBreach(WattkeeperError):
     """A policy, or its config, does not keep the contract.
 
     Attributes:

@@ -22,7 +22,7 @@ from wattkeeper.scenarios.contract.breach import ContractBreach
 from wattkeeper.scenarios.contract.impurities import Impurities
 from wattkeeper.scenarios.contract.lines import LineWatch, find_uncalled
 from wattkeeper.scenarios.contract.other_process import rehearse_elsewhere
-from wattkeeper.scenarios.contract.rehearsal import Record, Rehearsal
+from wattkeeper.scenarios.contract.rehearsal import OPTIONS, Record, Rehearsal
 from wattkeeper.scenarios.contract.scripted import example
 from wattkeeper.scenarios.contract.steps import LONG
 from wattkeeper.scenarios.run.run import run
@@ -136,7 +136,7 @@ class _FileCheck:
         return True
 
     def rehearse(self) -> None:
-        """Check configs and policies without a world."""
+        """Check configs, and rehearse policies."""
         self._find_unregistered()
         loaded = load_policy_file(self.file)
         for (_, part), (_, copied) in zip(self.found, loaded, strict=True):
@@ -327,13 +327,12 @@ class _FileCheck:
 
 def _check_options(config: PolicyConfig, watch: LineWatch) -> None:
     """The example of its settings suits what the rehearsal has to choose from."""
-    options = Rehearsal.context().options()
     try:
-        watch.call("check", config.check, options)
+        watch.call("check", config.check, OPTIONS)
     except PolicyError as error:
         raise ContractBreach(
-            f"{error}; here, there are batch sizes {options.batch_sizes} and power limits "
-            f"{options.limits_w[0]}: give its settings examples among these, Field(examples=[...])",
+            f"{error}; here, there are batch sizes {OPTIONS.batch_sizes} and power limits "
+            f"{OPTIONS.limits_w[0]}: give its settings examples among these, Field(examples=[...])",
             "check",
         ) from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
@@ -27,8 +27,6 @@ LIMITS_W: Final = (100.0, 150.0, 250.0)
 """150 W is the example of `fixed-power`."""
 NEVER: Final = math.inf
 MAX_EPOCHS: Final = 10
-
-UNDECLARED: Final = "{}, which its config does not declare: say {} there"
 
 RUNS: Final[Mapping[int, tuple[float, ...]]] = {
     8: (NEVER, NEVER),
@@ -120,11 +118,15 @@ def job(
     )
 
 
-def scripted_signal(name: str) -> Signal:
-    """A daily wave around 300 g/kWh, made up; the present value is the forecast."""
+def scripted_series(name: str) -> SignalSeries:
+    """A daily wave around 300 g/kWh, made up."""
     values = np.array([300 + 100 * math.sin(2 * math.pi * n / 96) for n in range(96)])
-    series = SignalSeries(name, np.arange(0.0, 86400.0, 900.0), values, 86400.0, "g/kWh", 86400.0)
-    return Signal(series, PersistenceConfig(), NamedStreams(1))
+    return SignalSeries(name, np.arange(0.0, 86400.0, 900.0), values, 86400.0, "g/kWh", 86400.0)
+
+
+def scripted_signal(name: str) -> Signal:
+    """The scripted series, whose present value is the forecast."""
+    return Signal(scripted_series(name), PersistenceConfig(), NamedStreams(1))
 
 
 class ScriptedContext:
@@ -134,61 +136,26 @@ class ScriptedContext:
         known: The profile.
         seed: Of the random streams.
         eta: Weight of energy in the objective.
-        config: The policy's config, which has to declare foresight, signals and draws; None:
-            nothing has to be declared.
-        refuse: Called with a message about what it does not declare.
-
-    Attributes:
-        shown: The profile, where the policy gets it and must not change it.
     """
 
-    __slots__ = (
-        "_config",
-        "_names",
-        "_refuse",
-        "_streams",
-        "known",
-        "now_s",
-        "objective",
-        "shown",
-        "zoo",
-    )
-
-    def __init__(
-        self,
-        known: Profile,
-        seed: int = 1,
-        eta: float = 0.5,
-        config: PolicyConfig | None = None,
-        refuse: Callable[[str], None] = lambda message: None,
-    ) -> None:
+    def __init__(self, known: Profile, seed: int = 1, eta: float = 0.5) -> None:
         self.now_s = 0.0
         self.objective = Objective(eta)
         self.zoo: ZooView = EmptyZoo()
         self.known = known
-        foresees = config is not None and config.needs_foresight
-        self.shown = known if foresees else None
-        self._config = config
-        self._refuse = refuse
         self._names = NamedStreams(seed)
         self._streams: dict[str, np.random.Generator] = {}
 
     def rng(self, name: str) -> np.random.Generator:
         """See `wattkeeper.policies.points.policy.Context`."""
-        if self._config is not None and not self._config.draws:
-            self._refuse(UNDECLARED.format("draws at random (ctx.rng)", "`draws = True`"))
         return self._streams.setdefault(name, self._names.policy("test", name))
 
     def foresight(self, start: Start) -> Profile:
         """See `wattkeeper.policies.points.policy.Context`."""
-        if self._config is not None and not self._config.needs_foresight:
-            self._refuse(UNDECLARED.format("asks for foresight", "`needs_foresight = True`"))
         return self.known
 
     def signal(self, name: str) -> SignalView:
         """See `wattkeeper.policies.points.policy.Context`."""
-        if self._config is not None and name not in self._config.signals:
-            self._refuse(UNDECLARED.format(f"reads the signal {name!r}", "it in `signals`"))
         return scripted_signal(name).view(FixedTime(self.now_s))
 
     def options(self) -> Options:

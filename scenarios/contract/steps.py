@@ -1,17 +1,13 @@
-"""What happens to a policy that is rehearsed, and how it is asked."""
+"""What happens to a policy that is rehearsed."""
 
-from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 Step = tuple[Literal["submit", "end"], int]
 """A step, and a number that says which one.
 
-`submit`: a job of a group; a node that comes; a model that is offered to a store. `end`: an
-attempt; a node that is lost; a stored model that is used.
+`submit`: a job of a group, which trains a model where the policy decides on a store; a node that
+comes. `end`: time passes, in which attempts end; a node that is lost.
 """
-
-Ask = Callable[..., Any]
-"""Calls a method of the policy, by name, with views; it takes down the answer."""
 
 LONG: Final[list[Step]] = [("submit", n) for n in (0, 1, 0, 2)] + [
     (action, n % 7)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.registry import POINTS, PolicyConfig, build_policy
 from wattkeeper.scenarios.contract.breach import ContractBreach, require
 from wattkeeper.scenarios.contract.json_state import find_unsuitable
@@ -23,12 +22,8 @@ from wattkeeper.scenarios.contract.steps import LONG, Step
 from wattkeeper.scenarios.contract.watch import Watch
 from wattkeeper.traces.schema import JOBS
 
-RECORDED: Final[Mapping[str, str]] = {
-    "duration_s": "duration_s",
-    "estimate_s": "estimate_s",
-    "recorded_start_s": "start_time_s",
-}
-"""Attributes of jobs that a log records, and their columns in a trace."""
+RECORDED: Final = ("duration_s", "estimate_s", "start_time_s")
+"""Columns of a trace that a log records of jobs."""
 
 
 def variations(config: type[PolicyConfig]) -> Iterator[PolicyConfig]:
@@ -141,25 +136,18 @@ def check_protocol(config: PolicyConfig) -> None:
     require(config.build() is not policy, "builds one policy for two runs", "build")
 
 
-def check_determinism(
-    config: PolicyConfig, stream: Sequence[Step], seed: int, zoo: ZooView | None = None
-) -> None:
+def check_determinism(config: PolicyConfig, stream: Sequence[Step], seed: int) -> None:
     """What it decides is allowed, and the same whenever the same happens."""
-    one, other = (Rehearsal(config, stream, seed, zoo=zoo).record() for _ in range(2))
+    one, other = (Rehearsal(config, stream, seed).record() for _ in range(2))
     require_same(one, other, "decides otherwise when the same happens again")
 
 
 def check_restart(
-    config: PolicyConfig,
-    stream: Sequence[Step],
-    seed: int,
-    cut: int,
-    zoo: ZooView | None = None,
-    watch: Watch | None = None,
+    config: PolicyConfig, stream: Sequence[Step], seed: int, cut: int, watch: Watch | None = None
 ) -> None:
     """A new policy with its state decides as the original does."""
-    whole = Rehearsal(config, stream, seed, cut, zoo=zoo, watch=watch)
-    resumed = Rehearsal(config, stream, seed, cut, restart=True, zoo=zoo, watch=watch)
+    whole = Rehearsal(config, stream, seed, cut, watch=watch)
+    resumed = Rehearsal(config, stream, seed, cut, restart=True, watch=watch)
     key = find_unsuitable(whole.take_state())
     because = f" ({key})" if key else ""
     what = f"lacks a part of what decides: a policy that is restored decides otherwise{because}"
@@ -180,37 +168,44 @@ def require_same(one: Record, other: Record, what: str, method: str = "") -> Non
     require(same, f"{what}: its states differ", method or "state_dict")
 
 
-def check_copied_state(
-    config: PolicyConfig, begun: int, zoo: ZooView | None = None, watch: Watch | None = None
-) -> None:
+def check_copied_state(config: PolicyConfig, begun: int, watch: Watch | None = None) -> None:
     """What was taken does not change with the policy; what was loaded is not changed by it."""
-    giver = Rehearsal(config, LONG[:begun], zoo=zoo, watch=watch)
     what = "gives away values that it changes later: answer with copies"
-    _require_kept(giver.take_state(), giver, LONG[begun : begun + 80], what, "state_dict")
-    for first in (("submit", 0), ("end", 0)):
-        taker = Rehearsal(config, LONG[:begun], cut=begun, zoo=zoo, watch=watch)
-        state = taker.take_state()
-        taker.replace_policy(state)
+    giving = _Kept(begun, loads=False, what=what)
+    Rehearsal(config, LONG[: begun + 80], watch=watch, at_step=giving.look)
+    for first in LONG[0], LONG[4]:  # a submission, an end
         what = "keeps values of others and changes them later: keep copies"
-        _require_kept(state, taker, [first, *LONG[:40]], what, "load_state_dict")
+        taking = _Kept(begun, loads=True, what=what)
+        stream = [*LONG[:begun], first, *LONG[:40]]
+        Rehearsal(config, stream, cut=begun, watch=watch, at_step=taking.look)
 
 
-def _require_kept(
-    state: dict[str, Any], rehearsal: Rehearsal, stream: Sequence[Step], what: str, method: str
-) -> None:
-    """Check that no step of a stream changes a state, which is no longer the policy's own."""
-    kept = json.dumps(state)
-    for step in stream:
-        rehearsal.go_on([step])
-        require(json.dumps(state) == kept, what, method)
+class _Kept:
+    """The state of a policy at a step, which does not change from then on.
+
+    It is no longer the policy's own: that gave it away, or a new policy loads it.
+    """
+
+    def __init__(self, step: int, loads: bool, what: str) -> None:
+        self._step, self._loads, self._what = step, loads, what
+
+    def look(self, rehearsal: Rehearsal, step: int) -> None:
+        """Look at it, before a step of a rehearsal."""
+        if step < self._step:
+            return
+        if step == self._step:
+            self._state = rehearsal.take_state()
+            self._text = json.dumps(self._state)
+            if self._loads:
+                rehearsal.replace_policy(self._state)
+        method = "load_state_dict" if self._loads else "state_dict"
+        require(json.dumps(self._state) == self._text, self._what, method)
 
 
-def check_strangers(
-    config: PolicyConfig, zoo: ZooView | None = None, watch: Watch | None = None
-) -> None:
+def check_strangers(config: PolicyConfig, watch: Watch | None = None) -> None:
     """Outcomes of a group that it never decided on change nothing."""
-    plain = Rehearsal(config, LONG[:80], zoo=zoo, watch=watch)
-    disturbed = Rehearsal(config, LONG[:80], stranger=True, zoo=zoo, watch=watch)
+    plain = Rehearsal(config, LONG[:80], watch=watch)
+    disturbed = Rehearsal(config, LONG[:80], stranger=True, watch=watch)
     what = "decides otherwise after outcomes of jobs that it never decided on"
     require_same(plain.record(), disturbed.record(), what, "observe")
 
@@ -221,7 +216,7 @@ def ignores_outcomes(config: PolicyConfig) -> bool:
     Of policies that are told of outcomes, and either have an `observe` or choose batch sizes.
     """
     policy, base = build_policy(config), POINTS[config.point].base
-    if config.point in ("replan", "retain") or type(policy).state_dict is base.state_dict:
+    if type(policy).state_dict is base.state_dict:
         return False
     if config.point != "configure" and type(policy).observe is base.observe:
         return False
@@ -229,17 +224,15 @@ def ignores_outcomes(config: PolicyConfig) -> bool:
     return told == untold
 
 
-def check_recorded(
-    config: PolicyConfig, zoo: ZooView | None = None, watch: Watch | None = None
-) -> None:
+def check_recorded(config: PolicyConfig, watch: Watch | None = None) -> None:
     """What a log recorded of a job that has not run yet decides only if the config declares it."""
-    plain = Rehearsal(config, LONG[:160], zoo=zoo, watch=watch)
-    for name, column in RECORDED.items():
-        if column in config.needed_columns or config.needs_foresight:
+    plain = Rehearsal(config, LONG[:160], watch=watch)
+    for name in RECORDED:
+        if name in config.needed_columns or config.needs_foresight:
             continue
-        other = Rehearsal(config, LONG[:160], zoo=zoo, watch=watch, recorded={name: 3.0})
+        other = Rehearsal(config, LONG[:160], watch=watch, recorded={name: 3.0})
         what = (
             f"decides by the recorded {name} of jobs, which its config does not declare: say "
-            f"{column!r} in `needed_columns` there"
+            f"{name!r} in `needed_columns` there"
         )
         require(other.decisions == plain.decisions, what, config.point)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
@@ -33,8 +34,8 @@ class ModelledLimits(LimitModel):
         self._curve = curve(model, case)
         self._known: dict[tuple[float, float], tuple[float, float]] = {}
 
+    @override
     def under_limit(self, limit_w: float, busy_w: float) -> tuple[float, float]:
-        """See `LimitModel`."""
         key = limit_w, busy_w
         if key not in self._known:
             self._known[key] = self._curve.under_limit(*key)

@@ -2,7 +2,7 @@
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, WattkeeperError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
@@ -93,7 +93,7 @@ def _check_moments(loaded: LoadedScenario, variant: str) -> None:
     """Refuse a `Tune` policy that decides over time where nothing can change then."""
     scenario = loaded.scenario
     tune = policy_of(scenario, variant, "tune")
-    if set(tune.moments) <= set(FIRST) and not tune.slices:
+    if set(tune.moments) <= set(START_MOMENTS) and not tune.slices:
         return
     profiling = scenario.variants[variant].profiling or scenario.profiling
     if occupancy_of(scenario, variant) == "recorded":

@@ -84,6 +84,12 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
             search_processor(cluster)
         search = RunInputs(cluster, {}, search=workload)
         return ScenarioInputs(dict.fromkeys(scenario.variants, search))
+    if live and isinstance(workload, ElasticWorkload | PipelineWorkload):
+        raise ScenarioError(
+            f"workload.kind: a scenario of kind {workload.kind} is simulated only; leave out "
+            f"--live, or train under its policies as docs/live-{workload.kind}.md shows",
+            document.where(("workload", "kind")),
+        )
     for used in clusters:
         check_cap(used, document)
         if used.spec.partitions and not isinstance(workload, TraceWorkload):
@@ -105,20 +111,11 @@ def _read_traces(loaded: LoadedScenario, *, live: bool) -> ScenarioInputs:
                 used.where(document, "losses"),
             )
     if isinstance(workload, ElasticWorkload):
-        if live:
-            what = "workload.kind: elastic jobs can be simulated, not run live; leave out --live"
-            raise ScenarioError(what, document.where(("workload", "kind")))
         from wattkeeper.scenarios.inputs.workloads.elastic import read_elastic
 
         inputs = read_elastic(loaded, workload, clusters)
         return inputs._replace(traces=(*inputs.traces, *nodes))
     if isinstance(workload, PipelineWorkload):
-        if live:
-            what = (
-                "workload.kind: a pipeline can be simulated, not run live; leave out --live, or "
-                "train with a PipelineSession (docs/live-pipeline.md)"
-            )
-            raise ScenarioError(what, document.where(("workload", "kind")))
         from wattkeeper.scenarios.inputs.workloads.pipelines import read_pipelines
 
         inputs = read_pipelines(loaded, workload, clusters)

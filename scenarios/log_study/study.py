@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.logged.waits import closest_to_log
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
-from wattkeeper.scenarios.analysis.record.waits import closest_to_record
-from wattkeeper.scenarios.analysis.texts.waits import describe_record
+from wattkeeper.scenarios.analysis.texts.waits import describe_waits
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
@@ -267,12 +267,12 @@ def _choose_baseline(
     """The plan with the named baseline, or the scheduler that is closest to the record."""
     parts = done.manifest["waits"]
     real = [name for name in REAL if name in plan.schedulers]
-    closest = closest_to_record(parts, real)
+    closest = closest_to_log(parts, real)
     why = f"{closest} is closest to the record of {', '.join(real)}, which a site can run."
     if named:
         why = f"{named}: {NAMED}" + f" {why}" * (named != closest)
     tell(f"Baseline: {why}")
     baseline = named or closest
-    for line in describe_record(parts, baseline, done.manifest["scenario"]):
+    for line in describe_waits(parts, baseline, done.manifest["scenario"]):
         tell(line)
     return plan._replace(baseline=baseline, why=why)

@@ -12,7 +12,7 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.notebook.colours import variant_colours
 from wattkeeper.scenarios.notebook.drawing import choose_axes, literal
 from wattkeeper.scenarios.report.charts.chart import choose_time_unit
-from wattkeeper.scenarios.timeline.lanes import Hold, Lane, assign_lanes
+from wattkeeper.scenarios.timeline.lanes import GpuHold, Lane, assign_lanes
 from wattkeeper.scenarios.timeline.run_tables import read_holds, read_run, select_run
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def draw_gantt(study: Study, variant: str | None, seed: int | None, ax: Axes | N
 
 def _draw_bars(
     axes: Axes,
-    holds: Sequence[Hold],
+    holds: Sequence[GpuHold],
     lanes: Sequence[Sequence[Lane]],
     workloads: Mapping[str, str | None],
 ) -> None:

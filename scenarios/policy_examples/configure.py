@@ -12,7 +12,7 @@ from pydantic import Field
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Outcome, Start
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class EpsilonGreedy(Configure):
@@ -59,7 +59,7 @@ class EpsilonGreedy(Configure):
         return copy.deepcopy(self.known)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.known = copy.deepcopy(state)
 
 
@@ -70,7 +70,6 @@ class EpsilonGreedyConfig(PolicyConfig):
     is one.
     """
 
-    point: ClassVar[Point] = "configure"
     kind: Literal["epsilon-greedy"] = "epsilon-greedy"
     policy = EpsilonGreedy
     draws: ClassVar[bool] = True  # it uses ctx.rng, so that seeds give other results

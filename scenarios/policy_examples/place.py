@@ -7,7 +7,7 @@ others from the first one. They meet only when the cluster is full.
 
 import copy
 import math
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from wattkeeper.policies.points.job import NEW, WHOLE, Job, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Outcome
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class QuietNeighbours(Place):
@@ -83,7 +83,7 @@ class QuietNeighbours(Place):
         return copy.deepcopy(self.known)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.known = copy.deepcopy(state)
 
 
@@ -93,7 +93,6 @@ class QuietNeighboursConfig(PolicyConfig):
     Jobs that ask for fractions of GPUs are placed by first fit.
     """
 
-    point: ClassVar[Point] = "place"
     kind: Literal["quiet-neighbours"] = "quiet-neighbours"
     policy = QuietNeighbours
     margin: float = Field(default=1.05, gt=0)

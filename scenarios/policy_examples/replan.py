@@ -5,13 +5,13 @@ came are taken up only if none was lost for some of the times that it was asked.
 """
 
 import copy
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.replan import ElasticView, Replan, Reshape, Shape
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Patient(Replan):
@@ -41,7 +41,7 @@ class Patient(Replan):
         return copy.deepcopy(self.offers)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.offers = copy.deepcopy(state)
 
 
@@ -51,7 +51,6 @@ class PatientConfig(PolicyConfig):
     Each step is committed at once, as with copies of the state in the memory of other nodes.
     """
 
-    point: ClassVar[Point] = "replan"
     kind: Literal["patient"] = "patient"
     policy = Patient
     patience: int = Field(default=2, ge=0)

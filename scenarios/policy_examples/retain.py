@@ -4,7 +4,7 @@ A model that was a parent lately, and often, stays. Each use counts 1, and all c
 a model is added.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from wattkeeper.policies.points.retain import (
     StoredModels,
     evict_in_order,
 )
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Fading(Retain):
@@ -47,14 +47,13 @@ class Fading(Retain):
         return dict(self.uses)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.uses = dict(state)
 
 
 class FadingConfig(PolicyConfig):
     """Evicts the model with the fewest uses as a parent, where older uses count less."""
 
-    point: ClassVar[Point] = "retain"
     kind: Literal["fading"] = "fading"
     policy = Fading
     fade: float = Field(default=0.9, gt=0, le=1)

@@ -5,7 +5,7 @@ time, less what it has waited, times a weight: long jobs move up as they wait.
 """
 
 import copy
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.points.views import Outcome
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class Ageing(Select):
@@ -58,7 +58,7 @@ class Ageing(Select):
         return copy.deepcopy(self.known)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state, which stays as it is."""
+        """Continue from a state, which stays as it is."""
         self.known = copy.deepcopy(state)
 
 
@@ -68,7 +68,6 @@ class AgeingConfig(PolicyConfig):
     It starts any job that fits, and preempts none.
     """
 
-    point: ClassVar[Point] = "select"
     kind: Literal["ageing"] = "ageing"
     policy = Ageing
     weight: float = Field(default=0.5, ge=0)

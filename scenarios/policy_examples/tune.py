@@ -12,7 +12,7 @@ from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Knobs, Running
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 
 
 class PriceFollowing(Tune):
@@ -44,14 +44,13 @@ class PriceFollowing(Tune):
         return {"average": self.average, "since_s": self.since_s}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state; an empty one is that of a new policy."""
+        """Continue from a state; an empty one is that of a new policy."""
         self.average, self.since_s = state.get("average"), state.get("since_s")
 
 
 class PriceFollowingConfig(PolicyConfig):
     """The highest power limit while the price is up to its moving average, else a lower one."""
 
-    point: ClassVar[Point] = "tune"
     kind: Literal["price-following"] = "price-following"
     policy = PriceFollowing
     # Asked at the start, after a profile, and whenever a signal that it reads has a new value.

@@ -14,7 +14,14 @@ from wattkeeper.scenarios.analysis.learning.window import LearningWindow, read_l
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.texts import waits
 from wattkeeper.scenarios.analysis.texts.losses import only_elastic
+from wattkeeper.scenarios.analysis.times.deadlines import (
+    HEADS,
+    deadline_notes,
+    deadline_rows,
+    deadline_title,
+)
 from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_profiles,
@@ -26,18 +33,22 @@ from wattkeeper.scenarios.report.amounts import read_bill
 from wattkeeper.scenarios.report.charts.chart import Chart
 from wattkeeper.scenarios.report.charts.lost_work_bars import losses_section
 from wattkeeper.scenarios.report.charts.study_charts import draw_study
-from wattkeeper.scenarios.report.deadlines_section import deadlines_section
 from wattkeeper.scenarios.report.elastic.bars import elastic_section
 from wattkeeper.scenarios.report.elastic.sentences import compare_goodput
 from wattkeeper.scenarios.report.energy_table import energy_section
 from wattkeeper.scenarios.report.league_section import league_section
-from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
-from wattkeeper.scenarios.report.phrases import swatch
+from wattkeeper.scenarios.report.markup import build_labelled_table, tag, to_html, to_script_json
+from wattkeeper.scenarios.report.phrases import swatch, typeset_minus, variant_label
 from wattkeeper.scenarios.report.times_section import times_section
-from wattkeeper.scenarios.report.waits_section import record_notes, waits_section
+
+NAMES = ("variant", "against")
+"""Columns without numbers."""
 
 SMALL = ("pareto", "regret", "jct", "delay")
 """Charts that fit side by side."""
+
+FIRST_SENTENCES = 2
+"""Sentences on the record that stand on the first screen; the others stand below."""
 
 LIBRARY = "vendor/echarts.common.min.js"
 
@@ -104,7 +115,7 @@ def write_answer(study: Study, window: LearningWindow) -> list[Element]:
     return [
         tag("h1", manifest["scenario"]["question"] or manifest["scenario"]["name"]),
         *markup.notes(describe_profiles(manifest), "caution"),
-        *record_notes(manifest),
+        *closeness_notes(manifest),
         tag(
             "ul",
             *compare_goodput(study),
@@ -196,3 +207,52 @@ def _read_asset(name: str) -> str:
 @cache
 def _csp_hash(script: str) -> str:
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
+
+
+def deadlines_section(summary: Json) -> Element | None:
+    """The section; None where no job has a deadline, or what jobs use is unknown."""
+    if "deadlines" not in summary:
+        return None
+    rows = [
+        [
+            cell if head in NAMES else typeset_minus(cell)
+            for head, cell in zip(HEADS, cells, strict=True)
+        ]
+        for cells in deadline_rows(summary)
+    ]
+    return tag(
+        "section",
+        tag("h2", deadline_title(summary)),
+        build_labelled_table(HEADS, rows),
+        *markup.notes(list(deadline_notes(summary))),
+        id="deadlines",
+    )
+
+
+def closeness_notes(manifest: Manifest) -> list[Element]:
+    """How far the baseline reproduces the record, as a note or a caution; beside the answer."""
+    scenario, parts = manifest["scenario"], manifest.get("waits")
+    baseline = scenario["baseline"]
+    if not parts or baseline not in parts[0]["runs"]:
+        return []
+    class_ = "caution" if waits.is_far(parts[0], baseline) else "note"
+    lines = list(waits.describe_waits(parts, baseline, scenario))[:FIRST_SENTENCES]
+    return markup.notes([" ".join(lines)], class_)
+
+
+def waits_section(manifest: Manifest, summary: Json) -> Element | None:
+    """Recorded and simulated waits; None where the trace has no recorded starts."""
+    scenario, parts = manifest["scenario"], manifest.get("waits")
+    baseline = scenario["baseline"]
+    if not parts or baseline not in parts[0]["runs"]:
+        return None
+    sentences = list(waits.describe_waits(parts, baseline, scenario))
+    return tag(
+        "section",
+        tag("h2", "Waits of each scheduler, and the record"),
+        build_labelled_table(waits.CLOSENESS_HEADS, waits.rows_by_scheduler(parts, scenario)),
+        *markup.notes([waits.WAITS_NOTE, *sentences[FIRST_SENTENCES:]]),
+        tag("h2", "Recorded waits, and simulated ones of ", variant_label(baseline, summary)),
+        build_labelled_table(waits.HEADS, waits.rows_by_part(parts, baseline)),
+        id="waits",
+    )

@@ -19,8 +19,8 @@ from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.signals import Signal, SignalSource
@@ -72,7 +72,7 @@ def build_world(
     return world
 
 
-def _elastic(inputs: RunInputs) -> Callable[[ElasticParts], Part] | None:
+def _elastic(inputs: RunInputs) -> Callable[[ElasticParts], Subscriber] | None:
     """Makes the elastic jobs of a world; None: there are none."""
     elastic = inputs.elastic
     if elastic is None:

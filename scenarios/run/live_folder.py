@@ -62,13 +62,13 @@ def read_devices(folder: Path) -> Json | None:
 
 
 def open_folder(loaded: LoadedScenario, folder: Path, devices: Json | None = None) -> bool:
-    """Make the folder of a scenario's live runs, or go on with what is in it.
+    """Make the folder of a scenario's live runs, or continue what is in it.
 
-    A run may go on with another `live.lease_s`, as for a script that starts slowly. `devices` are
-    kept for runs that go on.
+    A run may resume with another `live.lease_s`, as for a script that starts slowly. `devices` are
+    kept for runs that resume.
 
     Returns:
-        Whether it goes on.
+        Whether it continues.
 
     Raises:
         StoreError: If it holds something else, or unfinished runs of another scenario, a file of

@@ -79,7 +79,7 @@ def execute(
     watch: Watch = lambda _: None,
     tell: Tell = lambda line: None,
 ) -> tuple[ClusterResult, list[AttemptEnding]]:
-    """Run one variant with one seed, or go on with it; `again` only plays its log again.
+    """Run one variant with one seed, or resume it; `again` only plays its log again.
 
     Raises:
         InputError: If it only plays its log again, which ends before the run does.
@@ -214,7 +214,7 @@ def _links(
 ) -> ExternalLinks:
     """The server that sessions connect to, and the launcher of their processes.
 
-    A run that goes on keeps its token and, unless it is taken, its port: sessions find it again.
+    A run that resumes keeps its token and, unless it is taken, its port: sessions find it again.
     """
     token = log.get(TOKEN) or secrets.token_urlsafe(16)
     log.note(TOKEN, token)

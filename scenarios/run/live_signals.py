@@ -81,7 +81,7 @@ def open_live_signals(
 ) -> LiveSignals:
     """The signals of a run with a source of live values.
 
-    What is known at the beginning is kept in the log, so that the run can go on with it. `again`
+    What is known at the beginning is kept in the log, so that the run can resume with it. `again`
     only plays the log again, and asks no source. `tell` is called where the present slot has no
     value.
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from wattkeeper.scenarios.analysis.logged.load import bin_load
+from wattkeeper.scenarios.analysis.logged.waits import WaitPart, compare_waits
 from wattkeeper.scenarios.analysis.manifest import (
     LiveReport,
     Manifest,
     TariffReport,
     TraceProvenance,
 )
-from wattkeeper.scenarios.analysis.record.load import bin_load
-from wattkeeper.scenarios.analysis.record.waits import WaitPart, compare_waits
 from wattkeeper.scenarios.analysis.times.job_times import JobTimes, compare_times
 from wattkeeper.scenarios.inputs.electricity import currency_of
 from wattkeeper.scenarios.inputs.energy_sources import share_sources

@@ -1,4 +1,4 @@
-"""A pool of processes on this machine that goes on when one of them is killed."""
+"""A pool of processes on this machine that continues when one of them is killed."""
 
 from __future__ import annotations
 

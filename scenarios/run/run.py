@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.json_types import Json
@@ -73,8 +74,8 @@ class ScenarioResult(DisplayedStudy):
     manifest: Manifest
     summary_text: str
 
+    @override
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """See `wattkeeper.scenarios.analysis.study.Study.table`."""
         if name == "metrics":
             whole = metric_values(self.results)
             return whole if columns is None else whole.select(list(columns))
@@ -86,10 +87,10 @@ class ScenarioResult(DisplayedStudy):
             schema = pa.schema([TABLES[name].field(column) for column in columns])
         return pa.concat_tables([fill_optional(table, schema).cast(schema) for table in tables])
 
+    @override
     def runs(
         self, name: str, columns: Sequence[str] | None = None, *, first_seed: bool = False
     ) -> Iterator[RunColumns]:
-        """See `wattkeeper.scenarios.analysis.study.Study.runs`."""
         seen: set[str] = set()
         for result in self.results:
             table = result.tables.get(name)
@@ -137,8 +138,8 @@ def run(
         workers: Number of processes on this machine.
         progress: Called with the number of finished runs, of all runs, and the variant and seed of
             the first that is not finished; empty after the last.
-        trainings: Folder of what is trained for real, where an interrupted run goes on.
-        live: Folder of live runs, where interrupted ones go on; None: they are simulated.
+        trainings: Folder of what is trained for real, where an interrupted run resumes.
+        live: Folder of live runs, where interrupted ones resume; None: they are simulated.
         ray: Address of the Ray cluster that does the runs, instead of this machine.
         tell: Called with a line that the user should know before or while it runs.
         watch: Called with what each attempt of a live run does.

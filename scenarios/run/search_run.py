@@ -28,14 +28,14 @@ from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.files.private import check_own_tree
 
 if TYPE_CHECKING:
-    from wattkeeper.live.search.training_log import TrainingRecord
+    from wattkeeper.live.search.training_log import FinishedTraining
 
 UNMEASURED: Final = ("cost", "regret", "last5_cost", "gpu_s_saved")
 
 OF_ENERGY: Final = ("energy_j", "last5_energy_j", "energy_to_accuracy_j")
 
 
-def finished_trainings(folder: Path, specs: Sequence[RunSpec]) -> list[TrainingRecord]:
+def finished_trainings(folder: Path, specs: Sequence[RunSpec]) -> list[FinishedTraining]:
     """The finished trainings of all runs.
 
     Raises:
@@ -43,14 +43,14 @@ def finished_trainings(folder: Path, specs: Sequence[RunSpec]) -> list[TrainingR
             write it.
     """
     from wattkeeper.live.search.search import log_path
-    from wattkeeper.live.search.training_log import read_records
+    from wattkeeper.live.search.training_log import read_trainings
 
     if os.path.lexists(folder):
         check_own_tree(folder, "--out")
     return [
         record
         for spec in specs
-        for record in read_records(log_path(folder, spec.variant, spec.seed))
+        for record in read_trainings(log_path(folder, spec.variant, spec.seed))
     ]
 
 
@@ -109,7 +109,7 @@ def execute(spec: RunSpec, inputs: RunInputs) -> ClusterResult:
     return _add_measurements(collect_results(spec, inputs, world), backend.trained)
 
 
-def _add_measurements(ran: ClusterResult, trained: Sequence[TrainingRecord]) -> ClusterResult:
+def _add_measurements(ran: ClusterResult, trained: Sequence[FinishedTraining]) -> ClusterResult:
     """Results with the metrics of trainings, and NaN for what was not measured."""
     tables = dict(ran.tables)
     jobs, line = tables["jobs"], tables["timeline"]

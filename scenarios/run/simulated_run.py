@@ -13,14 +13,13 @@ from wattkeeper.scenarios.run.build import (
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.engine.sources import Source
+from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.replay.backend import Replay
 
 
-def execute(
-    spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None, source: Source | None = None
-) -> ClusterResult:
-    """Run one variant with one seed; `source` submits its jobs instead of the inputs' own."""
+def prepare_world(spec: RunSpec, inputs: RunInputs, source: Source | None = None) -> World:
+    """The simulated world of one variant with one seed, ready to run; see `execute`."""
     env, streams = SimulationEnvironment(), streams_of(spec, inputs)
     backend = Replay(
         env,
@@ -33,7 +32,14 @@ def execute(
         inputs.latencies,
     )
     zoo = build_zoo(spec, inputs, streams)
-    world = build_world(spec, inputs, env, streams, backend, source or source_of(inputs), zoo)
+    return build_world(spec, inputs, env, streams, backend, source or source_of(inputs), zoo)
+
+
+def execute(
+    spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None, source: Source | None = None
+) -> ClusterResult:
+    """Run one variant with one seed; `source` submits its jobs instead of the inputs' own."""
+    world = prepare_world(spec, inputs, source)
     if prepare is not None:
         prepare(world)
     world.run()

@@ -90,7 +90,7 @@ class Scenario(Section):
     """Series of values over time that policies read, by name."""
     pauses: PauseMode = "free"
     """Whether a job that `tune` pauses gives its GPUs up, as one that is preempted, or holds them
-    at idle power. Either way it is restored when it goes on (`cluster.preemption`)."""
+    at idle power. Either way it is restored when it resumes (`cluster.preemption`)."""
     bound: Literal["carbon", "price", "energy"] | None = None
     """Computes the least emissions, cost or energy at which each job could have met its deadline,
     with the future known: a bound for all variants."""

@@ -1,6 +1,6 @@
 """The folder of an unfinished sweep; a file in it that is not whole counts as absent.
 
-It is gone on with if it and all in it belong to this user, and nobody else may write it. Nothing in
+It is continued if it and all in it belong to this user, and nobody else may write it. Nothing in
 it is executed: results of runs are JSON and tables (`wattkeeper.scenarios.sweep.unit_file`).
 """
 

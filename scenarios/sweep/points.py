@@ -213,7 +213,7 @@ def read_point_inputs(
 def _read_groups(
     points: Sequence[SweepPoint], tell: Callable[[str], None]
 ) -> Iterator[tuple[list[SweepPoint], ScenarioInputs]]:
-    """See `read_point_inputs`; those with the same workload follow each other."""
+    """Read the inputs of all points; those with the same workload follow each other."""
     by_workload: dict[str, dict[str, list[SweepPoint]]] = {}
     for point in points:
         workload = point.loaded.scenario.workload.model_dump_json()

@@ -14,7 +14,7 @@ Lane = tuple[int, int, int]
 WHOLE_GPUS: Final = -1
 
 
-class Hold(NamedTuple):
+class GpuHold(NamedTuple):
     """An interval in which a job holds the same GPUs, over one attempt or consecutive retries.
 
     Attributes:
@@ -40,7 +40,7 @@ def find_holds(
     decisions: Iterator[tuple[int, str, str, int, str]],
     ended: dict[str, tuple[int, int]],
     frees_paused: bool,
-) -> list[Hold]:
+) -> list[GpuHold]:
     """The holds between starts and preemptions, pauses or ends, in the order of the journal.
 
     Args:
@@ -51,7 +51,7 @@ def find_holds(
     Raises:
         LookupError: If the journal does not belong to these jobs.
     """
-    holds: list[Hold | None] = []
+    holds: list[GpuHold | None] = []
     running: dict[str, tuple[int, int, int, tuple[Slot, ...]]] = {}
     paused: set[str] = set()
     for time, point, job, attempt, chose in decisions:
@@ -65,10 +65,10 @@ def find_holds(
             cut = "paused"
         if cut:
             index, begin, first, slots = running.pop(job)
-            holds[index] = Hold(job, begin, time, slots, first, attempt, cut)
+            holds[index] = GpuHold(job, begin, time, slots, first, attempt, cut)
     for job, (index, begin, first, slots) in running.items():
         end, last = ended[job]
-        holds[index] = Hold(job, begin, end, slots, first, last, "")
+        holds[index] = GpuHold(job, begin, end, slots, first, last, "")
     return [hold for hold in holds if hold is not None]
 
 
@@ -83,7 +83,7 @@ def parse_slots(chose: str) -> tuple[Slot, ...]:
     return tuple(slots)
 
 
-def assign_lanes(holds: Sequence[Hold]) -> list[tuple[Lane, ...]]:
+def assign_lanes(holds: Sequence[GpuHold]) -> list[tuple[Lane, ...]]:
     """The lanes of each hold, one for each of its GPUs; holds never overlap on a lane.
 
     Holds are in the order of the journal. Each takes the lowest free GPUs of its node, so that

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.timeline.lanes import Hold, Lane, assign_lanes
+from wattkeeper.scenarios.timeline.lanes import GpuHold, Lane, assign_lanes
 from wattkeeper.scenarios.timeline.run_tables import read_holds, read_run, to_ns
 from wattkeeper.traces.files.atomic import replace_file
 
@@ -158,7 +158,7 @@ def _us(ns: int) -> str:
 
 def _name_tracks(
     write_event: WriteEvent,
-    holds: list[Hold],
+    holds: list[GpuHold],
     lanes: list[tuple[Lane, ...]],
     attempts: pa.Table,
     decisions: pa.Table,
@@ -206,7 +206,7 @@ def _json(value: object) -> str:
 
 def _write_slices(
     write_event: WriteEvent,
-    holds: list[Hold],
+    holds: list[GpuHold],
     lanes: list[tuple[Lane, ...]],
     attempts: pa.Table,
     zero_s: float,

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.timeline.lanes import Hold, find_holds
+from wattkeeper.scenarios.timeline.lanes import GpuHold, find_holds
 
 
 def select_run(study: Study, variant: str | None, seed: int | None) -> tuple[str, int]:
@@ -37,7 +37,9 @@ def read_run(
     return rows.select(columns).combine_chunks()
 
 
-def read_holds(study: Study, attempts: pa.Table, decisions: pa.Table, zero_s: float) -> list[Hold]:
+def read_holds(
+    study: Study, attempts: pa.Table, decisions: pa.Table, zero_s: float
+) -> list[GpuHold]:
     """The holds of a run, in the order of the journal; times are in ns from `zero_s`.
 
     Raises:

@@ -1,7 +1,6 @@
-"""The life of an attempt: decided, running, paused, ended.
+"""The life of an attempt: running, paused, ended.
 
-`Untuned` and `Tuned` are its configuration, `Attempt` its GPUs and overheads, `Execution` the state
-of the backend that runs it, and `AttemptTotals` its result.
+`Attempt` is its GPUs and overheads, `Execution` the state of the backend that runs it.
 """
 
 from __future__ import annotations
@@ -9,83 +8,19 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.moments import NO_PROGRESS, Progress
-from wattkeeper.policies.points.views import (
-    NO_KNOBS,
-    Configuration,
-    Knobs,
-    Measurement,
-    Options,
-    Outcome,
-    Slice,
-    Start,
-)
-from wattkeeper.policies.profile import epochs_left
+from wattkeeper.policies.points.views import NO_KNOBS, Knobs, Outcome, Start
+from wattkeeper.sim.attempts.decided import AttemptTotals, without_choices
 from wattkeeper.sim.attempts.pace import Causes, Pace, own_pace, peers_pace, with_cause
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
     from wattkeeper.sim.cluster.checkpoints import CheckpointRule
-
-
-class SliceTotals(NamedTuple):
-    """The totals of an attempt's slices, as profiled (without the job's own `time_scale`).
-
-    Attributes:
-        slices: Their number.
-        time_s: Their time, s.
-        energy_j: Their energy, J.
-        discarded_s: Time of those of other batch sizes, whose weights were thrown away, s.
-        discarded_j: Energy of these, J.
-    """
-
-    slices: int = 0
-    time_s: float = 0.0
-    energy_j: float = 0.0
-    discarded_s: float = 0.0
-    discarded_j: float = 0.0
-
-    def add(self, time_s: float, energy_j: float, discarded: bool) -> SliceTotals:
-        """These and another slice."""
-        discarded_s = self.discarded_s + discarded * time_s
-        discarded_j = self.discarded_j + discarded * energy_j
-        return SliceTotals(
-            self.slices + 1,
-            self.time_s + time_s,
-            self.energy_j + energy_j,
-            discarded_s,
-            discarded_j,
-        )
-
-
-NO_SLICES: Final = SliceTotals()
-
-
-class AttemptTotals(NamedTuple):
-    """The totals of an attempt's training, as profiled (without the job's own `time_scale`).
-
-    Attributes:
-        epochs: Completed epochs.
-        time_s: Seconds of training, slices included.
-        energy_j: Energy of training, slices included, J.
-        reached: Whether it reached the target.
-        saved_s: Time that its parent saved, with the `time_scale`, s; NaN if not known.
-        accuracy: Accuracy that its model reached; None: it is modelled.
-        slices: Its slices.
-    """
-
-    epochs: int
-    time_s: float
-    energy_j: float
-    reached: bool
-    saved_s: float = 0.0
-    accuracy: float | None = None
-    slices: SliceTotals = NO_SLICES
 
 
 class LostWork(NamedTuple):
@@ -102,151 +37,6 @@ class LostWork(NamedTuple):
     energy_j: float
     lost_time_s: float
     lost_energy_j: float
-
-
-class Decided:
-    """An attempt whose configuration is chosen; immutable.
-
-    It is `Untuned` until its power limit is chosen, and `Tuned` then.
-
-    Attributes:
-        start: The view that `Configure` received.
-        configuration: Its choice.
-    """
-
-    def __init__(self, start: Start, configuration: Configuration) -> None:
-        self.start = start
-        self.configuration = configuration
-
-    @property
-    def batch_size(self) -> int:
-        """The batch size that was chosen."""
-        return self.configuration.batch_size
-
-    @property
-    def max_power_w(self) -> float:
-        """The largest power limit of all its GPUs, W; it weighs time in the cost."""
-        options = self.start.options
-        return options.max_power_w * options.gpus
-
-
-class Untuned(Decided):
-    """An attempt whose power limits are measured before `Tune` chooses one.
-
-    Attributes:
-        profile_w: The power limits to be measured, W, in this order.
-        profile_mhz: The locked clocks to be measured then, MHz, in this order.
-        slice: The slice to be trained instead of these.
-        measured: Its slices so far.
-    """
-
-    def __init__(
-        self,
-        start: Start,
-        configuration: Configuration,
-        profile_w: tuple[float, ...],
-        profile_mhz: tuple[int, ...] = (),
-        slice: Slice | None = None,
-        measured: tuple[Measurement, ...] = (),
-    ) -> None:
-        super().__init__(start, configuration)
-        self.profile_w = profile_w
-        self.profile_mhz = profile_mhz
-        self.slice = slice
-        self.measured = measured
-
-    def of_attempt(self, number: int) -> Untuned:
-        """The same of another attempt of the job."""
-        if number == self.start.attempt:
-            return self
-        start = self.start._replace(attempt=number)
-        return Untuned(
-            start, self.configuration, self.profile_w, self.profile_mhz, self.slice, self.measured
-        )
-
-    def at_present_limit(self) -> Tuned:
-        """The attempt if nothing more is measured: at the limit of its slice, if it trains one.
-
-        Else its GPUs run at their highest limit unless another is set.
-        """
-        if self.slice is not None:
-            return Tuned(self.start, self.configuration, self.slice.power_limit_w, True)
-        highest_w = self.start.options.limits(self.batch_size)[-1]
-        return Tuned(self.start, self.configuration, highest_w, False)
-
-
-class Tuned(Decided):
-    """An attempt whose power limit is chosen.
-
-    Attributes:
-        power_limit_w: The power limit of each GPU, W.
-        profiled: Whether the power limits were measured.
-        knobs: The answer of `Tune`; without one, nothing besides the limit.
-    """
-
-    def __init__(
-        self,
-        start: Start,
-        configuration: Configuration,
-        power_limit_w: float,
-        profiled: bool,
-        knobs: Knobs = NO_KNOBS,
-    ) -> None:
-        super().__init__(start, configuration)
-        self.power_limit_w = power_limit_w
-        self.profiled = profiled
-        self.knobs = knobs
-
-    @property
-    def clock_mhz(self) -> int:
-        """The locked clock of each GPU, MHz; 0: its clock is free."""
-        return self.knobs.clock_mhz or 0
-
-    def at_limit(self, power_limit_w: float, clock_mhz: int = 0) -> Tuned:
-        """The same at another power limit (W), or at its highest with a locked clock (MHz)."""
-        knobs = self.knobs
-        if clock_mhz != self.clock_mhz:
-            knobs = knobs._replace(clock_mhz=clock_mhz or None)
-        return Tuned(self.start, self.configuration, power_limit_w, self.profiled, knobs)
-
-    def with_knobs(self, knobs: Knobs) -> Tuned:
-        """The same with other knobs at its power limit."""
-        return Tuned(self.start, self.configuration, self.power_limit_w, self.profiled, knobs)
-
-    def outcome(self, totals: AttemptTotals, cost: float) -> Outcome:
-        """The outcome that policies observe after the end, with a cost in J."""
-        epochs, time_s, energy_j, reached = totals[:4]
-        return Outcome(
-            self.start, self.batch_size, self.power_limit_w, epochs, time_s, energy_j, cost, reached
-        )
-
-
-Decision = Untuned | Tuned
-
-
-def without_choices(job: Job, gpu_type: str, most_w: float) -> Options:
-    """The options of a job whose configuration nobody chooses; `most_w`: of one GPU, W."""
-    return Options(f"{gpu_type}x{job.gpus}", gpu_type, job.gpus, (), (), 0, most_w, 0)
-
-
-class Inheritance:
-    """What an attempt takes over from a model of the zoo.
-
-    Attributes:
-        work: The share of the training that is left to do with its weights; 1 from scratch.
-        query_s: Duration of the parent search, during which the GPUs are held, s.
-    """
-
-    def __init__(self, work: float = 1.0, query_s: float = 0.0) -> None:
-        self.work = work
-        self.query_s = query_s
-
-    def epochs_left(self, from_scratch: float) -> float:
-        """Whole epochs that are left of those to the target, which are infinite if it is missed."""
-        return epochs_left(from_scratch, self.work)
-
-
-FROM_SCRATCH: Final = Inheritance()
 
 
 @mypyc_attr(acyclic=True)  # it refers to no execution, and so not to itself
@@ -359,7 +149,7 @@ class Attempt:
         return again
 
     def after_loss(self, job: Job, lost: LostWork, now_s: float) -> Attempt:
-        """The attempt that goes on from the last checkpoint of this one.
+        """The attempt that resumes from the last checkpoint of this one.
 
         `job`: as it waits from now on.
         """
@@ -372,7 +162,7 @@ class Attempt:
         return again
 
     def without_gpus(self, now_s: float) -> Attempt:
-        """The attempt that waits where this one gave up its GPUs; one that began now goes on."""
+        """The attempt that waits where this one gave up its GPUs; one that began now continues."""
         again = self.next_try(now_s)
         again.number -= self.begun_s == now_s
         again.losses = 0
@@ -453,7 +243,7 @@ class Execution:
         raise NotImplementedError
 
     def write_checkpoints(self, rule: CheckpointRule) -> None:
-        """Write checkpoints from now on, where it starts or goes on, since nodes may be lost.
+        """Write checkpoints from now on, where it starts or resumes, since nodes may be lost.
 
         Raises:
             NotImplementedError: If the backend cannot do that.
@@ -481,10 +271,10 @@ class Execution:
         return NO_PROGRESS
 
     def retune(self, knobs: Knobs) -> None:
-        """Go on with other knobs from now on; those that are not given stay as they are.
+        """Continue with other knobs from now on; those that are not given stay as they are.
 
         A power limit without a clock releases the clocks of jobs that are not pipeline-parallel.
-        If it is paused, they hold from when it goes on.
+        If it is paused, they hold from when it resumes.
 
         Raises:
             NotImplementedError: If the backend cannot change them.
@@ -507,7 +297,7 @@ class Execution:
             self.change_pace(peers, own)
 
     def change_pace(self, peers: Pace, own: Pace) -> None:
-        """Go on at another pace: that of the slowest peer, and the product of other causes.
+        """Continue at another pace: that of the slowest peer, and the product of other causes.
 
         For a pipeline-parallel job, the pace of a peer is the least time of an iteration over that
         at the highest clocks.

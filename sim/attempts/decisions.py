@@ -18,7 +18,7 @@ from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
 from wattkeeper.policies.points.views import Configuration, Knobs, Measurement, Running, Start
 from wattkeeper.policies.profile import UNLIMITED_W
-from wattkeeper.sim.attempts.attempt import Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.decided import Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.validation import (
     check_configuration,
     check_knobs,
@@ -223,7 +223,7 @@ def format_pace(knobs: Knobs) -> str:
 
 
 def _format_knobs(knobs: Knobs) -> str:
-    """Knobs as the journal has them, likewise."""
+    """Knobs as the journal has them."""
     _, profile_w, _, _, run, wake_s, profile_mhz, piece = knobs
     parts = []
     if piece is not None:

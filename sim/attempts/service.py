@@ -23,7 +23,7 @@ class JobService(Protocol):
 
     @abstractmethod
     def lose(self, execution: Execution, node: int) -> tuple[float, float]:
-        """Let a job that lost a node go on without it, or end.
+        """Let a job that lost a node continue without it, or end.
 
         Returns:
             GPU time (s) and energy (J) of the steps that are lost.

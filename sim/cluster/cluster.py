@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 from mypy_extensions import i64
+from typing_extensions import override
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
@@ -111,15 +112,15 @@ class Cluster(ClusterView):
             self.free_by_type = [spec.most_gpus(name) for name in self.gpu_types]
 
     @property
+    @override
     def free(self) -> Ints:
-        """See `wattkeeper.policies.points.place.ClusterView`."""
         if self._stale:
             self._update_views()
         return self._free_view
 
     @property
+    @override
     def changes(self) -> Ints:
-        """See `wattkeeper.policies.points.place.ClusterView`."""
         if self._stale:
             self._update_views()
         return self._changes_view
@@ -137,24 +138,24 @@ class Cluster(ClusterView):
             self._is_stale[node] = True
             self._stale.append(node)
 
+    @override
     def shared(self, node: int) -> Mapping[int, int]:
-        """See `wattkeeper.policies.points.place.ClusterView`."""
         return {} if node in self.closed else self._shared.get(node, {})
 
+    @override
     def types_for(self, job: Job) -> tuple[int, ...]:
-        """See `wattkeeper.policies.points.place.ClusterView`."""
         if job.gpu_type is None:
             return self._all_types
         if job.gpu_type not in self._allowed:
             self._allowed[job.gpu_type] = self.spec.types_allowed(job.gpu_type)
         return self._allowed[job.gpu_type]
 
+    @override
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        """See `wattkeeper.policies.points.place.ClusterView`."""
         return self._search(gpus, gpu_type, tightest=True)
 
+    @override
     def first_node(self, gpus: int, gpu_type: int) -> int | None:
-        """See `wattkeeper.policies.points.place.ClusterView`."""
         return self._search(gpus, gpu_type, tightest=False)
 
     def _search(self, gpus: int, gpu_type: int, *, tightest: bool) -> int | None:

@@ -75,7 +75,7 @@ class LossRules(NamedTuple):
     Attributes:
         checkpoints: Of jobs.
         interval: How their interval follows from the observed rate of losses; None: it is stated.
-        read_s: Time to read one when a job goes on, s.
+        read_s: Time to read one when a job resumes, s.
         requeues_last: Whether a job that lost a node waits behind those that wait already; else
             as it did before.
         boot_s: Time from a node's return until jobs start there, s; its GPUs idle.
@@ -90,7 +90,7 @@ class LossRules(NamedTuple):
     heeds_notice: bool = False
 
     def checkpoints_of(self, nodes: int, rate: LossRate, now_s: float) -> CheckpointRule:
-        """The checkpoints of a job on so many nodes that starts or goes on now."""
+        """The checkpoints of a job on so many nodes that starts or resumes now."""
         rule = self.checkpoints
         if self.interval is None:
             return rule

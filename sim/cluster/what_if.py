@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+from typing_extensions import override
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.points.job import WHOLE, Job, Placement
@@ -43,8 +44,8 @@ class ClusterWithout(ClusterView):
                     self._more[node] = self._more.get(node, 0) + 1
 
     @property
+    @override
     def free(self) -> Ints:
-        """See `ClusterView`."""
         free = self._free
         if free is None:
             free = self._free = self._cluster.free.copy()
@@ -53,21 +54,21 @@ class ClusterWithout(ClusterView):
         return free
 
     @property
+    @override
     def changes(self) -> Ints:
-        """See `ClusterView`."""
         return np.zeros_like(self.free)
 
+    @override
     def types_for(self, job: Job) -> tuple[int, ...]:
-        """See `ClusterView`."""
         return self._cluster.types_for(job)
 
+    @override
     def shared(self, node: int) -> Mapping[int, int]:
-        """See `ClusterView`."""
         shared = self._shared.get(node)
         return self._cluster.shared(node) if shared is None else shared
 
+    @override
     def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        """See `ClusterView`."""
         best = self._cluster.tightest_node(gpus, gpu_type)
         if best in self._more:
             return super().tightest_node(gpus, gpu_type)

@@ -289,14 +289,13 @@ def format_choice(choice: Placement | str) -> str:
 def node_columns(recorder: Recorder) -> dict[str, pa.Array]:
     """The columns of `schemas.NODES` without variant and seed, by name."""
     rows = recorder.node_changes
-    columns = {name: [getattr(row, name) for row in rows] for name in NodeRow._fields}
-    deadline_s = np.array(columns.pop("deadline_s"), dtype=np.float64)
-    factor = np.array(columns.pop("factor"), dtype=np.float64)
-    arrays = {name: pa.array(values, NODES.field(name).type) for name, values in columns.items()}
-    arrays["deadline_s"] = pa.array(deadline_s, mask=np.isnan(deadline_s))
-    if not np.isnan(factor).all():
-        arrays["factor"] = pa.array(factor, mask=np.isnan(factor))
-    return arrays
+    columns = {
+        name: pa.array([row[at] for row in rows], NODES.field(name).type, from_pandas=True)
+        for at, name in enumerate(NodeRow._fields)
+    }
+    if columns["factor"].null_count == len(rows):
+        del columns["factor"]
+    return columns
 
 
 def model_columns(zoo: ZooBackend, source: Source) -> dict[str, pa.Array]:

@@ -258,11 +258,10 @@ def _year_span(
     end_s = until_s
     if end_s is None:
         end_s = first_s + (last_s - first_s) * jobs / (jobs - 1) if jobs > 1 else first_s
-    if end_s - begin_s >= SHORTEST_S and tariff.is_known_until(
-        end_s
-    ):  # without jobs it is no number
-        return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
-    return None
+    is_long = end_s - begin_s >= SHORTEST_S  # without jobs it is no number
+    if not is_long or not tariff.is_known_until(end_s):
+        return None
+    return _YearSpan(Window(begin_s, end_s), until_s is None and begin_s <= first_s)
 
 
 def charged_window(line: AnyTable, stated: tuple[float | None, float | None]) -> Window:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from wattkeeper.sim.elastic.spent import Fate, Spent
+from wattkeeper.sim.elastic.ledger import Fate, Spent
 from wattkeeper.sim.kernel.rows import ABSENT
 from wattkeeper.sim.recording.recorder import Recorder
 from wattkeeper.sim.recording.row_types import LossRow
@@ -103,30 +103,27 @@ class CarriedWork:
         Returns:
             Time at full pace of all nodes, s.
         """
-        if spent.finished:
+        if spent.ended_step:
             self._attempts = [
                 each._replace(steps_s=each.steps_s + each.part_s, part_s=0.0)
                 for each in self._attempts
             ]
         if spent.committed:
             self._attempts = [each._replace(steps_s=0.0) for each in self._attempts if each.part_s]
-        if fate == "open":
-            self._leave_open()
-        return self.lose() if fate in ("lost", "kept") else 0.0
-
-    def _leave_open(self) -> None:
-        """Count what is left as neither committed nor lost."""
-        shapes = self._recorder.shapes
-        for each in self._attempts:
-            row = shapes[each.row]
-            shapes[each.row] = row._replace(open_s=row.open_s + each.steps_s + each.part_s)
-        self._attempts = []
+        return 0.0 if fate == "carried" else self._end(is_lost=fate != "open")
 
     def lose(self) -> float:
         """Lose what is left; returns the time at full pace of all nodes, s."""
+        return self._end(is_lost=True)
+
+    def _end(self, is_lost: bool) -> float:
+        """Lose what is left, or count it as neither committed nor lost; returns as `lose`."""
         node_s, shapes = 0.0, self._recorder.shapes
         for each in self._attempts:
             row, gone_s = shapes[each.row], each.steps_s + each.part_s
+            if not is_lost:
+                shapes[each.row] = row._replace(open_s=row.open_s + gone_s)
+                continue
             shapes[each.row] = row._replace(lost_s=row.lost_s + gone_s)
             node_s += row.nodes * gone_s * each.pace
             if gone_s > 0:

@@ -59,11 +59,6 @@ class Cycle(NamedTuple):
         """The most of so many finished steps that are not committed when another one begins."""
         return min(steps, self.commit_steps - 1) if self.commit_steps else steps
 
-    def steps_in(self, elapsed_s: float) -> int:
-        """Steps that are finished after a time, s."""
-        state = self.at(elapsed_s)
-        return state.committed + state.uncommitted
-
     def write_spans(self, elapsed_s: float, most: int) -> list[tuple[float, float]]:
         """Begin and end of the writes up to a time, in s since the training began.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wattkeeper.policies.points.job import NEW, Job, Placement
 from wattkeeper.sim.attempts.attempt import Attempt
-from wattkeeper.sim.elastic.spent import Fate, Spent
+from wattkeeper.sim.elastic.ledger import Fate, Spent
 from wattkeeper.sim.elastic.training import ElasticTraining
 from wattkeeper.sim.recording.row_types import ShapeRow, SizeRow
 
@@ -48,29 +48,10 @@ class Holdings:
         self, training: ElasticTraining, nodes: tuple[int, ...], fate: Fate, lost: int | None = None
     ) -> tuple[float, float]:
         """End the present attempt, and hold other nodes in the next one; returns as `close`."""
-        before = set(training.nodes)
-        cost = self.close(training, fate, lost)
+        cost, before = self.close(training, fate, lost), set(training.nodes)
         self.release(training)
-        attempt = training.attempt
-        number = attempt.number + (self._loop.now_s > attempt.begun_s)
-        training.attempt = self._take(attempt, number, nodes, training, before)
-        slowdown = self._cluster.slowdown(training.attempt.placement) if nodes else 1.0
-        training.hold(nodes, slowdown)
-        self._parts.core.booking.hold(training.attempt)
-        return cost
-
-    def _take(
-        self,
-        attempt: Attempt,
-        number: int,
-        nodes: tuple[int, ...],
-        training: ElasticTraining,
-        before: set[int],
-    ) -> Attempt:
-        """The next attempt of a job, on nodes that it takes."""
-        parts, now_s = self._parts, self._loop.now_s
-        sized = self.size(attempt.job, len(nodes))
-        placement = self.place(nodes)
+        parts, attempt, now_s = self._parts, training.attempt, self._loop.now_s
+        sized, placement = self.size(attempt.job, len(nodes)), self.place(nodes)
         if parts.core.nodes.vary:
             others = tuple(slot for slot in placement if slot[0] not in before)
             kept = tuple(slot for slot in placement if slot[0] in before)
@@ -80,10 +61,18 @@ class Holdings:
             self._cluster.take(sized, placement)
             parts.core.budget.reserve(sized, attempt.gpu_type)
         parts.core.room.shrink()
-        where = self._recorder.journal.index_choice(placement)
-        return Attempt(
-            attempt.job, number, placement, where, attempt.gpu_type, now_s, self.idle_w * len(nodes)
+        training.attempt = Attempt(
+            attempt.job,
+            attempt.number + (now_s > attempt.begun_s),
+            placement,
+            self._recorder.journal.index_choice(placement),
+            attempt.gpu_type,
+            now_s,
+            self.idle_w * len(nodes),
         )
+        training.hold(nodes, self._cluster.slowdown(placement) if nodes else 1.0)
+        parts.core.booking.hold(training.attempt)
+        return cost
 
     def release(self, training: ElasticTraining) -> None:
         """Give back all nodes of a job."""
@@ -124,7 +113,8 @@ class Holdings:
             attempt.add_overhead(spent.slow_s, spent.slow_s * busy_w)
         energy_j = time_s * busy_w
         cost = self._parts.core.booking.book_shape(attempt, energy_j, time_s, busy_w, reached)
-        training.use(time_s, energy_j, cost)
+        used_s, used_j, used = training.used
+        training.used = used_s + time_s, used_j + energy_j, used + cost
         recorder.shapes.append(self._row(training, spent))
         recorder.add_detail(SizeRow(nodes * self._gpus))
         carried.add(spent, lost, lost_s)
@@ -134,7 +124,7 @@ class Holdings:
     def drop_work(self, training: ElasticTraining) -> None:
         """Lose what a job would go on with."""
         lost_s = training.carried.lose()
-        lost_samples = training.drop_work() * training.task.batch
+        lost_samples = training.ledger.lose() * training.task.batch
         training.carried.amend(0.0, lost_samples, None, lost_s)
 
     def _hold_writes(self, attempt: Attempt, writes: Sequence[tuple[float, float]]) -> None:
@@ -160,7 +150,7 @@ class Holdings:
             samples_per_s=0.0 if shape is None else shape.rate,
             pause_s=spent.pause_s,
             steps_s=spent.steps_s,
-            write_s=math.fsum(to_s - from_s for from_s, to_s in spent.writes),
+            write_s=spent.write_s,
             lost_s=spent.lost_s,
             open_s=spent.open_s,
             samples=spent.committed * batch,

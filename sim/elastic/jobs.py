@@ -17,15 +17,16 @@ from typing_extensions import override
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView
 from wattkeeper.policies.points.replan import ElasticTask, ElasticView, ReplanMoment, Reshape
-from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Execution
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import AttemptTotals
 from wattkeeper.sim.attempts.service import JobService
 from wattkeeper.sim.elastic.asking import ask_replan, describe_answer, seen_of
 from wattkeeper.sim.elastic.carried import CarriedWork
 from wattkeeper.sim.elastic.holdings import Holdings
+from wattkeeper.sim.elastic.ledger import Fate
 from wattkeeper.sim.elastic.sharing import NodeSharing, find_free_nodes
-from wattkeeper.sim.elastic.spent import Fate
 from wattkeeper.sim.elastic.training import ElasticTraining, Owner
-from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, schedule_at
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class ElasticJob(NamedTuple):
     samples: float = math.inf
 
 
-class ElasticJobs(Part, JobService, Owner):
+class ElasticJobs(Subscriber, JobService, Owner):
     """See the module.
 
     Args:
@@ -125,7 +126,7 @@ class ElasticJobs(Part, JobService, Owner):
             return True
         if training.gives:
             return bool(self._waiting)
-        spare = len(self._sharing.free_nodes())
+        spare = len(find_free_nodes(self._parts.core.cluster))
         return not self._waiting and self._sharing.could_take(training, spare) > 0
 
     @override
@@ -142,33 +143,29 @@ class ElasticJobs(Part, JobService, Owner):
         if not was_free:
             return
         for training in self._running.values():
-            if training.needs_shape:
+            if training.phase == "forming":
                 training.saved_s = 0.0
 
     @override
     def lose(self, execution: Execution, node: int) -> tuple[float, float]:
         training = cast(ElasticTraining, execution)
-        announced = self._is_announced(training, node)
+        warned_s = self._loop.now_s - self._noticed_s.get(node, math.inf)
+        announced = warned_s >= training.task.checkpoint_s
         nodes = tuple(each for each in training.nodes if each != node)
         fate: Fate = "kept" if self._is_saved(training, announced) else "lost"
         training.saved_s = training.task.checkpoint_s if fate == "kept" else 0.0
         if training.shape is not None and training.shape.survives_on(nodes):
             fate = "carried"
         cost = self._holdings.change(training, nodes, fate, node)
-        training.announced = announced and (training.announced or not training.needs_shape)
+        training.announced = announced and (training.announced or training.phase != "forming")
         training.restart_forming("lost")
         self._loop.pass_is_due = True
-        if training.fruitless > MOST_FRUITLESS and self._until_s == math.inf:
+        if training.ledger.fruitless > MOST_FRUITLESS and self._until_s == math.inf:
             self._holdings.release(training)
             del self._running[training.attempt.job.number]
             self._parts.core.board.halt(training.attempt.job.number)
-            self._lifecycle.give_up(training.attempt.job)
+            self._lifecycle.give_up(training.attempt)
         return cost
-
-    def _is_announced(self, training: ElasticTraining, node: int) -> bool:
-        """Whether a node that is lost now said so early enough to write a checkpoint."""
-        warned_s = self._loop.now_s - self._noticed_s.get(node, math.inf)
-        return warned_s >= training.task.checkpoint_s
 
     def _is_saved(self, training: ElasticTraining, announced: bool) -> bool:
         """Whether finished steps were saved since a node announced its loss.
@@ -215,12 +212,12 @@ class ElasticJobs(Part, JobService, Owner):
     @override
     def end_pass(self) -> None:
         for training in self._running.values():
-            if training.needs_shape and training.moment == "start":
+            if training.phase == "forming" and training.moment == "start":
                 self._reshape(training)
         if not self._waiting:
             self._join_spare()
         for training in list(self._running.values()):
-            if not training.needs_shape:
+            if training.phase != "forming":
                 continue
             if len(training.nodes) < training.task.least_nodes:
                 self._requeue(training)
@@ -231,7 +228,8 @@ class ElasticJobs(Part, JobService, Owner):
 
     def _reshape(self, training: ElasticTraining) -> None:
         """Let a job take the shape that `Replan` chooses."""
-        change = self._choose(training, training.moment)
+        change = self._ask(training, training.moment)
+        assert change is not None
         if change.from_storage:
             self._holdings.drop_work(training)
         training.take_shape(change)
@@ -255,7 +253,7 @@ class ElasticJobs(Part, JobService, Owner):
             if training.phase != "steps" or training.is_asked:
                 continue
             if spare < 0:
-                spare = len(self._sharing.free_nodes())
+                spare = len(find_free_nodes(self._parts.core.cluster))
             offered = self._sharing.could_take(training, spare)
             if offered == training.declined:
                 continue
@@ -263,12 +261,6 @@ class ElasticJobs(Part, JobService, Owner):
             if offered and self._ask(training, "gained", offered) is not None:
                 training.ask_for_boundary()
                 spare -= offered
-
-    def _choose(self, training: ElasticTraining, moment: ReplanMoment) -> Reshape:
-        """The shape of a job that `Replan` chooses."""
-        answer = self._ask(training, moment)
-        assert answer is not None
-        return answer
 
     def _ask(
         self, training: ElasticTraining, moment: ReplanMoment, spare: int = 0
@@ -294,7 +286,9 @@ class ElasticJobs(Part, JobService, Owner):
     def _take_shape_again(self, training: ElasticTraining) -> None:
         """Choose the shape of a job anew that pauses, whose nodes are others now."""
         if training.phase == "pause":
-            training.join(self._choose(training, "pause").shape)
+            change = self._ask(training, "pause")
+            assert change is not None
+            training.join(change.shape)
         elif training.phase == "stopped":
             training.restart_forming("start")
 
@@ -322,8 +316,10 @@ class ElasticJobs(Part, JobService, Owner):
         attempt, (time_s, energy_j, cost) = training.attempt, training.used
         totals = AttemptTotals(0, time_s, energy_j, reached)
         most_w = self._holdings.busy_w * attempt.job.gpus_held / self._gpus
-        self._parts.core.host.observe(attempt.outcome(most_w, totals, cost))
+        outcome = attempt.outcome(most_w, totals, cost)
+        self._parts.core.host.observe(outcome)
         self._lifecycle.end_training(attempt, reached)
+        self._lifecycle.follow_up(outcome)
 
     def _end_all(self, _: object) -> None:
         """End all elastic jobs; what is under way is neither lost nor committed.

@@ -39,10 +39,6 @@ class NodeSharing:
         self._cluster, self._parts, self._holdings = parts.core.cluster, parts, holdings
         self._gpus = gpus_per_node
 
-    def free_nodes(self) -> list[int]:
-        """Nodes that are up and free, ascending."""
-        return find_free_nodes(self._cluster)
-
     def could_take(self, training: ElasticTraining, spare: int) -> int:
         """How many of so many spare nodes a job could take."""
         nodes = len(training.nodes)
@@ -64,7 +60,7 @@ class NodeSharing:
     def share_out(self, joining: Trainings) -> dict[int, list[int]]:
         """The free nodes that jobs take, each where it adds most."""
         taken: dict[int, list[int]] = {}
-        for given, node in enumerate(self.free_nodes() if joining else []):
+        for given, node in enumerate(find_free_nodes(self._cluster) if joining else []):
             gains = {
                 number: self._gain(training, len(taken.get(number, ())), given)
                 for number, training in joining.items()

@@ -13,18 +13,11 @@ from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.retain import Retention
 from wattkeeper.policies.points.views import Measurement, Options, Slice, Start
 from wattkeeper.policies.profile import Profile
-from wattkeeper.sim.attempts.attempt import (
-    Attempt,
-    AttemptTotals,
-    Decision,
-    Execution,
-    Inheritance,
-    Tuned,
-    Untuned,
-)
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Inheritance, Tuned, Untuned
 from wattkeeper.sim.engine.zoo import FinishedModel
 from wattkeeper.sim.kernel.hosting import JOB_HOOKS, Capabilities, Host
-from wattkeeper.sim.kernel.loop import Driven
+from wattkeeper.sim.kernel.loop import LoopClient
 
 CLUSTER_HOOKS: Final = JOB_HOOKS | {"on_end", "on_pause", "on_resume", "on_refuse", "on_use"}
 """Hooks that the cluster engine calls."""
@@ -120,11 +113,10 @@ class ZooBackend(ZooView, Protocol):
         """
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Listener(Driven):
+class Listener(LoopClient):
     """The interface of the world for reports of a backend.
 
-    The environment drives it: a compiled class has one base.
+    The event loop calls it, too: a compiled class has one base.
 
     Attributes:
         retunes: Whether knobs of running attempts may change.
@@ -140,7 +132,7 @@ class Listener(Driven):
     def epoch_ended(self, attempt: Attempt) -> None:
         """Called after each epoch of an attempt but the last, if `wants_epochs`.
 
-        The attempt goes on afterwards, unless it was paused or stopped meanwhile.
+        The attempt continues afterwards, unless it was paused or stopped meanwhile.
         """
 
     @abstractmethod

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wattkeeper.policies.points.job import Job
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
 from wattkeeper.sim.cluster.cluster import Cluster
-from wattkeeper.sim.kernel.alarm import Alarm
-from wattkeeper.sim.kernel.loop import NEVER, EventLoop
+from wattkeeper.sim.kernel.loop import NEVER, Callback, EventLoop, ScheduledEvent, schedule_at
 
 if TYPE_CHECKING:
     from wattkeeper.sim.attempts.service import JobService
@@ -109,10 +109,10 @@ class JobBoard:
         self.paused[number] = paused
         self.waiting[number] = paused.execution.attempt.job
 
-    def withdraw(self, number: int) -> bool:
-        """End a job that waits; returns whether it had an attempt before."""
+    def withdraw(self, number: int) -> Paused | None:
+        """End a job that waits; returns the attempt that it would have resumed, if any."""
         del self.waiting[number]
-        return self.paused.pop(number, None) is not None
+        return self.paused.pop(number, None)
 
     def end(self, number: int) -> bool:
         """End a job in any state; returns whether it held GPUs."""
@@ -166,3 +166,37 @@ class JobBoard:
             self._loop.pass_is_due = True
         elif self.alarm.is_set and not self.running:
             self.alarm.set(NEVER)
+
+
+class Alarm:
+    """Calls a function when its time comes.
+
+    Attributes:
+        call: The function; set before the time comes.
+    """
+
+    call: Callable[[], object]
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self._event: ScheduledEvent | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether its time is to come."""
+        return self._event is not None
+
+    def set(self, time_s: float) -> None:
+        """Replace its time, s; infinite: it does not ring."""
+        if self._event is not None:
+            if self._event.time_s == time_s:
+                return
+            self._event.cancel()
+            self._event = None
+        if time_s < NEVER:
+            self._event = Callback(self._ring)
+            schedule_at(self._loop, time_s, self._event)
+
+    def _ring(self, _: object) -> None:
+        self._event = None
+        self.call()

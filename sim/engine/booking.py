@@ -5,16 +5,10 @@ from __future__ import annotations
 import math
 
 from wattkeeper.policies.profile import cost as cost_of
-from wattkeeper.sim.attempts.attempt import (
-    Attempt,
-    AttemptTotals,
-    Decided,
-    Execution,
-    LostWork,
-    Tuned,
-)
+from wattkeeper.sim.attempts.attempt import Attempt, Execution, LostWork
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decided, Tuned
 from wattkeeper.sim.engine.backend import Backend
-from wattkeeper.sim.engine.part import Subscribers
+from wattkeeper.sim.engine.subscriber import Moments
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.recording.recorder import Recorder, whole_units
 from wattkeeper.sim.recording.row_types import (
@@ -46,7 +40,7 @@ class Booking:
         recorder: Recorder,
         backend: Backend,
         eta: float,
-        subscribers: Subscribers,
+        subscribers: Moments,
     ) -> None:
         self._loop = loop
         self._recorder = recorder

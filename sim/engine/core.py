@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.engine.board import JobBoard
 from wattkeeper.sim.engine.booking import Booking
 from wattkeeper.sim.engine.feasibility import Feasibility
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.part import Subscribers
+from wattkeeper.sim.engine.subscriber import Moments
 from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.recording.recorder import Recorder
 
 
-class Core(NamedTuple):
+class Core:
     """What the parts of a world share; each changes what it owns by named methods.
 
     Attributes:
@@ -31,13 +29,26 @@ class Core(NamedTuple):
         subscribers: The parts, by the moments at which they act.
     """
 
-    loop: EventLoop
-    cluster: Cluster
-    nodes: NodeStates
-    budget: PowerBudget
-    room: Feasibility
-    board: JobBoard
-    booking: Booking
-    recorder: Recorder
-    host: Host
-    subscribers: Subscribers
+    def __init__(
+        self,
+        loop: EventLoop,
+        cluster: Cluster,
+        nodes: NodeStates,
+        budget: PowerBudget,
+        room: Feasibility,
+        board: JobBoard,
+        booking: Booking,
+        recorder: Recorder,
+        host: Host,
+        subscribers: Moments,
+    ) -> None:
+        self.loop = loop
+        self.cluster = cluster
+        self.nodes = nodes
+        self.budget = budget
+        self.room = room
+        self.board = board
+        self.booking = booking
+        self.recorder = recorder
+        self.host = host
+        self.subscribers = subscribers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from typing_extensions import override
+
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import WHOLE, Job, Key, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
@@ -60,18 +62,18 @@ class Feasibility(CapacityView):
         self._answer: Placement = ()
 
     @property
+    @override
     def gpus(self) -> int:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._gpus
 
     @property
+    @override
     def free_gpus(self) -> int:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._cluster.free_gpus
 
     @property
+    @override
     def growths(self) -> int:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._growths
 
     def withdraw(self, job: Job) -> None:
@@ -86,8 +88,8 @@ class Feasibility(CapacityView):
         self._withdrawn.remove(job.number)
         return True
 
+    @override
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         self.questions += 1 + len(without)
         if self._withdrawn and job.number in self._withdrawn:
             return True

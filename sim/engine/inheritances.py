@@ -5,14 +5,15 @@ from __future__ import annotations
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Configuration, Start
-from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, Inheritance, without_choices
+from wattkeeper.sim.attempts.attempt import Attempt
+from wattkeeper.sim.attempts.decided import FROM_SCRATCH, Inheritance, without_choices
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
-from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.recording.recorder import Recorder
 
 
-class Inheritances(Part):
+class Inheritances(Subscriber):
     """What attempts take over from models of the zoo, and what they leave to it.
 
     Args:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job, Placement
+from wattkeeper.policies.points.views import Outcome
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
+from wattkeeper.sim.attempts.decided import untrained
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.preparation import Preparation
@@ -231,22 +233,28 @@ class Lifecycle:
         if self._board.end(job.number):
             self.release(attempt)
             self._select.end(job)
-        if not self._submission.follow_up(job):
+
+    def follow_up(self, outcome: Outcome) -> None:
+        """Submit the jobs that follow one that ended, or have `Select` asked."""
+        if not (self._submission.follows and self._submission.follow_up(outcome)):
             self._board.ask_for_pass()
 
-    def give_up(self, job: Job) -> None:
+    def give_up(self, attempt: Attempt) -> None:
         """End a halted job that lost nodes again and again."""
+        job = attempt.job
         self._recorder.unable.append(job.number)
         if job.workload is not None:
             self._board.leave_group(job)
         self._select.end(job)
-        self._submission.follow_up(job)
+        self._submission.follow_up(untrained(job, attempt.number))
 
     def withdraw(self, job: Job) -> None:
         """End a job that waits; it never got GPUs, or gave back those that it had."""
-        if self._board.withdraw(job.number) and job.workload is not None:
+        paused = self._board.withdraw(job.number)
+        if paused is not None and job.workload is not None:
             self._board.leave_group(job)
         self._recorder.unable.append(job.number)
         self._room.withdraw(job)
         self._board.ask_for_pass()
-        self._submission.follow_up(job)
+        number = 1 if paused is None else paused.execution.attempt.number
+        self._submission.follow_up(untrained(job, number))

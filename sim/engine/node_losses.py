@@ -10,9 +10,9 @@ from wattkeeper.sim.attempts.pace import NODE, Pace
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange, RunLosses
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.selector import Selector
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import DOWN, SIGNAL, UP, Callback, schedule_at
 from wattkeeper.sim.recording.row_types import LossRow, NodeRow
 
@@ -25,7 +25,7 @@ MOST_IDLE_CHANGES: Final = 1_000_000
 PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL, "degraded": SIGNAL}
 
 
-class NodeLosses(Part):
+class NodeLosses(Subscriber):
     """Lets changes of nodes happen, each scheduled when the one before it happened.
 
     Args:
@@ -182,7 +182,7 @@ class NodeLosses(Part):
             start = execution.begun_with()
             if start is not None:
                 self._host.lose(start)
-            self._lifecycle.give_up(job)
+            self._lifecycle.give_up(attempt)
             return lost_gpu_s, lost.lost_energy_j
         self._select.pause(job)
         if self._rules.requeues_last:

@@ -12,13 +12,13 @@ from wattkeeper.sim.cluster.cluster_spec import CapSignal
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
 from wattkeeper.sim.engine.node_states import SLACK_W
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.power_limits import PowerLimits, pace_at
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.signal_changes import SignalChanges
+from wattkeeper.sim.engine.subscriber import Subscriber
 
 
-class PowerCap(Part):
+class PowerCap(Subscriber):
     """Keeps running jobs below a cap that follows a signal.
 
     Jobs that do not train, since they wait, are restored or profiled, keep what they reserved.

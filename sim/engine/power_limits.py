@@ -7,10 +7,10 @@ from wattkeeper.policies.points.views import Knobs
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import format_pace
 from wattkeeper.sim.engine.core import Core
-from wattkeeper.sim.engine.part import Part
+from wattkeeper.sim.engine.subscriber import Subscriber
 
 
-class PowerLimits(Part):
+class PowerLimits(Subscriber):
     """Keeps what jobs draw below the cap, as they choose and change their pace.
 
     Args:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from wattkeeper.policies.points.views import NO_KNOBS, Configuration, Options, Start
-from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Tuned
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import Decision, Tuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.engine.core import Core

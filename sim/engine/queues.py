@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from typing_extensions import override
+
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.policy import Context
@@ -39,25 +41,25 @@ class QueueCapacity(CapacityView):
         self._gpus: int = sum([spec.most_gpus(spec.gpu_types[index]) for index in types])
 
     @property
+    @override
     def gpus(self) -> int:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self._gpus
 
     @property
+    @override
     def free_gpus(self) -> int:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         free = 0
         for index in self._types:
             free += self._free_by_type[index]
         return free
 
     @property
+    @override
     def growths(self) -> int:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self.room.growths + self.power_given
 
+    @override
     def fits(self, job: Job, without: Collection[Job] = ()) -> bool:
-        """See `wattkeeper.policies.points.select.CapacityView`."""
         return self.room.fits(job, without)
 
 

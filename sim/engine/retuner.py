@@ -19,9 +19,9 @@ from wattkeeper.policies.points.views import (
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.engine.core import Core
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.pauses import Pauses
 from wattkeeper.sim.engine.power_limits import PowerLimits
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import Callback, schedule_at
 from wattkeeper.sim.recording.row_types import DrawRow, RetuneRow
 
@@ -106,7 +106,7 @@ def _running(tuning: Tuning, moment: Moment) -> Running:
     )
 
 
-class Retuner(Part):
+class Retuner(Subscriber):
     """Asks `Tune` at the moments that its config names, and has its answers carried out.
 
     An attempt that does not train, since it waits, is restored or profiled, is asked as soon as it
@@ -184,7 +184,7 @@ class Retuner(Part):
         return self._tunings.get(number)
 
     def repeat(self, execution: Execution) -> None:
-        """Let an attempt go on with the knobs and times of the one that ended last."""
+        """Let an attempt continue with the knobs and times of the one that ended last."""
         lost = self._ended
         if lost is None:
             return
@@ -261,7 +261,7 @@ class Retuner(Part):
         self._ask(*missed)
 
     def epoch_ended(self, attempt: Attempt) -> None:
-        """Ask about an attempt that ended an epoch, and goes on unless it is paused or stopped."""
+        """Ask about an attempt that ended an epoch, and continues if not paused or stopped."""
         tuning = self._tunings[attempt.job.number]
         self._ask_now(tuning, "epoch")
 

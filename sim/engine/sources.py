@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from mypy_extensions import i64, mypyc_attr
+from typing_extensions import override
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Outcome
 from wattkeeper.sim.kernel.packed import read_f64_le, read_i64_le
 from wattkeeper.traces.arrow import replace_column
 
@@ -60,10 +62,13 @@ class Source:
         """Jobs with a given submission time, in order of it, in batches."""
         raise NotImplementedError
 
-    @abstractmethod
-    def follow_up(self, job: Job, now_s: float) -> Job | None:
-        """The job that is submitted now because a job finished; None: no job is."""
-        raise NotImplementedError
+    def follow_up(self, outcome: Outcome, now_s: float) -> Sequence[Job]:
+        """The jobs that are submitted now because one ended, with the outcome of its last attempt.
+
+        By default none. A job that ended for want of nodes has an outcome without any training,
+        which did not reach its target.
+        """
+        return ()
 
     @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
@@ -76,7 +81,6 @@ class Source:
         return False
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class TraceSource(Source):
     """The jobs of a trace at their recorded times; jobs of one group id are recurrences.
 
@@ -148,17 +152,13 @@ class TraceSource(Source):
             )
         return jobs
 
-    def follow_up(self, job: Job, now_s: float) -> Job | None:
-        """None: all jobs have recorded times."""
-        return None
-
     @property
+    @override
     def has_deadlines(self) -> bool:
-        """See `Source`."""
         return bool(self._jobs["deadline_s"].null_count < len(self._jobs))
 
+    @override
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """See `Source`."""
         if name == "recurrence":
             return pa.array(self._recurrence[numbers], pa.int32())
         values = self._jobs[name].take(pa.array(numbers))
@@ -260,19 +260,21 @@ class RecurringSource(Source):
             for number in range(2, recurrences + 1):
                 yield (number - 1) * every_s, index, number
 
-    def follow_up(self, job: Job, now_s: float) -> Job | None:
-        """The next recurrence; None where it has a fixed time."""
+    @override
+    def follow_up(self, outcome: Outcome, now_s: float) -> Sequence[Job]:
+        """The next recurrence; none where it has a fixed time."""
+        job = outcome.start.job
         if job.group_id in self._every_s or job.recurrence == self._recurrences[job.group_id]:
-            return None
-        return self._job(job.group_id, job.recurrence + 1, now_s)
+            return ()
+        return (self._job(job.group_id, job.recurrence + 1, now_s),)
 
     @property
+    @override
     def has_deadlines(self) -> bool:
-        """See `Source`."""
         return bool(self._allowed_s)
 
+    @override
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """See `Source`."""
         if name in _ALIKE and self._jobs:
             return pa.array(np.full(len(numbers), getattr(self._jobs[0], name)))
         jobs = map(self._jobs.__getitem__, numbers.tolist())

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from wattkeeper.policies.points.views import Configuration, Knobs, Start
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.pace import STRAGGLER, Pace, with_cause
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.kernel.streams import RandomStreams
 
@@ -55,7 +55,7 @@ Stragglers = tuple[Slowdown, ...] | DrawnStragglers
 """The stragglers of a job: by time, or drawn."""
 
 
-class StragglerEvents(Part):
+class StragglerEvents(Subscriber):
     """Slows running jobs down when their stragglers come and go.
 
     A change is merged when it comes up, and none after the end of its job.

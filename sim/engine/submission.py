@@ -6,6 +6,7 @@ import math
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.points.job import Job
+from wattkeeper.policies.points.views import Outcome
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.sources import Source
 
@@ -16,6 +17,9 @@ class Submission:
     Args:
         core: What the parts of the world share.
         source: The jobs.
+
+    Attributes:
+        follows: Whether the source submits jobs when others end.
     """
 
     def __init__(self, core: Core, source: Source) -> None:
@@ -25,6 +29,7 @@ class Submission:
         self._room = core.room
         self._host = core.host
         self._arrivals = source.arrivals()
+        self.follows: bool = type(source).follow_up is not Source.follow_up
         self._batch: list[Job] = []
         self._arrived = 0
 
@@ -42,12 +47,12 @@ class Submission:
             next_s = self._next_arrival_s()
         self._loop.next_arrival_s = next_s
 
-    def follow_up(self, ended: Job) -> bool:
-        """Submit the job that follows one that ended; returns whether there is any."""
-        follower = self._source.follow_up(ended, self._loop.now_s)
-        if follower is not None:
-            self._submit(follower)
-        return follower is not None
+    def follow_up(self, outcome: Outcome) -> bool:
+        """Submit the jobs that follow one that ended; returns whether there are any."""
+        followers = self._source.follow_up(outcome, self._loop.now_s)
+        for job in followers:
+            self._submit(job)
+        return bool(followers)
 
     def _next_arrival_s(self) -> float:
         while self._arrived == len(self._batch):

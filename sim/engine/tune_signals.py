@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from wattkeeper.sim.attempts.attempt import Execution
 from wattkeeper.sim.engine.core import Core
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.retuner import Retuner
 from wattkeeper.sim.engine.signal_changes import schedule_change
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.signals import SignalSource
 
 
-class TuneSignals(Part):
+class TuneSignals(Subscriber):
     """Follows signals while any attempt can be asked about them.
 
     Args:

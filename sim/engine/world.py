@@ -12,9 +12,10 @@ from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import NEW
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.views import Measurement, Slice
-from wattkeeper.sim.attempts.attempt import Attempt, AttemptTotals, Decision, Tuned, Untuned
+from wattkeeper.sim.attempts.attempt import Attempt
+from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Tuned, Untuned
 from wattkeeper.sim.attempts.decisions import DecisionMaker
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.losses import LossRate, RunLosses
@@ -27,7 +28,6 @@ from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.lifecycle import Lifecycle
 from wattkeeper.sim.engine.node_losses import NodeLosses
 from wattkeeper.sim.engine.node_states import NodeStates, PowerBudget
-from wattkeeper.sim.engine.part import Part, Subscribers
 from wattkeeper.sim.engine.pauses import Pauses
 from wattkeeper.sim.engine.power_cap import PowerCap
 from wattkeeper.sim.engine.power_limits import PowerLimits
@@ -42,10 +42,10 @@ from wattkeeper.sim.engine.signal_changes import SignalChanges
 from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.stragglers import StragglerEvents, Stragglers
 from wattkeeper.sim.engine.submission import Submission
+from wattkeeper.sim.engine.subscriber import Moments, Subscriber
 from wattkeeper.sim.engine.tune_signals import TuneSignals
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
-from wattkeeper.sim.kernel.loop import EventLoop
 from wattkeeper.sim.kernel.signals import SignalSource
 from wattkeeper.sim.kernel.streams import RandomStreams
 from wattkeeper.sim.recording.recorder import Recorder
@@ -97,7 +97,7 @@ class RunParts(NamedTuple):
     signals: Mapping[str, SignalSource] = {}
     stragglers: Mapping[str, Stragglers] = {}
     losses: RunLosses | None = None
-    elastic: Callable[[ElasticParts], Part] | None = None
+    elastic: Callable[[ElasticParts], Subscriber] | None = None
 
 
 class World(Listener):
@@ -111,7 +111,8 @@ class World(Listener):
     down ends the attempts on it; their jobs wait anew, and resume from their last checkpoint.
 
     Its constructor puts its parts together; each owns its state, and features subscribe to the
-    moments at which they act (`wattkeeper.sim.engine.part`). It passes on what the backend reports.
+    moments at which they act (`wattkeeper.sim.engine.subscriber`). It passes on what the backend
+    reports.
 
     Attributes:
         env: The environment; ordinary SimPy processes may run in it (`env.process`).
@@ -126,7 +127,6 @@ class World(Listener):
         env, cluster, policies, rules = parts.env, parts.cluster, parts.policies, parts.rules
         backend, spec = parts.backend, parts.cluster.spec
         self.env = env
-        self._loop: EventLoop = env  # the same: compiled code knows its attributes
         self.cluster = cluster
         self.source = parts.source
         self.zoo = parts.zoo
@@ -134,8 +134,8 @@ class World(Listener):
         self._backend = backend
         self._max_attempts = rules.max_attempts
         journal = recorder.journal
-        subscribers = self._subscribers = Subscribers()
-        host = self._host = Host(
+        subscribers = Moments()
+        host = Host(
             backend.capabilities,
             env,
             rules.objective,
@@ -157,12 +157,14 @@ class World(Listener):
         decisions = DecisionMaker(configure, tune, journal, sets_parent)
         self._decisions = decisions
         board = self.board = JobBoard(env, cluster, journal)
-        nodes = self._nodes = NodeStates(cluster, recorder)
-        budget = self._budget = PowerBudget(spec, backend)
-        room = self._room = Feasibility(cluster, budget, place, board)
+        nodes = NodeStates(cluster, recorder)
+        budget = PowerBudget(spec, backend)
+        room = Feasibility(cluster, budget, place, board)
         eta = rules.objective.eta
-        booking = self._booking = Booking(env, recorder, backend, eta, subscribers)
-        core = Core(env, cluster, nodes, budget, room, board, booking, recorder, host, subscribers)
+        booking = Booking(env, recorder, backend, eta, subscribers)
+        core = self._core = Core(
+            env, cluster, nodes, budget, room, board, booking, recorder, host, subscribers
+        )
         selector = Selector(select)
         inheritances = Inheritances(parts.zoo, sets_parent, decisions, backend, recorder)
         submission = self._submission = Submission(core, parts.source)
@@ -185,7 +187,7 @@ class World(Listener):
         retuner = self._retuner = Retuner(core, decisions, moments, pauses, limits)
         self.retunes = (
             tuning.slices
-            or not set(moments) <= set(FIRST)
+            or not set(moments) <= set(START_MOMENTS)
             or bool(parts.stragglers)
             or (cap is not None and cap.obey == "limits")
         )
@@ -215,7 +217,7 @@ class World(Listener):
     @property
     def questions(self) -> int:
         """Number of jobs that `Select` asked about, whether and without whom they fit."""
-        return self._room.questions
+        return self._core.room.questions
 
     def run(self) -> None:
         """Run until nothing is left to happen.
@@ -226,22 +228,22 @@ class World(Listener):
         """
         try:
             self._submission.begin()
-            for part in self._subscribers.begin_run:
+            for part in self._core.subscribers.begin_run:
                 part.begin_run()
             with _uncollected():
                 self.env.run()
             self._end()
         finally:  # garbage collection does not see that attempts refer to this world
-            self._loop.queue.clear()
+            self._core.loop.queue.clear()
             self.board.clear()
             self._retuner.clear()
 
     def _end(self) -> None:
         """End the run: no job may be left that could run."""
-        for part in self._subscribers.end_run:
+        for part in self._core.subscribers.end_run:
             part.end_run()
         board, recorder = self.board, self.recorder
-        if board.waiting and self._nodes.some_are_down:
+        if board.waiting and self._core.nodes.some_are_down:
             unable = set(recorder.unable)
             recorder.unable += [number for number in board.waiting if number not in unable]
         elif board.waiting or board.stalled:
@@ -252,8 +254,8 @@ class World(Listener):
         for paused in board.paused.values():
             execution = paused.execution
             if not execution.attempt.waits_anew:
-                self._booking.book_broken_off(execution, execution.lose(), paused.since_s)
-        self._nodes.close()
+                self._core.booking.book_broken_off(execution, execution.lose(), paused.since_s)
+        self._core.nodes.close()
 
     def close_node(self, node: int) -> None:
         """Start no further job on a node; those on it continue. Its free GPUs draw idle power.
@@ -264,9 +266,9 @@ class World(Listener):
         if node in self.cluster.closed:
             raise InputError(f"node {node} is closed already: reopen it first")
         gpus = self.cluster.close(node)
-        if self._nodes.vary:
-            self._nodes.occupy(((node, gpus, NEW),), self._loop.now_s)
-        self._room.shrink()
+        if self._core.nodes.vary:
+            self._core.nodes.occupy(((node, gpus, NEW),), self._core.loop.now_s)
+        self._core.room.shrink()
 
     def reopen_node(self, node: int) -> None:
         """Let jobs start on a closed node again.
@@ -277,9 +279,9 @@ class World(Listener):
         if node not in self.cluster.closed:
             raise InputError(f"node {node} is open: only a closed one can be reopened")
         gpus = self.cluster.reopen(node)
-        if self._nodes.vary:
-            self._nodes.vacate(((node, gpus, NEW),), self._loop.now_s)
-        self._room.grow()
+        if self._core.nodes.vary:
+            self._core.nodes.vacate(((node, gpus, NEW),), self._core.loop.now_s)
+        self._core.room.grow()
         self.board.ask_for_pass()
 
     @override
@@ -298,7 +300,7 @@ class World(Listener):
 
     @override
     def holds(self, attempt: Attempt) -> None:
-        self._booking.hold(attempt)
+        self._core.booking.hold(attempt)
 
     @override
     def trains(self, attempt: Attempt) -> None:
@@ -306,7 +308,7 @@ class World(Listener):
 
     @override
     def draws(self, attempt: Attempt, power_w: float, since_s: float, settled: bool) -> None:
-        self._booking.draw(attempt, power_w, since_s, settled)
+        self._core.booking.draw(attempt, power_w, since_s, settled)
 
     @override
     def measured(self, untuned: Untuned, report: tuple[Measurement, ...]) -> Decision:
@@ -327,7 +329,7 @@ class World(Listener):
 
     @override
     def allows(self, attempt: Attempt, power_w: float) -> bool:
-        return self._budget.allows_change(attempt.job, power_w)
+        return self._core.budget.allows_change(attempt.job, power_w)
 
     @override
     def epoch_ended(self, attempt: Attempt) -> None:
@@ -339,21 +341,28 @@ class World(Listener):
     ) -> None:
         reached = not attempt.is_stopped
         most_w = self._backend.most_power_w(attempt.job, attempt.gpu_type)
-        cost = self._booking.book_run(attempt, most_w, time_s, energy_j, limit_w)
-        if self._host.observes:
-            totals = AttemptTotals(0, time_s, energy_j, reached)
-            self._host.observe(attempt.outcome(most_w, totals, cost, limit_w))
+        cost = self._core.booking.book_run(attempt, most_w, time_s, energy_j, limit_w)
+        if not (self._core.host.observes or self._submission.follows):
+            self._lifecycle.end(attempt, reached, saved_s)
+            self.board.ask_for_pass()
+            return
+        totals = AttemptTotals(0, time_s, energy_j, reached)
+        outcome = attempt.outcome(most_w, totals, cost, limit_w)
+        self._core.host.observe(outcome)
         self._lifecycle.end(attempt, reached, saved_s)
+        self._lifecycle.follow_up(outcome)
 
     @override
     def ended(self, attempt: Attempt, tuned: Tuned, totals: AttemptTotals) -> None:
         reached, stopped = totals.reached, attempt.is_stopped
         early = not (reached or stopped) and totals.epochs < tuned.start.options.max_epochs
         flags = reached * REACHED | early * EARLY | tuned.profiled * PROFILED
-        cost = self._booking.book_training(attempt, tuned, tuned.power_limit_w, totals, flags)
-        self._host.observe(tuned.outcome(totals, cost))
+        cost = self._core.booking.book_training(attempt, tuned, tuned.power_limit_w, totals, flags)
+        outcome = tuned.outcome(totals, cost)
+        self._core.host.observe(outcome)
         if reached or stopped or attempt.tries >= self._max_attempts:
             self._lifecycle.end_training(attempt, reached, totals.saved_s, totals.accuracy)
+            self._lifecycle.follow_up(outcome)
         else:
             self._retries.retry(attempt)
 
@@ -366,8 +375,8 @@ class World(Listener):
         limit_w, profiled = math.nan, False
         if isinstance(decision, Tuned):
             limit_w, profiled = decision.power_limit_w, decision.profiled
-        self._booking.book_training(attempt, decision, limit_w, totals, profiled * PROFILED)
-        again = attempt.next_try(self._loop.now_s)
+        self._core.booking.book_training(attempt, decision, limit_w, totals, profiled * PROFILED)
+        again = attempt.next_try(self._core.loop.now_s)
         self._lifecycle.begin(self._preparation.repeat(again, decision), 0.0)
 
 

@@ -103,21 +103,21 @@ class SimulatedZoo:
         self._coverages: dict[int, float] = {}
 
     def engage(self, host: Host) -> None:
-        """See `wattkeeper.sim.engine.backend.ZooBackend`."""
+        """Let the host of the run build the `Retain` policy."""
         self._retain: Retain = host.engage(self._config).policy
 
     def child(self, job: Job) -> ChildModel | None:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The model that a job trains; None if it has none."""
         return None if job.model is None else self._spec.known[job.model].child
 
     def models(self) -> Sequence[TrainedModel]:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The stored models, in order of addition."""
         if self._view is None:
             self._view = tuple(self._trained.values())
         return self._view
 
     def work_left(self, job: Job, parent: str) -> float:
-        """See `wattkeeper.policies.points.policy.ZooView`."""
+        """The share of a job's training that is left with a parent, as the benefit is modelled."""
         return self._spec.warm_start.work(self._coverage(job, parent))
 
     def work(self, job: Job, parent: str) -> float:
@@ -149,7 +149,7 @@ class SimulatedZoo:
     def offer(
         self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None
     ) -> Retention:
-        """See `wattkeeper.sim.engine.backend.ZooBackend`."""
+        """Offer the model that a job trained to the `Retain` policy, and apply its decision."""
         assert job.model is not None
         child, from_scratch = self._spec.known[job.model]
         filled = 0.0 if parent is None else self._coverages.pop(job.number)

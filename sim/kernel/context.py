@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failure, is_foreign
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.views import Start
 from wattkeeper.sim.kernel.clock import Clock
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PolicyContext:
-    """See `wattkeeper.policies.points.policy.Context`; one for each policy.
+    """What one policy may ask of the run: a `wattkeeper.policies.points.policy.Context`.
 
     Args:
         point: The policy's decision point.
@@ -58,7 +58,7 @@ class PolicyContext:
         self.zoo = zoo
         self.point = point
         self.slices = config.slices
-        self.is_asked_later = not set(config.moments) <= set(FIRST)
+        self.is_asked_later = not set(config.moments) <= set(START_MOMENTS)
         self._config = config
         self._clock = clock
         self._stream_of = stream_of
@@ -80,17 +80,17 @@ class PolicyContext:
 
     @property
     def now_s(self) -> float:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """Time since the start of the run, s."""
         return self._clock.now_s
 
     def rng(self, name: str) -> np.random.Generator:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """The policy's random stream of that name; equal names give the same stream."""
         if name not in self._streams:
             self._streams[name] = self._stream_of(self.point, name + self._suffix)
         return self._streams[name]
 
     def signal(self, name: str) -> SignalView:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """A signal that the policy declares."""
         if name not in self._signals:
             if name not in self._config.signals:
                 raise PolicyError(f"{self.policy} declares no signal {name!r}", self.point)
@@ -112,7 +112,7 @@ class PolicyContext:
         return explain_failure(self._config, error, method, f"{at} at {self.now_s:.12g} s")
 
     def foresight(self, start: Start) -> Profile:
-        """See `wattkeeper.policies.points.policy.Context`."""
+        """The profile from which the attempt will be replayed."""
         if not self._config.needs_foresight or self._foresight is None:
             raise PolicyError(f"{self.policy} declares no foresight", self.point)
         return self._foresight(start)

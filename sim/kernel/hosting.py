@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import is_foreign
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import EmptyZoo, ZooView
 from wattkeeper.policies.points.views import Outcome, Start
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, build_policy
@@ -47,7 +47,7 @@ class Capabilities(NamedTuple):
     """
 
     host: str
-    moments: tuple[Moment, ...] = FIRST
+    moments: tuple[Moment, ...] = START_MOMENTS
     hooks: frozenset[str] = JOB_HOOKS
     signals: bool = False
     foresight: bool = False

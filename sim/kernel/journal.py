@@ -66,7 +66,6 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self.makers: list[tuple[str, str]] = []
-        self._points: list[str] = []
         self.choices: dict[ChoiceT | str, int] = {}
         self.clear()
 
@@ -74,14 +73,13 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
         """Forget the decisions."""
         self._rows = Rows(DecisionRow, self._spool)
 
+    @override
     def add_maker(self, point: str, policy: str) -> None:
-        """See `wattkeeper.sim.kernel.journal.DecisionJournal`."""
         self.makers.append((point, policy))
-        self._points.append(point)
 
     def maker_of(self, point: str) -> int:
         """The index of a decision point's policy."""
-        return self._points.index(point)
+        return [known for known, _ in self.makers].index(point)
 
     def index_choice(self, chose: ChoiceT | str) -> int:
         """The index of a choice; a new choice gets the next one."""
@@ -132,18 +130,20 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
         return map(digest_views, self.rows())
 
     def rows(self) -> Iterator[Columns]:
-        """The columns of `DecisionRow`, in parts likewise."""
+        """The columns of `DecisionRow`, in parts too, with `saw`: not yet of what was shown."""
         for block in self._rows.blocks():
-            yield {name: block[name] for name in DecisionRow._fields}
+            columns = {name: block[name] for name in DecisionRow._fields}
+            saw = np.zeros(block.rows, dtype=np.uint64)
+            for name in ("time_s", "subject", "attempt"):
+                saw = _add_to_digest(saw, columns[name])
+            yield columns | {"saw": saw}
 
 
 def digest_views(rows: Columns) -> Columns:
-    """The columns of `DecisionRow` with `saw` in the place of `seen` and `also_seen`."""
-    digest = np.zeros(len(rows["time_s"]), dtype=np.uint64)
-    for name in ("time_s", "subject", "attempt", "seen", "also_seen"):
-        digest = _add_to_digest(digest, rows[name])
-    kept = {name: rows[name] for name in ("time_s", "subject", "attempt", "chose", "maker")}
-    return kept | {"saw": digest}
+    """The columns of `Journal.rows`, with what was shown in `saw` alone."""
+    for name in ("seen", "also_seen"):
+        rows["saw"] = _add_to_digest(rows["saw"], rows.pop(name))
+    return rows
 
 
 def _add_to_digest(

@@ -164,8 +164,8 @@ class EventHeap:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Driven:
-    """What the environment drives besides its queue: arrivals and scheduling passes."""
+class LoopClient:
+    """What the event loop calls for arrivals and scheduling passes, which are not in its queue."""
 
     @abstractmethod
     def arrive(self) -> None:
@@ -207,7 +207,7 @@ class EventLoop:
         self.now_s = 0.0
         self.queue = EventHeap()
         self.events = 0
-        self.driven: Driven
+        self.driven: LoopClient
         self.next_arrival_s = NEVER
         self.pass_is_due = False
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 try:
-    from librt.strings import (
-        BytesWriter,
-        read_f64_le,
-        read_i64_le,
-        write_f64_le,
-        write_i32_le,
-        write_i64_le,
-    )
-    from librt.vecs import append, vec
+    from librt.strings import BytesWriter as BytesWriter
+    from librt.strings import read_f64_le as read_f64_le
+    from librt.strings import read_i64_le as read_i64_le
+    from librt.strings import write_f64_le as write_f64_le
+    from librt.strings import write_i32_le as write_i32_le
+    from librt.strings import write_i64_le as write_i64_le
+    from librt.vecs import append as append
+    from librt.vecs import vec as vec
 except ModuleNotFoundError:
     if not TYPE_CHECKING:
         from struct import Struct
 
         class BytesWriter(bytearray):
             """Bytes that grow."""
+
+            write = bytearray.extend
 
             def getvalue(self):
                 """Return all bytes."""
@@ -43,14 +44,3 @@ except ModuleNotFoundError:
 
         write_f64_le, write_i32_le, write_i64_le = map(_writer, ("<d", "<i", "<q"))
         read_f64_le, read_i64_le = map(_reader, ("<d", "<q"))
-
-__all__ = [
-    "BytesWriter",
-    "append",
-    "read_f64_le",
-    "read_i64_le",
-    "vec",
-    "write_f64_le",
-    "write_i32_le",
-    "write_i64_le",
-]

@@ -9,7 +9,6 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
-from mypy_extensions import i32, u8
 
 from wattkeeper.sim.kernel.packed import BytesWriter
 from wattkeeper.sim.kernel.spool import Spool, SpooledBlock
@@ -21,13 +20,8 @@ BUFFER_BYTES = 1 << 18
 
 RowT = TypeVar("RowT", bound=NamedTuple)
 
-CODES: Final[dict[type, tuple[str, str]]] = {
-    int: ("<i8", "q"),
-    float: ("<f8", "d"),
-    i32: ("<i4", "i"),
-    u8: ("u1", "B"),
-}
-"""How numbers of each type are stored: as NumPy and as `struct` code it."""
+CODES: Final = {"int": "q", "float": "d", "i32": "i", "u8": "B"}
+"""The code of numbers of each type, by its name; NumPy and `struct` share these."""
 
 
 class Rows(Generic[RowT]):
@@ -46,10 +40,10 @@ class Rows(Generic[RowT]):
 
     def __init__(self, kind: type[RowT], spool: Spool, keys: tuple[str, ...] = ()) -> None:
         types = dict.fromkeys(keys, int) | get_type_hints(kind)
-        self._type = np.dtype([(name, CODES[each][0]) for name, each in types.items()])
+        codes = {name: CODES[each.__name__] for name, each in types.items()}
+        self._type = np.dtype([(name, f"<{code}") for name, code in codes.items()])
         self._row_bytes: int = self._type.itemsize
-        codes = "".join(CODES[each][1] for each in types.values())
-        self._pack: Callable[..., bytes] = Struct(f"<{codes}").pack
+        self._pack: Callable[..., bytes] = Struct(f"<{''.join(codes.values())}").pack
         self.writer = BytesWriter()
         self._spool = spool
         self._blocks: list[SpooledBlock] = []

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, PolicyError
@@ -160,7 +161,7 @@ def _last_up_to(starts_s: Floats, time_s: float) -> int:
     return max(0, int(np.searchsorted(starts_s, time_s, side="right")) - 1)
 
 
-class Signal:
+class Signal(SignalSource):
     """A signal of one run.
 
     Args:
@@ -180,12 +181,12 @@ class Signal:
         self._predicted_in = self._origin
         self._predicted: dict[int, Floats] = {}
 
+    @override
     def next_change_s(self, after_s: float) -> float:
-        """See `wattkeeper.sim.kernel.signals.SignalSource`."""
         return self.series.begin_s(self.series.slot(after_s) + 1)
 
+    @override
     def view(self, clock: Clock) -> _View:
-        """See `wattkeeper.sim.kernel.signals.SignalSource`."""
         return _View(self, clock)
 
     def known(self, slot: int, slots: int) -> Floats:
@@ -222,8 +223,8 @@ class Signal:
         return predicted
 
 
-class _View:
-    """See `wattkeeper.policies.signals.SignalView`."""
+class _View(SignalView):
+    """A signal as policies see it at the time of a clock."""
 
     def __init__(self, signal: Signal, clock: Clock) -> None:
         self._signal = signal
@@ -240,8 +241,8 @@ class _View:
         return self._known
 
     @property
+    @override
     def unit(self) -> str:
-        """See `wattkeeper.policies.signals.SignalView`; so the others."""
         return self._series.unit
 
     @property

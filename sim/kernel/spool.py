@@ -1,4 +1,4 @@
-"""Rows of numbers put aside while a run goes on: in memory, or in a file without a name."""
+"""Rows of numbers put aside while a run continues: in memory, or in a file without a name."""
 
 from __future__ import annotations
 

@@ -14,18 +14,13 @@ from wattkeeper.sim.kernel.rows import Rows, RowT
 from wattkeeper.sim.kernel.spool import Spool
 from wattkeeper.sim.recording.cluster_journal import ClusterJournal
 from wattkeeper.sim.recording.row_types import (
+    DETAILS,
     AttemptRow,
-    ClockRow,
-    DelayRow,
     LossRow,
     NodeRow,
     PauseRow,
     PowerChangeRow,
-    RetuneRow,
     ShapeRow,
-    SliceRow,
-    SlowRow,
-    TrainingRow,
 )
 
 UNITS_PER_WATT: Final = 2**32
@@ -83,13 +78,7 @@ def waits_between_attempts(
 
 
 class Details(Rows[RowT]):
-    """Rows about attempts.
-
-    Args:
-        kind: Their type.
-        spool: Takes complete rows.
-        attempts: The attempts.
-    """
+    """Rows about attempts, which are the rows of `attempts`."""
 
     def __init__(self, kind: type[RowT], spool: Spool, attempts: Rows[AttemptRow]) -> None:
         super().__init__(kind, spool, ("about",))
@@ -132,18 +121,6 @@ class Details(Rows[RowT]):
         """A column of some attempts, by default of all; the default where there is no row."""
         number = (len(self._attempts) if end is None else end) - begin
         return self.replace(name, np.full(number, self._defaults[name], self._type[name]), begin)
-
-
-DETAILS: Final[tuple[type[Any], ...]] = (
-    TrainingRow,
-    DelayRow,
-    ClockRow,
-    RetuneRow,
-    SliceRow,
-    LossRow,
-    SlowRow,
-)
-"""Kinds of rows whose fields are columns of attempts."""
 
 
 class Recorder:

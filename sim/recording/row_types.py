@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mypy_extensions import i32, u8
 
-from wattkeeper.sim.attempts.attempt import SliceTotals
+from wattkeeper.sim.attempts.decided import SliceTotals
 from wattkeeper.sim.kernel.rows import ABSENT
 
 REACHED: Final = 1
@@ -76,19 +76,14 @@ class DelayRow(NamedTuple):
 
 
 class RetuneRow(NamedTuple):
-    """An attempt that `Tune` is asked about after its start.
-
-    Attributes:
-        retunes: How often its knobs changed after its start.
-        tune_paused_s: Time for which `Tune` paused it, s.
-    """
+    """How often `Tune` changed the knobs of an attempt that runs, and how long it paused it, s."""
 
     retunes: i32 = 0
     tune_paused_s: float = 0.0
 
 
 class DrawRow(NamedTuple):
-    """A span of time in which such an attempt drew even power; it has any number of them."""
+    """A span of even power of an attempt that `Tune` is asked about; it has any number of them."""
 
     from_s: float
     to_s: float
@@ -122,13 +117,7 @@ class SliceRow(NamedTuple):
 
 
 class LossRow(NamedTuple):
-    """An attempt that ended with a lost node, and what it had not saved.
-
-    Attributes:
-        lost_node: The node's number.
-        lost_time_s: Time of training, s.
-        lost_energy_j: Energy of all its GPUs, J.
-    """
+    """An attempt that ended with a lost node: unsaved training, and energy of all its GPUs."""
 
     lost_node: i32 = ABSENT
     lost_time_s: float = 0.0
@@ -139,6 +128,18 @@ class SlowRow(NamedTuple):
     """An attempt whose training slow nodes prolonged, s."""
 
     slow_s: float = 0.0
+
+
+DETAILS: Final[tuple[type[Any], ...]] = (
+    TrainingRow,
+    DelayRow,
+    ClockRow,
+    RetuneRow,
+    SliceRow,
+    LossRow,
+    SlowRow,
+)
+"""Kinds of rows about an attempt whose fields are columns of attempts, with their defaults."""
 
 
 class SizeRow(NamedTuple):
@@ -183,19 +184,7 @@ class SleepRow(NamedTuple):
 
 
 class NodeRow(NamedTuple):
-    """What happened to a node.
-
-    Attributes:
-        time_s: When, s.
-        node: Its number.
-        event: `absent`, `down`, `up`, `notice` or `degraded`.
-        cause: Why; empty if not known.
-        deadline_s: With a notice: when it is expected to go down, s; else NaN.
-        jobs: Jobs that ran on it and lost it; with `degraded`: whose pace that changed.
-        lost_gpu_s: GPU time of training that they had not saved, s.
-        lost_energy_j: Energy of that, J.
-        factor: With `degraded`: time of an iteration over that at full pace; else NaN.
-    """
+    """What happened to a node: the fields of `schemas.NODES`, NaN where they are null."""
 
     time_s: float
     node: int
@@ -209,25 +198,11 @@ class NodeRow(NamedTuple):
 
 
 class ShapeRow(NamedTuple):
-    """What an elastic job did in one shape, an attempt.
+    """What an elastic job did in one shape, an attempt: the fields of `schemas.SHAPES`.
 
     Attributes:
         number: `Job.number` of the job.
-        attempt: Number of the attempt.
-        time_s: Its begin, s.
-        until_s: Its end, s.
-        moment: Why its shape was chosen.
-        nodes: Nodes that the job held.
-        samples_per_s: Samples a second while it trained; 0: it had no shape yet.
-        pause_s: Time in pauses, s.
-        steps_s: Time in steps, s.
-        write_s: Time in writes of checkpoints, s.
-        lost_s: Of `steps_s`, what was lost, s.
-        open_s: Of `steps_s`, what is neither committed nor lost at the end of the run, s.
-        samples: Samples that were committed.
-        lost_samples: Samples of finished steps that were lost.
-        from_storage: Whether its state was read from storage.
-        copied_bytes: What nodes sent each other for it, bytes; NaN: not known.
+        copied_bytes: NaN where it is null.
         redundant_share: Share of the time of its steps in redundant computation.
     """
 

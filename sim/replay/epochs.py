@@ -12,7 +12,7 @@ from wattkeeper.policies.planning.hull import SpeedPoint, points_up_to, up_to_po
 from wattkeeper.policies.planning.pipelines import cap_menu, plan_point
 from wattkeeper.policies.points.views import Knobs
 from wattkeeper.policies.profile import Curve
-from wattkeeper.sim.attempts.attempt import Tuned
+from wattkeeper.sim.attempts.decided import Tuned
 from wattkeeper.sim.attempts.pace import Pace
 
 

@@ -12,7 +12,8 @@ from typing_extensions import override
 from wattkeeper.policies.planning.hull import SpeedPoint, relative_points, up_to_limit
 from wattkeeper.policies.points.moments import Progress
 from wattkeeper.policies.points.views import Knobs
-from wattkeeper.sim.attempts.attempt import Attempt, Inheritance
+from wattkeeper.sim.attempts.attempt import Attempt
+from wattkeeper.sim.attempts.decided import Inheritance
 from wattkeeper.sim.replay.replayed import Replayed, Work
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import partial
 from typing_extensions import override
 
 from wattkeeper.policies.points.views import SETUP_S, Measurement, Slice
-from wattkeeper.sim.attempts.attempt import Untuned
+from wattkeeper.sim.attempts.decided import Untuned
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.replay.replayed import Replayed
 from wattkeeper.sim.replay.training import ROUNDING, Profiling, Stretch, Training

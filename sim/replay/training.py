@@ -12,7 +12,7 @@ from typing_extensions import override
 from wattkeeper.policies.points.moments import Progress
 from wattkeeper.policies.points.views import Knobs, Measurement
 from wattkeeper.policies.profile import Curve, Objective, Profile
-from wattkeeper.sim.attempts.attempt import (
+from wattkeeper.sim.attempts.decided import (
     NO_SLICES,
     AttemptTotals,
     Decision,

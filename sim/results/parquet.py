@@ -63,11 +63,6 @@ class StoredTable:
         return self._rows
 
     @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return self._rows
-
-    @property
     def column_names(self) -> list[str]:
         """Names of the columns."""
         names: list[str] = self.schema.names

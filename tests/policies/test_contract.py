@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.policies.configure.test_zoo_configure import CHILD, PARENTS, Models
 from tests.support.worlds import (
     DEFAULTS,
     attempts,
@@ -22,14 +21,13 @@ from tests.support.worlds import (
     spec,
 )
 from wattkeeper.policies.configure._chain import chain_of
-from wattkeeper.policies.points.moments import FIRST
-from wattkeeper.policies.points.policy import ZooView
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, policies
 from wattkeeper.scenarios.contract import suite
-from wattkeeper.scenarios.contract.rehearsal import SIZES, Rehearsal
+from wattkeeper.scenarios.contract.rehearsal import Rehearsal
 from wattkeeper.scenarios.contract.scripted import example, job, profile, scripted_signal
-from wattkeeper.scenarios.contract.scripted_jobs import MAX_ATTEMPTS
 from wattkeeper.scenarios.contract.steps import LONG, Step
+from wattkeeper.scenarios.contract.worlds import MAX_ATTEMPTS, SIZES
 
 KINDS = [(point, kind) for point in POINTS for kind in policies(point)]
 CHAINS = [
@@ -56,11 +54,6 @@ steps = st.lists(st.tuples(st.sampled_from(["submit", "end"]), st.integers(0, 5)
 def label(config: PolicyConfig) -> str:
     settings = config.model_dump(exclude_defaults=True)
     return " ".join([f"{config.point}/{config.kind}", *(f"{k}={v}" for k, v in settings.items())])
-
-
-def zoo_of(config: PolicyConfig) -> ZooView | None:
-    """The models that a policy can start from; chains have some."""
-    return Models(CHILD, PARENTS) if config in CHAINS else None
 
 
 every_kind = pytest.mark.parametrize(("point", "kind"), KINDS)
@@ -104,7 +97,7 @@ def test_config_keeps_its_rules(config: PolicyConfig) -> None:
     suite.check_columns(config)
 
 
-# --- policies, without a world
+# --- policies, rehearsed
 
 
 @every_config
@@ -117,7 +110,7 @@ def test_policy_implements_its_protocol(config: PolicyConfig) -> None:
 def test_decisions_are_allowed_and_deterministic(
     config: PolicyConfig, stream: list[Step], seed: int
 ) -> None:
-    suite.check_determinism(config, stream, seed, zoo_of(config))
+    suite.check_determinism(config, stream, seed)
 
 
 @every_config
@@ -126,7 +119,7 @@ def test_a_restored_policy_decides_like_the_original(
     config: PolicyConfig, data: st.DataObject, stream: list[Step], seed: int
 ) -> None:
     cut = data.draw(st.integers(0, len(stream)), label="cut before step")
-    suite.check_restart(config, stream, seed, cut, zoo_of(config))
+    suite.check_restart(config, stream, seed, cut)
 
 
 @every_config
@@ -138,13 +131,12 @@ def test_a_restored_policy_decides_like_the_original(
 def test_a_restart_at_any_point_does_not_change_decisions(
     config: PolicyConfig, stream: list[Step], cuts: Sequence[int]
 ) -> None:
-    zoo = zoo_of(config)
-    whole = Rehearsal(config, stream, zoo=zoo)
-    assert whole.calls / len(stream) > 300 / len(LONG)
+    whole = Rehearsal(config, stream)
+    assert whole.calls.total() / len(stream) > 300 / len(LONG)
     for cut in cuts:
         if config.point == "select":
             whole = Rehearsal(config, stream, 1, cut)
-        resumed = Rehearsal(config, stream, 1, cut, restart=True, zoo=zoo)
+        resumed = Rehearsal(config, stream, 1, cut, restart=True)
         assert resumed.decisions == whole.decisions, cut
 
 
@@ -153,20 +145,20 @@ def test_a_restart_at_any_point_does_not_change_decisions(
     "begun", [40, *(pytest.param(begun, marks=pytest.mark.slow) for begun in (1, 5, 15))]
 )
 def test_a_state_is_a_copy(config: PolicyConfig, begun: int) -> None:
-    suite.check_copied_state(config, begun, zoo_of(config))
+    suite.check_copied_state(config, begun)
 
 
 @every_config
 def test_outcomes_of_an_unknown_group_change_nothing(config: PolicyConfig) -> None:
-    suite.check_strangers(config, zoo_of(config))
+    suite.check_strangers(config)
 
 
 @every_config
 def test_what_a_log_recorded_decides_only_if_it_is_declared(config: PolicyConfig) -> None:
-    suite.check_recorded(config, zoo_of(config))
+    suite.check_recorded(config)
 
 
-# --- policies, in a world
+# --- policies, beside each other in a world
 
 
 @pytest.mark.parametrize(
@@ -175,7 +167,7 @@ def test_what_a_log_recorded_decides_only_if_it_is_declared(config: PolicyConfig
 @in_modes
 def test_policy_in_a_world(config: PolicyConfig, occupancy: str, profiling: str) -> None:
     at_start = occupancy == "recorded" or profiling == "foreknown"
-    if at_start and (config.slices or not set(config.moments) <= set(FIRST)):
+    if at_start and (config.slices or not set(config.moments) <= set(START_MOMENTS)):
         pytest.skip("a policy that decides over time has nothing to decide on there")
     known = by_job(*(profile(runs=SIZES, max_epochs=5, gpus=gpus) for gpus in (1, 3)))
     signals = {name: scripted_signal(name) for name in config.signals}

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from wattkeeper.live import train_elastic
-from wattkeeper.live.elastic.module_replica import ModuleReplica
 from wattkeeper.live.elastic.records import ElasticResults
-from wattkeeper.live.elastic.replica import train_alone
+from wattkeeper.live.elastic.replica import ModuleReplica, train_alone
 from wattkeeper.live.host.process_identity import start_ticks
 
 WIDTH, CLASSES = 32, 4
@@ -58,8 +58,8 @@ class FragileReplica(ModuleReplica):
         (folder / f"pid-{os.getpid()}").touch()
         self._at("make")
 
+    @override
     def gradient(self, step: int, first: int, end: int) -> tuple[Tensor, float]:
-        """See `ModuleReplica`."""
         self._at(f"step {step}")
         if self._is_told(f"notice at step {step}"):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -69,13 +69,13 @@ class FragileReplica(ModuleReplica):
         time.sleep(self._pause_s)
         return super().gradient(step, first, end)
 
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """See `ModuleReplica`."""
         self._at("save")
         return super().state_dict()
 
+    @override
     def load_state_dict(self, state: dict[str, Any], /) -> None:
-        """See `ModuleReplica`."""
         self._at("load")
         super().load_state_dict(state)
 

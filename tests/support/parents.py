@@ -9,7 +9,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Bools
 from wattkeeper.policies.matching import choice
-from wattkeeper.policies.matching.choice import Rule, choose_bucketed, find_sound
+from wattkeeper.policies.matching.choice import Rule, choose_bucketed, valid_accuracy_mask
 
 
 class Candidate(NamedTuple):
@@ -36,7 +36,7 @@ def eligible(candidates: Sequence[Candidate], task: str, minimum: float) -> Bool
     score = np.array([c.score for c in candidates])
     accuracy = np.array([c.accuracy for c in candidates])
     allowed = np.array([c.task == task for c in candidates], dtype=bool)
-    allowed[allowed] = find_sound(accuracy[allowed])
+    allowed[allowed] = valid_accuracy_mask(accuracy[allowed])
     allowed &= np.isfinite(score) & (score >= minimum)
     return allowed
 

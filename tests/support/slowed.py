@@ -8,7 +8,8 @@ from typing import NamedTuple
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Profile
-from wattkeeper.sim.attempts.attempt import Attempt, Decision, Execution, Inheritance
+from wattkeeper.sim.attempts.attempt import Attempt, Execution
+from wattkeeper.sim.attempts.decided import Decision, Inheritance
 from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.engine.backend import Backend
 from wattkeeper.sim.kernel.loop import SIGNAL, Callback, EventLoop, schedule_at

@@ -15,7 +15,7 @@ from tests.support.slowed import Change, SlowedBackend
 from wattkeeper.policies import parts, registry
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.points.job import JOB_ATTRIBUTES, Job
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.profile import Curve, Objective, Profile
 from wattkeeper.policies.registry import Point, PolicyConfig, find_config, policies
 from wattkeeper.scenarios.contract.scripted import GPU, NEVER, SAMPLES, example, profile
@@ -29,10 +29,10 @@ from wattkeeper.sim.cluster_results.columns import (
     recorded_columns,
 )
 from wattkeeper.sim.cluster_results.timeline import Timeline, timeline
-from wattkeeper.sim.engine.part import Part
 from wattkeeper.sim.engine.run_config import PolicySet, RunRules
 from wattkeeper.sim.engine.sources import Source, TraceSource
 from wattkeeper.sim.engine.stragglers import Stragglers
+from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.signals import SignalSource
@@ -73,12 +73,13 @@ def trace(jobs: Iterable[Job]) -> TraceSource:
         for name in JOBS.names
         if name in JOB_ATTRIBUTES
     }
-    for name in ("duration_s", "estimate_s", "recorded_start_s"):
+    for name in ("duration_s", "estimate_s", "deadline_s", "recorded_start_s"):
         values = [getattr(one, name) for one in listed]
         column = "start_time_s" if name == "recorded_start_s" else name
         columns[column] = pa.array(values, pa.float64(), from_pandas=True)
+    models = {one.job_id: one.model for one in listed if one.model is not None}
     reserved_w = [one.reserved_w for one in listed]
-    return TraceSource(jobs_table(columns), reserved_w=reserved_w if any(reserved_w) else ())
+    return TraceSource(jobs_table(columns), models, reserved_w if any(reserved_w) else ())
 
 
 def chosen(**configs: PolicyConfig | str) -> PolicySet:
@@ -127,7 +128,7 @@ def build_world(
     stragglers: Mapping[str, Stragglers] | None = None,
     measured_w: Sequence[float] = (),
     losses: RunLosses | None = None,
-    elastic: Callable[[ElasticParts], Part] | None = None,
+    elastic: Callable[[ElasticParts], Subscriber] | None = None,
     latencies: Latencies = NO_LATENCIES,
     causes: Mapping[str, Pace] | None = None,
     paces: Sequence[Change] = (),
@@ -271,7 +272,7 @@ def stub(
     *,
     needs_foresight: bool = False,
     limits_unprofiled: bool = False,
-    moments: Sequence[Moment] = FIRST,
+    moments: Sequence[Moment] = START_MOMENTS,
     signals: Sequence[str] = (),
     **methods: Callable[..., Any],
 ) -> Any:
@@ -476,7 +477,8 @@ def policy_sets(draw: st.DrawFn, *, over_time: bool = True) -> PolicySet:
                 [
                     config
                     for config in known
-                    if not config.signals and (over_time or set(config.moments) <= set(FIRST))
+                    if not config.signals
+                    and (over_time or set(config.moments) <= set(START_MOMENTS))
                 ]
             )
         )

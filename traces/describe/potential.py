@@ -20,8 +20,8 @@ class Choice(NamedTuple):
         energy_j: Expected energy in J; None if power was not measured.
         cost: Expected cost in J at the potential's `eta`.
         time_saving_pct: In %; None if the default never reaches the target.
-        energy_saving_pct: In %, likewise.
-        cost_saving_pct: In %, likewise.
+        energy_saving_pct: In %; None if the default never reaches the target.
+        cost_saving_pct: In %; None if the default never reaches the target.
         clock_mhz: Locked clock of each GPU, MHz; None: free.
     """
 

@@ -23,8 +23,8 @@ def charge_intervals(
 
     Args:
         begin_s: Begin of each, shape (intervals,).
-        end_s: Its end, likewise.
-        energy_j: Its energy, J, likewise.
+        end_s: End of each, shape (intervals,).
+        energy_j: Energy of each, J, shape (intervals,).
         rate: Per kWh.
         origin_s: Second 0 of the times, in seconds since 1970 (UTC); used with a series only.
 

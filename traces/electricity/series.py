@@ -37,7 +37,7 @@ class Series:
         kind: ``average`` or ``marginal``; empty for a price.
         source: The file.
         area: Part of the grid, in the words of the file; empty if it does not say.
-        repeat: Whether the values go on before the start and after the end, and with what period.
+        repeat: Whether the values repeat before the start and after the end, and with what period.
         notes: What a reader must know: what was read, converted, left out, filled.
     """
 

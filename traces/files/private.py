@@ -1,6 +1,6 @@
 """Files and folders that only their owner may change, whatever the umask is.
 
-What is gone on with is opened without following links, and what was opened is checked, not its
+What is continued is opened without following links, and what was opened is checked, not its
 path: who may write a folder may exchange what a path leads to.
 """
 
@@ -89,7 +89,7 @@ def check_own_tree(folder: Path, option: str = "") -> None:
             for name in (*folders, *files):
                 try:
                     owner = os.stat(name, dir_fd=within, follow_symlinks=False).st_uid
-                except FileNotFoundError:  # of a training that goes on
+                except FileNotFoundError:  # of a training that continues
                     continue
                 if owner != os.geteuid():
                     raise _foreign(owner, folder / path / name, _name_another(option))

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from wattkeeper.traces.readers.base import Batch, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows
 from wattkeeper.traces.readers.columns import keep_rows, parse_numbers, parse_texts, parse_times
 
 COLUMNS: Final = (
@@ -19,7 +19,7 @@ COLUMNS: Final = (
 )
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """Columns by name; ``vc`` is the queue where there is one."""
     table, wrong = batch.rows, dict[int, str]()
     gpus = parse_numbers(table, "gpu_num", wrong, whole=True, needed=True)

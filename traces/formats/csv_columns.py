@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
 from wattkeeper.policies.suggestions import did_you_mean
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat, Kinds
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
@@ -126,7 +126,7 @@ def _absent(name: str) -> Sequence[str]:
     return NO_LIMIT if name == "estimate_s" else ABSENT
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """Columns by mapping, or else by name."""
     table: pa.Table = batch.rows
     reading: _Reading = batch.context

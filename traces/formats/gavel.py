@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.traces.limits import MOST_JSON_BYTES
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat
 from wattkeeper.traces.readers.columns import (
     Wrong,
     keep_rows,
@@ -106,7 +106,7 @@ def sniff(path: Path) -> bool:
         return False
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """Columns by position."""
     table: pa.Table = batch.rows
     speeds: Mapping[tuple[str, int], float] = batch.context

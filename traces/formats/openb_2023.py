@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.limits import MOST_FAULTS
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
@@ -76,7 +76,7 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     return text_batches(path, Layout(), (*SIZES, *REST, *TIMES))
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """From pods to canonical columns."""
     table: pa.Table = batch.rows
     wrong: Wrong = {}

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_fault,
@@ -243,7 +243,7 @@ def _most(job: npt.NDArray[np.int32], values: npt.NDArray[np.generic], count: in
     return highest
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """From jobs to canonical columns."""
     table: pa.Table = batch.rows
     if "num_inst" in table.column_names:
@@ -279,7 +279,7 @@ def _take(values: npt.NDArray[np.generic], row: Ints) -> Floats:
     return values[row].astype(float) if len(values) else np.zeros(len(row))
 
 
-def _from_simulator(table: pa.Table) -> Rows:
+def _from_simulator(table: pa.Table) -> ConvertedRows:
     wrong: Wrong = {}
     instances = parse_numbers(table, "num_inst", wrong, whole=True, needed=True)
     gpus, milli, reason = _demand(

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, JobsFormat
 from wattkeeper.traces.readers.columns import (
     keep_rows,
     number_jobs,
@@ -21,7 +21,7 @@ from wattkeeper.traces.readers.textfile import has_header, one_log
 COLUMNS: Final = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """Columns by name."""
     table, wrong = batch.rows, dict[int, str]()
     gpus = parse_numbers(table, "num_gpus", wrong, whole=True, needed=True)

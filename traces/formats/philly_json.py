@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat, Kinds
 from wattkeeper.traces.readers.csvfile import open_plain
 from wattkeeper.traces.readers.json_window import JsonWindow
 from wattkeeper.traces.readers.textfile import one_path
@@ -80,7 +80,7 @@ def _objects(path: Path) -> Iterator[tuple[int, object, int]]:
         text.fail(f"text after the end of the array: {rest!r}")
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """From job records to canonical columns; times count from 1970, on the cluster's clock."""
     jobs: list[_Job] = []
     kept: list[int] = []
@@ -101,7 +101,7 @@ def convert(batch: Batch) -> Rows:
         name: pa.array([getattr(job, name) for job in jobs], JOBS.field(name).type)
         for name in _Job._fields
     }
-    return Rows(
+    return ConvertedRows(
         arrays, np.array(kept, dtype=np.int64), wrong, dropped, kinds=Kinds(local=len(kept))
     )
 

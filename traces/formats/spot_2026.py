@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import Problem, TraceError
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat
 from wattkeeper.traces.readers.columns import (
     Wrong,
     add_faults,
@@ -79,7 +79,7 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     return text_batches(one_path(jobs, "job table"), Layout(), COLUMNS)
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """From jobs to canonical columns."""
     table: pa.Table = batch.rows
     wrong: Wrong = {}

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, JobsFormat
 from wattkeeper.traces.readers.columns import Wrong, keep_rows, parse_numbers, parse_texts
 from wattkeeper.traces.readers.textfile import Layout, first_line, one_log
 
@@ -50,7 +50,7 @@ def sniff(path: Path) -> bool:
         return False
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """Columns by position."""
     table: pa.Table = batch.rows
     wrong: Wrong = {}

@@ -53,7 +53,7 @@ class FirstPass:
         faults: The first `SHOWN` different texts of them, by text.
         dropped: Number of well-formed rows that are left out, by reason.
         doubts: Suspicious rows, by reason.
-        names: As in `Rows`.
+        names: As in `ConvertedRows`.
         kinds: How times are written.
         durations: Number of rows with a run time.
         paths: Files in the order in which they were read.

@@ -36,7 +36,14 @@ from wattkeeper.traces.library.local_times import (
 )
 from wattkeeper.traces.library.uncounted import UNCOUNTED
 from wattkeeper.traces.library.window import parse_window
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Quality, Rows, TimeKind
+from wattkeeper.traces.readers.base import (
+    Batch,
+    ConvertedRows,
+    ImportOptions,
+    JobsFormat,
+    Quality,
+    TimeKind,
+)
 from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
 from wattkeeper.traces.time_origin import describe_time
 from wattkeeper.traces.zones import to_instants
@@ -200,7 +207,7 @@ def _convert(
     return result
 
 
-def _check(batch: Batch, rows: Rows, result: FirstPass, clock: tzinfo | None) -> pa.Table:
+def _check(batch: Batch, rows: ConvertedRows, result: FirstPass, clock: tzinfo | None) -> pa.Table:
     """The valid jobs of a batch, as in the scratch file."""
     table = jobs_table({"job_id": pa.array([], pa.string()), **rows.jobs})
     table = table.replace_schema_metadata(_UNPLACED.metadata)

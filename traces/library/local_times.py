@@ -80,7 +80,7 @@ def read_local_times(
         table: Jobs whose times are seconds since 1970 as the clocks of the zone read, with the
             columns `CHAIN`.
         zone: Of the log's dates.
-        names: As in `Rows`.
+        names: As in `ConvertedRows`.
     """
     faults: dict[int, str] = {}
     is_twice = np.zeros(table.num_rows, dtype=bool)

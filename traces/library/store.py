@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,9 @@ from wattkeeper.traces.trace import Trace
 
 if TYPE_CHECKING:
     from wattkeeper.traces.readers.base import ImportOptions
+
+
+IMPORT = "wattkeeper traces import"
 
 
 class Added(NamedTuple):
@@ -98,14 +102,10 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     except (OSError, ValueError, RuntimeError):  # too long, a NUL byte, ~nobody
         found = False
     if found and path.is_file():
-        from wattkeeper.traces.library.hints import advise_import
-
         advice = "give its folder" if _is_trace(path.parent) else advise_import(path)
         raise TraceError(f"is a file, not the folder of a trace; {advice}", path)
     if found:
         return path
-    from wattkeeper.traces.library.hints import advise_source
-
     known = ", ".join(names()) or "nothing yet"
     nowhere = "" if beside == Path() else f", and {beside} holds no folder of that name"
     raise InputError(
@@ -245,3 +245,27 @@ def warn_left_out(quality: Mapping[str, Any]) -> str:
         f"Warning: {wrong} of {rows} rows ({100 * wrong / rows:.1f} %) are malformed and left out; "
         "this trace may not be what its file records"
     )
+
+
+def advise_import(path: Path) -> str:
+    """How a file becomes a trace; names the format if exactly one recognises the file."""
+    from wattkeeper.traces.formats import recognise
+
+    fits = recognise([path])
+    form = fits[0].name if len(fits) == 1 else "FORMAT"
+    return f"import it first with `{IMPORT} {form} {shlex.quote(str(path))} --name NAME`"
+
+
+def advise_source(name: str) -> str:
+    """Where the trace of a name comes from, if it is well known or has the name of a format."""
+    from wattkeeper.traces.formats import registry
+    from wattkeeper.traces.library.catalogue import WELL_KNOWN
+
+    if f"{name}-csv" in WELL_KNOWN:  # the smaller one, which shipped scenarios are about
+        return f"Download it with `wattkeeper traces fetch {name}-csv --name {name}`"
+    if name in WELL_KNOWN:
+        return f"Download it with `wattkeeper traces fetch {name}`"
+    form = registry().get(name)
+    if form is None:
+        return f"Import one with `{IMPORT} FORMAT PATH...`"
+    return f"Import one with `{IMPORT} {name} PATH --name {name}` ({form.takes}; {form.summary})"

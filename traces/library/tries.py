@@ -118,7 +118,7 @@ def _split_jobs(rows: list[Row]) -> list[list[Part]]:
 
 
 def _is_resized(before: Row, row: Row) -> bool:
-    """Whether a record goes on with the try of the one before, at another size."""
+    """Whether a record continues the try of the one before, at another size."""
     end_s = _end(before)
     resizing = (before["status"] or "").startswith("RESIZING")
     return resizing and (end_s is None or abs(_start(row) - end_s) <= JOIN_S)

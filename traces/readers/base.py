@@ -122,7 +122,7 @@ class WithoutGpus(NamedTuple):
     submit_time_s: Floats
 
 
-class Rows(NamedTuple):
+class ConvertedRows(NamedTuple):
     """The result of a batch. Each of its rows is either kept, wrong, or dropped.
 
     Attributes:
@@ -182,7 +182,7 @@ class JobsFormat(NamedTuple):
     cannot_tell: tuple[str, ...]
     sniff: Callable[[Path], bool]
     batches: Callable[[Sequence[Path], ImportOptions], Iterator[Batch]]
-    convert: Callable[[Batch], Rows]
+    convert: Callable[[Batch], ConvertedRows]
     nodes: Callable[[Sequence[Path]], pa.Table | None] | None = None
     origin: Literal["recorded", "modelled", "synthetic"] = "recorded"
     times: tuple[TimeMeaning, ...] = ("relative",)

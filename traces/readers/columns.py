@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
-from wattkeeper.traces.readers.base import Kinds, Rows, TimeKind
+from wattkeeper.traces.readers.base import ConvertedRows, Kinds, TimeKind
 from wattkeeper.traces.readers.csvfile import ABSENT, NUMBER, quote
 from wattkeeper.traces.schema import JOBS
 
@@ -254,7 +254,7 @@ def keep_rows(
     doubts: Sequence[tuple[str, Bools]] = (),
     kinds: Kinds = NO_TIMES,
     names: Mapping[str, str] = MappingProxyType({}),
-) -> Rows:
+) -> ConvertedRows:
     """Put a batch together.
 
     Args:
@@ -264,8 +264,8 @@ def keep_rows(
         drops: Reasons with the rows that they drop; the first that fits counts. A row that is
             wrong is not dropped.
         doubts: What is odd, with the rows; only kept ones count.
-        kinds: As in `Rows`.
-        names: As in `Rows`.
+        kinds: As in `ConvertedRows`.
+        names: As in `ConvertedRows`.
     """
     keep: Bools = np.ones(count, dtype=bool)
     keep[list(wrong)] = False
@@ -278,7 +278,7 @@ def keep_rows(
     jobs = {name: _take(values, kept, JOBS.field(name).type) for name, values in columns.items()}
     odd = {what: np.flatnonzero(keep & mask).astype(np.int64) for what, mask in doubts}
     odd = {what: rows for what, rows in odd.items() if len(rows)}
-    return Rows(jobs, kept, wrong, dropped, odd, kinds, names)
+    return ConvertedRows(jobs, kept, wrong, dropped, odd, kinds, names)
 
 
 def _take(values: Any, kept: Ints, kind: pa.DataType) -> pa.Array:

@@ -78,7 +78,7 @@ class JsonWindow:
                 if length >= self._longest:
                     fault = f"{fault}, or it is longer than {self._longest:,} characters"
                 self.fail(f"the {self._what} that starts here is broken: {fault}")
-            if end == len(self._text) and self._more():  # a number may go on
+            if end == len(self._text) and self._more():  # a number may continue
                 continue
             length = end - self._at
             self._move(end)

@@ -9,8 +9,10 @@ from pathlib import Path
 from shutil import which
 from typing import Final
 
+from typing_extensions import override
+
 from wattkeeper.live.controller import processes
-from wattkeeper.live.controller.launchers.launcher import Gpu, LaunchRequest, ReportExit
+from wattkeeper.live.controller.launchers.launcher import Gpu, Launcher, LaunchRequest, ReportExit
 from wattkeeper.live.wire.client import LINK, RUN
 from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
@@ -22,7 +24,7 @@ HOLDS: Final = "WATTKEEPER_HOLDS"
 """Environment variable: the GPUs that a run holds, `node:gpu` with `,` between."""
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Processes on this host, each in a session of its own, with their output in files.
 
     The nodes of the cluster are this host, whose GPUs are numbered through.
@@ -55,8 +57,8 @@ class LocalLauncher:
         visible = os.environ.get(VISIBLE, "")
         self._visible = [name for name in visible.split(",") if name]
 
+    @override
     def start(self, request: LaunchRequest) -> None:
-        """See `Launcher`."""
         command = command_line(request.command)
         if self._torchrun:
             command = torchrun_command(command, len(request.gpus))
@@ -74,8 +76,8 @@ class LocalLauncher:
         self._running[request.run] = process
         self._watch(request.run, process.pid)
 
+    @override
     def adopt(self) -> dict[str, tuple[Gpu, ...]]:
-        """See `Launcher`."""
         runs = defaultdict[str, dict[int, Mapping[str, str]]](dict)
         for pid, environment in processes.environments():
             if environment.get(LINK, "").endswith(f"/{self._token}"):
@@ -88,13 +90,13 @@ class LocalLauncher:
             gpus[run] = parse_gpus(members[leader].get(HOLDS, ""))
         return gpus
 
+    @override
     def kill(self, run: str) -> None:
-        """See `Launcher`."""
         if run in self._running:
             processes.kill(run, self._running.get(run))
 
+    @override
     def close(self) -> None:
-        """See `Launcher`."""
         for run, process in list(self._running.items()):
             processes.kill(run, process)
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from wattkeeper.live.controller.launchers.launcher import Gpu, LaunchRequest, ReportExit
+from typing_extensions import override
+
+from wattkeeper.live.controller.launchers.launcher import Gpu, Launcher, LaunchRequest, ReportExit
 from wattkeeper.live.controller.launchers.local import (
     command_line,
     run_variables,
@@ -91,7 +93,7 @@ def run_on_gpu_host(call: Callable[..., Any], *arguments: Any) -> Any:
     return ray.get(ray.remote(num_gpus=1, num_cpus=0)(call).remote(*arguments))
 
 
-class RayLauncher:
+class RayLauncher(Launcher):
     """Processes on the hosts of a Ray cluster: a `Launcher`.
 
     Each node of the scenario is a node of Ray with at least as many GPUs. An attempt on several
@@ -115,23 +117,23 @@ class RayLauncher:
         self._actors: dict[str, list[Any]] = {}
         self._ended: set[str] = set()
 
+    @override
     def start(self, request: LaunchRequest) -> None:
-        """See `Launcher`."""
         Thread(target=self._execute, args=(request,), daemon=True).start()
 
     def adopt(self) -> dict[str, tuple[Gpu, ...]]:
         """No processes: Ray ends those of a controller that has exited."""
         return {}
 
+    @override
     def kill(self, run: str) -> None:
-        """See `Launcher`."""
         self._ended.add(run)
         for actor in self._actors.get(run, ()):
             with contextlib.suppress(self._ray.exceptions.RayError):
                 self._ray.get(actor.kill.remote())
 
+    @override
     def close(self) -> None:
-        """See `Launcher`."""
         for run in list(self._groups):
             self.kill(run)
 

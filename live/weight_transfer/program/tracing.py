@@ -1,7 +1,7 @@
 """Traces torch modules to programs.
 
 A copy of the module on the meta device is run, so no weight is copied and nothing is computed, and
-its operators are recorded (`recording`). A module of which they do not show all is traced by
+its operators are captured (`capture`). A module of which they do not show all is traced by
 `torch.export`, which takes about five times as long, and if that cannot trace it, by `torch.fx`
 first.
 """
@@ -19,9 +19,9 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor, fx, nn
 
+from wattkeeper.live.weight_transfer.program.capture import TracedGraph, capture
 from wattkeeper.live.weight_transfer.program.ir import Op, Program, Ref, Shape, StateTensor
 from wattkeeper.live.weight_transfer.program.op_sets import DATA, HOLDERS, POINTWISE
-from wattkeeper.live.weight_transfer.program.recording import TracedGraph, record
 from wattkeeper.policies.errors import InputError, cut_message
 
 OF_DEVICES: Final = frozenset({"device", "pin_memory", "layout", "cudnn_enable", "cudnn_enabled"})
@@ -51,7 +51,7 @@ def trace_program(module: nn.Module, example_inputs: Inputs, name: str) -> Progr
 
 def _trace(module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> TracedGraph:
     with suppress(Exception):  # of which `torch.export` tells more
-        return record(copy_to_meta(module), inputs)
+        return capture(copy_to_meta(module), inputs)
     try:
         return _export(copy_to_meta(module), inputs)
     except Exception as export_error:

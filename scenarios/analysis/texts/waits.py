@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.logged.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.policy_kinds import (
     RECORDED,
     knows_run_times,
     list_schedulers,
     policy_kind,
 )
-from wattkeeper.scenarios.analysis.record.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.vocabulary import format_value
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.describe.waits import WaitStatistics, label_part
@@ -50,7 +50,7 @@ WAITS_NOTE: Final = (
 )
 
 
-def describe_record(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
+def describe_waits(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
     """How far the baseline reproduces the record, and where the record itself was impossible."""
     yield from describe_closeness(parts, baseline)
     replays = [

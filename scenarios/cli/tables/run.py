@@ -10,8 +10,18 @@ from rich.text import Text
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.printable import printable
+from wattkeeper.scenarios.analysis.consumption import (
+    DIGITS,
+    UNCHANGED,
+    currency,
+    describe_window,
+    describe_year,
+    format_amount,
+    known_rates,
+)
 from wattkeeper.scenarios.analysis.learning.league import League, league_table
 from wattkeeper.scenarios.analysis.learning.window import read_learning_window
+from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
 from wattkeeper.scenarios.analysis.texts.losses import describe_losses
 from wattkeeper.scenarios.analysis.times.deadlines import (
@@ -32,11 +42,11 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     own_baselines,
     shown_metrics,
 )
-from wattkeeper.scenarios.cli.tables.electricity import print_electricity
 from wattkeeper.scenarios.cli.tables.fitting import print_whole
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.wording import percent
+from wattkeeper.sim.cluster_results.accounting import ENERGY, year_name
 from wattkeeper.traces.describe.text import print_table
 
 MOST_ABREAST: Final = 6
@@ -213,3 +223,40 @@ def _savings_cell(value: Mapping[str, Any], factor: float, unit: str) -> str:
         return shown
     low, high = (f"{factor * bound:+.{digits}f}" for bound in value["ci95"])
     return f"{shown}\n[{low}, {high}]"
+
+
+def print_electricity(console: Console, manifest: Manifest, summary: Json) -> None:
+    """Print energy, cost and emissions of the cluster, where prices or emissions are stated.
+
+    They are those of a year where that is known, else those of the window.
+    """
+    shown = {ENERGY: "energy"} | known_rates(manifest, summary)
+    if len(shown) == 1:
+        return
+    seeds = len(manifest["seeds"])
+    of_year = list(describe_year(manifest, summary))
+    name_of, digits = (year_name, DIGITS) if of_year else (str, None)
+    over = "a year" if of_year else f"over {describe_window(manifest)}"
+    title = f"Electricity of the cluster {over}" + f", mean of {seeds} seeds" * (seeds > 1)
+    table = Table(title=f"{title}, with the difference to the baseline")
+    table.add_column("variant")
+    for label in shown.values():
+        table.add_column(label, justify="right", no_wrap=True)
+    money = currency(manifest)
+    labels = label_variants(summary["variants"])
+    means = {
+        name: {metric: about["metrics"][name_of(metric)]["mean"] for metric in shown}
+        for name, about in summary["variants"].items()
+    }
+    for name, about in summary["variants"].items():
+        cells = []
+        for metric, value in means[name].items():
+            usual = means[about["versus"]["baseline"]][metric]
+            change = ""
+            if abs(value - usual) > UNCHANGED * abs(usual):
+                change = f" ({format_amount(value - usual, metric, money, '+', digits)})"
+            cells.append(format_amount(value, metric, money, digits=digits) + change)
+        table.add_row(labels[name], *cells)
+    print_whole(console, table)
+    for line in of_year:
+        console.print(line, style="dim")

@@ -11,22 +11,27 @@ import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
+from wattkeeper.policies.elastic.templates import most_nodes, plan_templates, template_sizes
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.points.replan import ElasticTask
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, ScenarioInputs
-from wattkeeper.scenarios.inputs.workloads.pipeline_plans import plan_job
 from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.cluster import Preemption
-from wattkeeper.scenarios.spec.sections.elastic import ByNodes, ElasticJobSection, ElasticWorkload
+from wattkeeper.scenarios.spec.sections.elastic import (
+    ByNodes,
+    ElasticJobSection,
+    ElasticWorkload,
+    PlannedPipelines,
+)
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
 from wattkeeper.scenarios.spec.variants import policy_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.elastic.jobs import ElasticJob
-from wattkeeper.traces.layer_costs import LayerProfile
+from wattkeeper.traces.layer_costs import LayerProfile, read_layers
 from wattkeeper.traces.node_rates import RATES, NodeRates, read_node_rates
 from wattkeeper.traces.schema import jobs_table
 
@@ -293,3 +298,26 @@ def _check_size(
             f"cluster has {nodes}",
             loaded.document.where(place),
         )
+
+
+def plan_job(
+    job: ElasticJobSection, stated: PlannedPipelines, gpus_per_node: int, beside: Path
+) -> tuple[PipelinePlan, LayerProfile]:
+    """The templates of a job, and the costs that they are planned from.
+
+    Args:
+        job: The job.
+        stated: Its pipelines.
+        gpus_per_node: GPUs of each node.
+        beside: The folder that the path of the file is relative to.
+
+    Raises:
+        InputError: If the file cannot be read or has no such profile, or the job has too few nodes
+            or layers for these pipelines.
+    """
+    profile = read_layers(beside / stated.layers, stated.profile)
+    most = most_nodes(len(profile.layers), gpus_per_node)
+    sizes = template_sizes(stated.least_nodes, job.most_nodes, stated.losses, most)
+    templates = plan_templates(profile.layers, gpus_per_node, sizes)
+    microbatches = round(job.batch / stated.microbatch)
+    return PipelinePlan(templates, microbatches, profile.layer_bytes), profile

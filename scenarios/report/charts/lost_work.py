@@ -26,7 +26,7 @@ OF_JOBS: Final = ("job_id", "attempt", "lost_node")
 """Columns that say which jobs never ended."""
 
 
-class Work(NamedTuple):
+class SplitWork(NamedTuple):
     """GPU time (s) or energy (J) of all attempts of a variant, mean over seeds.
 
     Attributes:
@@ -53,8 +53,8 @@ class VariantWork(NamedTuple):
         energy_j: Energy, J; None if it is not known of all attempts.
     """
 
-    gpu_s: Work
-    energy_j: Work | None
+    gpu_s: SplitWork
+    energy_j: SplitWork | None
 
 
 def find_losing(study: Study) -> list[str]:
@@ -92,9 +92,9 @@ def _sum_run(rows: Mapping[str, pa.Array]) -> VariantWork:
 
 def _split(
     kept: Floats, overhead: Floats, slow: Floats, lost: Floats, unended: npt.NDArray[np.bool_]
-) -> Work:
+) -> SplitWork:
     useful, without = float(kept[~unended].sum()), float(kept[unended].sum())
-    return Work(useful, float(overhead.sum()), float(slow.sum()), without, float(lost.sum()))
+    return SplitWork(useful, float(overhead.sum()), float(slow.sum()), without, float(lost.sum()))
 
 
 def _never_ended(rows: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
@@ -115,5 +115,5 @@ def _never_ended(rows: Mapping[str, pa.Array]) -> npt.NDArray[np.bool_]:
 def _mean(runs: list[VariantWork]) -> VariantWork:
     """Means over seeds."""
     energies = [run.energy_j for run in runs if run.energy_j is not None]
-    energy = Work(*np.mean(energies, axis=0).tolist()) if len(energies) == len(runs) else None
-    return VariantWork(Work(*np.mean([run.gpu_s for run in runs], axis=0).tolist()), energy)
+    energy = SplitWork(*np.mean(energies, axis=0).tolist()) if len(energies) == len(runs) else None
+    return VariantWork(SplitWork(*np.mean([run.gpu_s for run in runs], axis=0).tolist()), energy)

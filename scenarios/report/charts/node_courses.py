@@ -23,9 +23,9 @@ class NodeCourse(NamedTuple):
         nodes: Nodes of the cluster; None if a trace defines those of any variant.
         end_s: Last end of a job of any of them, s.
         time_s: Times of the events, s, shape (events,).
-        node: Number of the node, likewise.
-        step: Change of the number of nodes that are up, likewise; 0 for a notice.
-        is_loss: 1 where a node goes down, likewise; not where it is absent at first.
+        node: Number of the node, shape (events,).
+        step: Change of the number of nodes that are up, shape (events,); 0 for a notice.
+        is_loss: 1 where a node goes down, shape (events,); not where it is absent at first.
     """
 
     variants: tuple[str, ...]

@@ -44,7 +44,7 @@ class EnergyTime(NamedTuple):
     Attributes:
         variant: Index of its variant.
         time: Statistics of the time, as in `summary.json`.
-        energy: Statistics of the energy, likewise.
+        energy: Statistics of the energy, as in `summary.json`.
         label: Its values of all axes of a sweep.
         value: Its value of the only axis, in short.
         bound: Whether its policy knows the future.

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.scenarios.analysis.logged.load import BinnedLoad, edges_of
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
 from wattkeeper.scenarios.analysis.policy_kinds import list_schedulers
-from wattkeeper.scenarios.analysis.record.load import BinnedLoad, edges_of
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report.charts.chart import (
     RECORD,

@@ -112,11 +112,11 @@ class Preemption(Section):
     """Time in which its nodes save its state, s: a job that starts there meanwhile holds its GPUs
     idle until that is done."""
     restore_s: Seconds = 0.0
-    """Time for which it holds its GPUs idle before it goes on, s."""
+    """Time for which it holds its GPUs idle before it resumes, s."""
 
 
 class Checkpoints(Section):
-    """Checkpoints of jobs, from which they go on once a node was lost."""
+    """Checkpoints of jobs, from which they resume once a node was lost."""
 
     every_s: Annotated[float, Field(gt=0, le=1e9)] | Literal["young", "daly", "on-notice"]
     """Training time from the begin of one to that of the next, s; `young` and `daly`: as follows
@@ -124,7 +124,7 @@ class Checkpoints(Section):
     write_s: Seconds
     """Time to write one, s."""
     read_s: Seconds = 0.0
-    """Time to read one when a job goes on, s; it holds its GPUs idle."""
+    """Time to read one when a job resumes, s; it holds its GPUs idle."""
     blocking: bool = True
     """Whether nothing is trained while one is written. If not, it holds what was done when its
     write began."""

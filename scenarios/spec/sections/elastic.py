@@ -99,7 +99,7 @@ class OtherJobs(Section):
 
 
 class ElasticWorkload(Section):
-    """Jobs that go on when they gain or lose nodes, as `policies.replan` decides."""
+    """Jobs that continue when they gain or lose nodes, as `policies.replan` decides."""
 
     kind: Literal["elastic"]
     rates: str | dict[str, Rates] | None = None

@@ -46,7 +46,7 @@ class AccountingSection(Section):
     from_s: Annotated[float, Field(ge=0, le=LARGEST)] | None = None
     """Its begin, s since the start of the run; the first submission over all variants if absent."""
     until_s: Annotated[float, Field(gt=0, le=LARGEST)] | None = None
-    """Its end, likewise; the last end over all variants if absent."""
+    """Its end, s since the start of the run; the last end over all variants if absent."""
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:

@@ -122,7 +122,7 @@ class WattTimeSource(LiveSource):
 
 
 class GrowingFileSource(LiveSource, RateFile):
-    """A CSV file to which rows are appended while the run goes on."""
+    """A CSV file to which rows are appended during the run."""
 
     provider: Literal["file"]
 

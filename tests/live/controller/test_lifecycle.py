@@ -18,7 +18,8 @@ from wattkeeper.live.wire.messages import AttemptResult, Begun, EpochReport, Los
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.policies.profile import Objective
-from wattkeeper.sim.attempts.attempt import FROM_SCRATCH, Attempt, AttemptTotals, Decision, Tuned
+from wattkeeper.sim.attempts.attempt import Attempt
+from wattkeeper.sim.attempts.decided import FROM_SCRATCH, AttemptTotals, Decision, Tuned
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, NodeGroup
 from wattkeeper.sim.engine.backend import Listener
 from wattkeeper.sim.kernel.loop import Callback

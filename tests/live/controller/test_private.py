@@ -177,7 +177,7 @@ def test_a_record_of_another_user_in_the_state_is_not_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATTKEEPER_STATE", str(tmp_path / "state"))
-    limit_journal.save(limit_journal.LimitRecord("synthetic:/dev/x", 100.0, 1, 0))
+    limit_journal.save(limit_journal.LimitEntry("synthetic:/dev/x", 100.0, 1, 0))
     (record,) = (tmp_path / "state").rglob("*.json")
     give_away(record)
     with pytest.raises(StoreError, match=f"user {NOBODY}"):

@@ -179,7 +179,7 @@ def test_what_a_kill_of_both_left_is_undone_later(driver: Driver) -> None:
 @on_gpus(1)
 def test_records_of_before_are_restored(driver: Driver) -> None:
     (gpu,) = devices.find_devices()
-    limit_journal.save(limit_journal.LimitRecord(gpu.uuid, 320.0, 1, 0))
+    limit_journal.save(limit_journal.LimitEntry(gpu.uuid, 320.0, 1, 0))
     path = limit_journal.path(gpu.uuid)
     record = json.loads(path.read_bytes())
     del record["clocks"]

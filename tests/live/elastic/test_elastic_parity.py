@@ -16,7 +16,7 @@ from wattkeeper.sim.elastic import jobs as simulated
 pytest.importorskip("torch")
 
 from tests.support.elastic_training import BATCH, MICROBATCH, check, fragile, train
-from wattkeeper.live.elastic import asker as live
+from wattkeeper.live.elastic import coordinator as live
 
 pytestmark = pytest.mark.slow
 

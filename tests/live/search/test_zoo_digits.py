@@ -21,7 +21,7 @@ from tests.support.messages import assert_states
 from tests.support.nvml import Driver, on_gpus
 from tests.support.processes import until
 from wattkeeper.live.search.architectures import KERNELS, MOST_STAGES, WIDTHS, draw_candidates
-from wattkeeper.live.search.training_log import TrainingRecord
+from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.sim.engine.warm_start import WarmStartModel
@@ -365,7 +365,7 @@ def test_model_of_warm_starts_is_fitted_to_trainings(tmp_path: Path) -> None:
                         "accuracy": 0.9 + 0.01 * coverage,
                     }
                 )
-            records = [TrainingRecord.model_validate(row) for row in rows]
+            records = [FinishedTraining.model_validate(row) for row in rows]
             text = "".join(seal_json(each.model_dump(mode="json")) + "\n" for each in records)
             (folder / f"{variant}-{seed}.jsonl").write_text(text, encoding="utf-8")
     script, out = ROOT / "benchmarks/calibrate_zoo.py", tmp_path / "fitted.json"

@@ -13,7 +13,7 @@ from torch.nn.utils import prune  # noqa: E402
 from tests.support.torch_models import Encoder, Recurrent, ResNet, VisionTransformer, families  # noqa: E402
 from wattkeeper.live import graph_of, transfer  # noqa: E402
 from wattkeeper.live.weight_transfer.program import tracing  # noqa: E402
-from wattkeeper.live.weight_transfer.program.recording import NotRecordable, record  # noqa: E402
+from wattkeeper.live.weight_transfer.program.capture import NotCapturable, capture  # noqa: E402
 from wattkeeper.live.weight_transfer.program.tracing import trace_program  # noqa: E402
 from wattkeeper.policies.errors import InputError  # noqa: E402
 from wattkeeper.policies.matching.graph import SOURCE, Graph  # noqa: E402
@@ -165,22 +165,22 @@ def test_onnx_file_is_read_as_a_graph(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("index", range(0, 42, 6))
-def test_recorded_and_exported_programs_are_equal(
+def test_captured_and_exported_programs_are_equal(
     index: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The operators that a run dispatches are those that `torch.export` finds."""
     name, model, inputs = families()[index]
     with monkeypatch.context() as patch:
         patch.setattr(torch.export, "export", refuse)
-        recorded = trace_program(model, inputs, name)
-    monkeypatch.setattr(tracing, "record", refuse)
+        captured = trace_program(model, inputs, name)
+    monkeypatch.setattr(tracing, "capture", refuse)
     exported = trace_program(model, inputs, name)
-    assert [vars(op) for op in recorded.ops] == [vars(op) for op in exported.ops]
-    assert recorded.outputs == exported.outputs
+    assert [vars(op) for op in captured.ops] == [vars(op) for op in exported.ops]
+    assert captured.outputs == exported.outputs
 
 
 def refuse(*args: object, **settings: object) -> None:
-    raise NotRecordable("as asked")
+    raise NotCapturable("as asked")
 
 
 class WithConstant(nn.Module):
@@ -211,10 +211,10 @@ class WithResult(WithConstant):
 
 
 @pytest.mark.parametrize("model", [WithConstant(), WithResult()])
-def test_what_cannot_be_recorded_is_left_to_export(model: nn.Module) -> None:
+def test_what_cannot_be_captured_is_left_to_export(model: nn.Module) -> None:
     inputs = (torch.zeros(2, 4, device="meta"),)
-    with pytest.raises(NotRecordable):
-        record(tracing.copy_to_meta(model), inputs)
+    with pytest.raises(NotCapturable):
+        capture(tracing.copy_to_meta(model), inputs)
     if isinstance(model, WithResult):
         with pytest.raises(InputError, match="cannot be traced"):
             graph_of(model, torch.zeros(2, 4), "m")

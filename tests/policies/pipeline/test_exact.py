@@ -25,7 +25,7 @@ from wattkeeper.policies.pipeline.graph import PipelineGraph, schedule_graph
 from wattkeeper.policies.pipeline.profile import ClockPoint, PipelineProfile, StageClocks
 from wattkeeper.policies.pipeline.published import published_frontier
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
-from wattkeeper.policies.pipeline.smoothing import smooth_profile
+from wattkeeper.policies.tune.pipeline_exact import smooth_profile
 
 SCHEDULES = [
     PipelineSchedule("1f1b", 1, 3),

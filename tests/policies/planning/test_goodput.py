@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.elastic import run_elastic, shapes, task
-from wattkeeper.policies.elastic.loss_belief import believe
 from wattkeeper.policies.planning.checkpoint_intervals import daly_interval_s
-from wattkeeper.policies.planning.goodput import time_of_pause_s, useful_share
+from wattkeeper.policies.planning.loss_history import believe
+from wattkeeper.policies.replan.adaptive import time_of_pause_s, useful_share
 from wattkeeper.sim.cluster.losses import NodeChange
 
 MODELS = {

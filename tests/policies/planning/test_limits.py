@@ -13,8 +13,8 @@ from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.forecasting import KnownSignal
 from wattkeeper.policies.forecasts.chase_svr import ChaseSvrConfig
 from wattkeeper.policies.planning.interpolation import interpolate_limits
-from wattkeeper.policies.planning.limits import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
 from wattkeeper.policies.profile import Curve
+from wattkeeper.policies.tune.chase import PUBLISHED_ETA, PUBLISHED_RATE, cheapest_limit
 
 START, EPOCHS, SLOT_S = 60, 16, 1800.0
 KWH_PER_JOULE = 2.77778e-7

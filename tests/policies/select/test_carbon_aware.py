@@ -18,10 +18,9 @@ from wattkeeper.policies.forecasting import ForecastConfig
 from wattkeeper.policies.forecasts.history import HistoryConfig
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
 from wattkeeper.policies.forecasts.persistence import PersistenceConfig
-from wattkeeper.policies.planning.waiting import Outlook, best_start
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.select.carbon_aware import CarbonAwareConfig
+from wattkeeper.policies.select.carbon_aware import CarbonAwareConfig, Outlook, best_start
 from wattkeeper.policies.signals import SignalView
 from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries

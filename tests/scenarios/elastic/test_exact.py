@@ -15,7 +15,7 @@ from benchmarks.papers.replays.models import PUBLISHED_MODELS, PublishedModel
 from tests.conftest import Command
 from tests.support.published_replays import read_reference, trace_name
 from wattkeeper import scenarios
-from wattkeeper.policies.planning.goodput import useful_share
+from wattkeeper.policies.replan.adaptive import useful_share
 from wattkeeper.traces.node_rates import read_node_rates
 
 MIN_NODES, BOOT_S = 12, 45.0

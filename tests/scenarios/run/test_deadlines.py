@@ -16,8 +16,8 @@ from scipy.optimize import linprog
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.scenarios.analysis.times.deadlines import deadline_notes, deadline_rows
-from wattkeeper.scenarios.report.deadlines_section import deadlines_section
 from wattkeeper.scenarios.report.markup import tag, to_html
+from wattkeeper.scenarios.report.page import deadlines_section
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.profiles import load_profiles
 

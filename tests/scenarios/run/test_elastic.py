@@ -141,3 +141,11 @@ def test_prices_that_cannot_be_are_refused(
     (tmp_path / "elastic.yaml").write_text(text, encoding="utf-8")
     done = inside("run", "elastic.yaml", "--out", "out", code=2)
     assert_states(done.stderr, "elastic.yaml:", *facts)
+
+
+def test_it_is_not_run_live(inside: Command) -> None:
+    """That is said before any losses of its nodes are refused."""
+    Path("elastic.yaml").write_text(SCENARIO, encoding="utf-8")
+    done = inside("run", "elastic.yaml", "--live", "--out", "out", code=2)
+    assert_states(done.stderr, "elastic.yaml:12:", "kind elastic", "--live", "live-elastic.md")
+    assert "losses" not in done.stderr

@@ -170,12 +170,6 @@ def test_refused_keys(inside: Command, more: str, facts: tuple[str, ...]) -> Non
     assert_states(done.stderr, "pipes.yaml", *facts)
 
 
-def test_pipelines_do_not_run_live(inside: Command) -> None:
-    Path("pipes.yaml").write_text(SCENARIO.format(profile=MADE_UP, more="", unit_s=0.005))
-    done = inside("run", "pipes.yaml", "--live", "--out", "out", code=2)
-    assert_states(done.stderr, "pipes.yaml:", "kind", "pipeline", "live")
-
-
 def test_clocks_need_a_pipeline(inside: Command) -> None:
     setting = "variants.default.policies.tune=perseus"
     done = inside("run", "quickstart", "--set", setting, "--out", "out", code=2)
@@ -193,7 +187,7 @@ def test_it_is_not_run_live(inside: Command) -> None:
     Path("pipes.yaml").write_text(SCENARIO.format(profile=MADE_UP, more="", unit_s=0.005))
     assert load("pipes.yaml").scenario.workload.kind == "pipeline"
     done = inside("run", "pipes.yaml", "--live", "--out", "out", code=2)
-    assert_states(done.stderr, "pipes.yaml:4:", "pipeline", "--live")
+    assert_states(done.stderr, "pipes.yaml:4:", "kind pipeline", "--live", "live-pipeline.md")
 
 
 CAPPED = """\

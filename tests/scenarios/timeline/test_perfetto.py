@@ -34,7 +34,7 @@ from tests.support.worlds import (
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.points.job import WHOLE
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.analysis.manifest import Manifest
@@ -226,7 +226,7 @@ def test_timelines_of_jobs_that_a_cap_preempts_or_tune_pauses(
         value = ctx.signal("s").value
         return Knobs(value or 100.0, run="go" if value else "pause")
 
-    config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
+    config = stub("tune", tune=tune, moments=(*START_MOMENTS, "signal"), signals=("s",))
     world = run_world(
         [job(str(n), n * 0.7) for n in range(4)],
         by_job(steady(5.0, 2.0)),

@@ -19,7 +19,7 @@ from wattkeeper.policies.replan._joining import JoiningReplan
 from wattkeeper.policies.replan.oobleck import Oobleck
 from wattkeeper.sim.attempts.pace import Pace
 from wattkeeper.sim.cluster.losses import NodeChange
-from wattkeeper.sim.elastic.pace import PaceClock
+from wattkeeper.sim.elastic.span import PaceClock
 
 UNITS = 12
 """Of a second: a factor of 1, 2, 3, 4, 6 makes a second a whole number of them."""

@@ -12,7 +12,7 @@ import pytest
 from tests.support.worlds import by_job, chosen, run_world, spec, steady, stub
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import PolicyConfig
@@ -40,7 +40,9 @@ def limits(*steps: tuple[float, float]) -> PolicyConfig:
         later_s = [time_s for time_s, _ in steps if time_s > ctx.now_s]
         return Knobs(now_w, wake_s=later_s[0] if later_s else math.inf)
 
-    config: PolicyConfig = stub("tune", tune=tune, moments=(*FIRST, "wake"), limits_unprofiled=True)
+    config: PolicyConfig = stub(
+        "tune", tune=tune, moments=(*START_MOMENTS, "wake"), limits_unprofiled=True
+    )
     return config
 
 
@@ -152,7 +154,7 @@ def wakes_for_ever() -> PolicyConfig:
     config: PolicyConfig = stub(
         "tune",
         tune=lambda *_: Knobs(250.0),
-        moments=(*FIRST, "signal"),
+        moments=(*START_MOMENTS, "signal"),
         signals=("s",),
         limits_unprofiled=True,
     )
@@ -184,7 +186,7 @@ def test_a_job_that_was_paused_can_be_stopped(one: Job, first: Knobs) -> None:
     def tune(ctx: Context, running: Running) -> Knobs:
         return answers["start" if running.moment == "start" else ctx.now_s]
 
-    policy = stub("tune", tune=tune, moments=(*FIRST, "wake"), limits_unprofiled=True)
+    policy = stub("tune", tune=tune, moments=(*START_MOMENTS, "wake"), limits_unprofiled=True)
     (row,) = rows(run([one], (), tune=policy))
     assert row["time_s"] == (0.0 if first.run == "pause" else 5.0)
     assert not row["reached_target"]

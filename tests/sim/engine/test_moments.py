@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.worlds import (
@@ -27,11 +27,11 @@ from tests.support.worlds import (
     timeline_of,
 )
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
-from wattkeeper.sim.attempts.attempt import AttemptTotals
+from wattkeeper.sim.attempts.decided import AttemptTotals
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
@@ -63,7 +63,7 @@ def tuned(
         return answer(ctx, running)
 
     return chosen(
-        tune=stub("tune", tune=tune, moments=(*FIRST, *moments), signals=("s",), **settings)
+        tune=stub("tune", tune=tune, moments=(*START_MOMENTS, *moments), signals=("s",), **settings)
     )
 
 
@@ -195,7 +195,7 @@ class TestWake:
         def tune(ctx: Context, running: Running) -> Knobs | None:
             return Knobs(250.0, wake_s=1.0) if running.moment == "start" else again(ctx, running)
 
-        moments = (*FIRST, "wake")
+        moments = (*START_MOMENTS, "wake")
         run_world([job()], KNOWN, policy_set=chosen(tune=stub("tune", tune=tune, moments=moments)))
         assert seen == [1.0, 2.5, 4.0]
 
@@ -280,7 +280,11 @@ class TestPause:
             return Knobs(limit_w, run="pause" if ctx.signal("s").value < 4 else "go")
 
         config = stub(
-            "tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",), limits_unprofiled=True
+            "tune",
+            tune=tune,
+            moments=(*START_MOMENTS, "signal"),
+            signals=("s",),
+            limits_unprofiled=True,
         )
         world = run_world(
             [job(workload=workload or "cnn").replace(workload=workload)],
@@ -324,6 +328,35 @@ class TestPause:
         line = timeline_of(world)
         jobs_j = math.fsum(row.energy_j - row.overhead_s * 20.0 for row in rows)
         idle_j = 20.0 * (2 * float(line.time_s[-1]) - 40.0)
+        assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
+
+    @given(
+        runs=st.lists(st.sampled_from(["go", "pause", "stop"]), min_size=1, max_size=20),
+        length_s=st.floats(0.05, 3.0),
+        holds=st.booleans(),
+        select=st.sampled_from(["fifo", "dlas-gpu", "srtf", "las", "gittins", "fair-share"]),
+    )
+    @example(["pause", "pause", "pause", "stop"], 1.0, True, "srtf")
+    def test_a_paused_job_may_be_stopped_wherever_it_waits(
+        self, runs: list[Any], length_s: float, holds: bool, select: str
+    ) -> None:
+        def answer(ctx: Context, running: Running) -> Knobs:
+            return Knobs(run=[*runs, "go"][int(ctx.signal("s").value)])
+
+        world = run_world(
+            [job(str(n), n * 0.7, duration_s=10.0 - n) for n in range(4)],
+            KNOWN,
+            spec(1, 1),
+            replaced(tuned(answer, "signal"), select),
+            signals=slots(*map(float, range(len(runs) + 1)), length_s=length_s),
+            holds_pauses=holds,
+        )
+        rows = attempts(world)
+        assert sorted(row.job_id for row in rows) == ["0", "1", "2", "3"]
+        line = timeline_of(world)
+        assert line.gpus_busy.max() <= 1
+        jobs_j = math.fsum(row.energy_j - row.overhead_s * 20.0 for row in rows)
+        idle_j = 20.0 * (float(line.time_s[-1]) - math.fsum(row.time_s for row in rows))
         assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
 
 
@@ -410,7 +443,7 @@ class TestLost:
                 return Knobs(250.0, wake_s=1.0)
             return Knobs(100.0, wake_s=5.0) if running.start.attempt == 1 else None
 
-        policy = chosen(tune=stub("tune", tune=tune, moments=(*FIRST, "wake")))
+        policy = chosen(tune=stub("tune", tune=tune, moments=(*START_MOMENTS, "wake")))
         world = build_world([job()], KNOWN, policy_set=policy, max_attempts=2)
 
         def lose(_: object) -> None:

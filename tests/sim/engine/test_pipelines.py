@@ -30,7 +30,7 @@ from wattkeeper.policies.pipeline.profile import ClockPlan
 from wattkeeper.policies.pipeline.published import published_frontier
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
-from wattkeeper.policies.points.moments import FIRST, Moment
+from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.policies.registry import policies
@@ -61,7 +61,7 @@ def answering(
     def tune(ctx: Context, running: Running) -> Knobs | None:
         return (first or Knobs(1.0)) if running.moment == "start" else answer(ctx, running)
 
-    return chosen(tune=stub("tune", tune=tune, moments=(*FIRST, *moments)))
+    return chosen(tune=stub("tune", tune=tune, moments=(*START_MOMENTS, *moments)))
 
 
 class TestPlans:

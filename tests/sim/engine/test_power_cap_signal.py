@@ -32,7 +32,7 @@ from tests.support.worlds import (
 from wattkeeper.policies.pipeline.schedules import PipelineSchedule
 from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.planning.pipelines import plan_point
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Knobs, Running
 from wattkeeper.policies.profile import UNLIMITED_W, Profile
@@ -169,7 +169,7 @@ class TestJournal:
         def tune(ctx: Context, running: Running) -> Knobs:
             return Knobs(ctx.signal("s").value)
 
-        config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
+        config = stub("tune", tune=tune, moments=(*START_MOMENTS, "signal"), signals=("s",))
         _, middle_w, high_w = CURVE.average_power_w
         world = run_world(
             [job("a")],
@@ -222,7 +222,7 @@ class TestMoment:
                 return None
             return Knobs(LIMITS_W[-1])
 
-        policy = chosen(tune=stub("tune", tune=tune, moments=(*FIRST, "cap"), signals=()))
+        policy = chosen(tune=stub("tune", tune=tune, moments=(*START_MOMENTS, "cap"), signals=()))
         run_world(
             [job("a"), job("b")],
             KNOWN,
@@ -239,7 +239,7 @@ def test_a_job_without_gpus_gets_the_limit_with_which_it_goes_on() -> None:
         value = ctx.signal("s").value
         return Knobs(value or None, run="go" if value else "pause")
 
-    config = stub("tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",))
+    config = stub("tune", tune=tune, moments=(*START_MOMENTS, "signal"), signals=("s",))
     world = run_world(
         [job()],
         KNOWN,
@@ -306,7 +306,7 @@ class TestNeverExceeded:
         config = stub(
             "tune",
             tune=tune,
-            moments=(*FIRST, "signal", "cap"),
+            moments=(*START_MOMENTS, "signal", "cap"),
             signals=("s",),
             limits_unprofiled=True,
         )

@@ -28,7 +28,7 @@ from tests.support.worlds import (
 from wattkeeper.policies.errors import InputError, PolicyError, PolicyFailed
 from wattkeeper.policies.forecasts.perfect import PerfectConfig
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.select import CapacityView, Selection
 from wattkeeper.policies.points.views import Knobs, Outcome, Running
@@ -267,7 +267,11 @@ def test_pauses_leave_queues_apart(
         return Knobs(limit_w, run="pause" if ctx.signal("s").value else "go")
 
     config = stub(
-        "tune", tune=tune, moments=(*FIRST, "signal"), signals=("s",), limits_unprofiled=True
+        "tune",
+        tune=tune,
+        moments=(*START_MOMENTS, "signal"),
+        signals=("s",),
+        limits_unprofiled=True,
     )
     values = np.array([*map(float, pauses), 0.0])
     series = SignalSeries("s", np.arange(len(values)) * np.float64(300.0), values)

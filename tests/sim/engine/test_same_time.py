@@ -29,7 +29,7 @@ from wattkeeper.policies.scheduling.queueing import InOrder
 from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.sim.engine.sources import RecurringSource
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
-from wattkeeper.sim.kernel.loop import Callback, Driven, ScheduledEvent
+from wattkeeper.sim.kernel.loop import Callback, LoopClient, ScheduledEvent
 
 
 def test_order_of_events_at_one_time() -> None:
@@ -44,7 +44,7 @@ def test_order_of_events_at_one_time() -> None:
         called.append((env.now, "process"))
         env.schedule_at(1.0, note("callback of the process"))
 
-    class Scripted(Driven):
+    class Scripted(LoopClient):
         def arrive(self) -> None:
             called.append((env.now, "arrival"))
             env.next_arrival_s = math.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,16 +13,7 @@ from hypothesis import strategies as st
 from tests.support.carbon import read_curve, read_hist, read_rows, read_year
 from tests.support.deadlines import replay_static
 from tests.support.examples import examples
-from tests.support.worlds import (
-    attempts,
-    by_job,
-    chosen,
-    decisions,
-    run_world,
-    spec,
-    timeline_of,
-    trace,
-)
+from tests.support.worlds import attempts, by_job, chosen, decisions, run_world, spec, timeline_of
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.forecasting import ForecastConfig
 from wattkeeper.policies.forecasts.chase_svr import ChaseSvrConfig
@@ -40,22 +30,9 @@ from wattkeeper.policies.profile import Curve, Profile
 from wattkeeper.policies.tune.chase import ChaseConfig
 from wattkeeper.policies.tune.deadline import DeadlineConfig
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, curve, job, profile
-from wattkeeper.sim.engine.sources import TraceSource
 from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
-
-
-class DatedSource(TraceSource):
-    """Jobs with deadlines."""
-
-    def __init__(self, jobs: list[Job], deadlines: Mapping[str, float]) -> None:
-        super().__init__(trace(jobs)._jobs)
-        self.deadlines = deadlines
-
-    def arrivals(self) -> Iterator[list[Job]]:
-        for batch in super().arrivals():
-            yield [each.replace(deadline_s=self.deadlines[each.job_id]) for each in batch]
 
 
 def signal(
@@ -134,7 +111,7 @@ def test_a_deadline_is_met_with_less_carbon(shared: Path, holds: bool) -> None:
     series = read_year(shared, "de")
     hardware = replace(spec(idle_power_w=idle_w), checkpoint_s=60.0, restore_s=240.0)
     world = run_world(
-        DatedSource([job(scale=work / 16)], {"a": 172_800.0}),
+        [job(scale=work / 16).replace(deadline_s=172_800.0)],
         by_job(one_profile(finer)),
         hardware,
         chosen(tune=DeadlineConfig(paused_w=idle_w, restart_s=300.0)),
@@ -196,7 +173,7 @@ def test_no_deadline_that_full_speed_meets_is_missed(
         profile="known" if known else "measured",
     )
     world = run_world(
-        DatedSource([job("a", 5.0, scale=scale)], {"a": deadline_s}),
+        [job("a", 5.0, scale=scale).replace(deadline_s=deadline_s)],
         by_job(plain),
         replace(spec(), checkpoint_s=checkpoint_s, restore_s=restore_s),
         chosen(tune=policy),
@@ -215,7 +192,7 @@ def test_a_job_without_a_profile_meets_its_deadline_by_the_model(holds: bool) ->
     plain = replace_workload(job("a", 0.0, duration_s=600.0))
     rates = np.array([500.0] * 8 + [100.0] * 8 + [500.0] * 24)
     world = run_world(
-        DatedSource([plain], {"a": 1500.0}),
+        [plain.replace(deadline_s=1500.0)],
         policy_set=chosen(tune=DeadlineConfig(paused_w=20.0 if holds else 0.0)),
         signals=signal(rates, 60.0, PerfectConfig()),
         holds_pauses=holds,
@@ -252,7 +229,7 @@ def test_energy_alone_needs_no_signal() -> None:
     full = attempts(run_world([plain]))[0]
     late = 2 * full.finish_time_s
     policy = DeadlineConfig(signal=None)
-    (row,) = attempts(run_world(DatedSource([plain], {"a": late}), policy_set=chosen(tune=policy)))
+    (row,) = attempts(run_world([plain.replace(deadline_s=late)], policy_set=chosen(tune=policy)))
     assert row.reached_target
     assert row.finish_time_s <= late
     assert row.energy_j < full.energy_j

@@ -22,7 +22,6 @@ from wattkeeper.scenarios.contract.scripted import job as plain_job
 from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, GpuPower, NodeGroup
 from wattkeeper.sim.engine.run_config import RunRules
-from wattkeeper.sim.engine.sources import TraceSource
 from wattkeeper.sim.engine.warm_start import WarmStartModel
 from wattkeeper.sim.engine.world import RunParts, World
 from wattkeeper.sim.engine.zoo import ModelOfJob, SimulatedZoo, ZooSpec
@@ -54,15 +53,6 @@ def job(name: str, model: str | None, submit_s: float = 0.0, **other: Any) -> Jo
     return plain_job(name, submit_s, **{"workload": None, **other}).replace(model=model)
 
 
-class Models(TraceSource):
-    """Jobs with their models."""
-
-    def __init__(self, jobs: tuple[Job, ...]) -> None:
-        super().__init__(
-            trace(jobs)._jobs, {one.job_id: one.model for one in jobs if one.model is not None}
-        )
-
-
 def run(
     *jobs: Job,
     configure: Any = "modelkeeper",
@@ -83,7 +73,7 @@ def run(
     zoo = SimulatedZoo(ZooSpec(capacity_bytes, MODELS, warm), retaining, streams)
     taken = chosen(configure=configuring, select=select)
     rules = RunRules(objective)
-    world = World(RunParts(env, Cluster(spec), Models(jobs), backend, taken, rules, streams, zoo))
+    world = World(RunParts(env, Cluster(spec), trace(jobs), backend, taken, rules, streams, zoo))
     backend.listener = world
     world.run()
     return world, zoo

@@ -20,7 +20,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.point import POINTS, DecisionPoint, register_points
 from wattkeeper.policies.points.policy import Context, Policy
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import Point, PolicyConfig
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.journal import Journal
@@ -58,7 +58,6 @@ class Anybody(Pick):
 class AnybodyConfig(PolicyConfig):
     """Any clients."""
 
-    point: ClassVar[Point] = "pick"
     kind: Literal["anybody"] = "anybody"
     draws: ClassVar[bool] = True
     policy = Anybody
@@ -72,7 +71,6 @@ class Quickest(Pick):
 class QuickestConfig(PolicyConfig):
     """The clients that train for the shortest time."""
 
-    point: ClassVar[Point] = "pick"
     kind: Literal["quickest"] = "quickest"
     policy = Quickest
 

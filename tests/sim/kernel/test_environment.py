@@ -13,13 +13,13 @@ from simpy import Environment, Event, Interrupt, Resource
 from simpy.core import EmptySchedule
 
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
-from wattkeeper.sim.kernel.loop import ARRIVAL, COMPLETION, Callback, Driven
+from wattkeeper.sim.kernel.loop import ARRIVAL, COMPLETION, Callback, LoopClient
 
 Steps = Generator[Event, Any, Any]
 Log = list[tuple[float, Any]]
 
 
-class Arrivals(Driven):
+class Arrivals(LoopClient):
     """Arrivals at given times, each followed by a pass."""
 
     def __init__(self, env: SimulationEnvironment, times_s: list[float], log: Log) -> None:

@@ -29,7 +29,7 @@ from tests.support.worlds import (
     steady,
     stub,
 )
-from wattkeeper.policies.points.moments import FIRST
+from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import job, profile
@@ -136,7 +136,7 @@ def test_work_is_conserved_whatever_causes_come_and_go(kind: str, paces: list[Ch
     tune = stub(
         "tune",
         tune=lambda *_: Knobs(250.0),
-        moments=(*FIRST, "wake") if retunes else FIRST,
+        moments=(*START_MOMENTS, "wake") if retunes else START_MOMENTS,
         limits_unprofiled=retunes,
     )
     one = job("a", duration_s=100.0)
@@ -168,7 +168,7 @@ def test_a_knob_that_changes_and_a_cause_multiply() -> None:
     def tune(ctx: Context, running: Running) -> Knobs:
         return Knobs(250.0, wake_s=10.0) if running.moment == "start" else Knobs(100.0)
 
-    config = stub("tune", limits_unprofiled=True, moments=(*FIRST, "wake"), tune=tune)
+    config = stub("tune", limits_unprofiled=True, moments=(*START_MOMENTS, "wake"), tune=tune)
     paces = [Change(20.0, "neighbour", Pace(4.0, 0.5)), Change(40.0, "neighbour", FULL_PACE)]
     plain = job("a", duration_s=60.0).replace(workload=None)
     world = run_world([plain], policy_set=chosen(tune=config), paces=paces)

@@ -13,8 +13,8 @@ from tests.support.random_graphs import build, draw
 from wattkeeper.policies.errors import TraceError
 from wattkeeper.policies.matching.graph import SOURCE, Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, find_matcher
-from wattkeeper.traces.models import graph_arrays
-from wattkeeper.traces.models.graph_arrays import read_arrays
+from wattkeeper.scenarios.zoo import scores
+from wattkeeper.scenarios.zoo.scores import read_arrays
 from wattkeeper.traces.models.graphs import read_graph, read_graphs
 
 
@@ -139,7 +139,7 @@ def test_arrays_come_from_the_cache_and_are_made_again_when_damaged(
         parsed.append(name)
         return graphs[name]
 
-    monkeypatch.setattr(graph_arrays, "parse_graph", parse)
+    monkeypatch.setattr(scores, "parse_graph", parse)
 
     def check(made: list[str]) -> None:
         parsed.clear()

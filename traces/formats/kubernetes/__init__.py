@@ -19,7 +19,7 @@ import pyarrow as pa
 from wattkeeper.traces.formats.kubernetes.documents import looks_right, read_objects
 from wattkeeper.traces.formats.kubernetes.jobs import KubeJob
 from wattkeeper.traces.formats.kubernetes.log import ObjectLog, Row
-from wattkeeper.traces.readers.base import Batch, ImportOptions, JobsFormat, Kinds, Rows
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat, Kinds
 from wattkeeper.traces.schema import JOBS
 
 BATCH_ROWS: Final = 10_000
@@ -59,7 +59,7 @@ def _batch(path: Path, rows: list[Row]) -> Batch:
     return Batch(path, np.array([row.line for row in rows], dtype=np.int64), rows)
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """From jobs, reasons of lines that are none, and faults, to canonical columns."""
     rows: list[Row] = batch.rows
     jobs = {
@@ -79,7 +79,9 @@ def convert(batch: Batch) -> Rows:
             doubtful.setdefault(doubt, []).append(number)
     doubts = {doubt: np.array(doubtful[doubt], dtype=np.int64) for doubt in sorted(doubtful)}
     kept = np.array(list(jobs), dtype=np.int64)
-    return Rows(columns, kept, faults, dropped, kinds=Kinds(offset=len(kept)), doubts=doubts)
+    return ConvertedRows(
+        columns, kept, faults, dropped, kinds=Kinds(offset=len(kept)), doubts=doubts
+    )
 
 
 FORMAT: Final = JobsFormat(

@@ -56,7 +56,7 @@ class Devices(NamedTuple):
 def split_lives(parts: Sequence[KubeObject]) -> list[list[KubeObject]]:
     """The objects of each of the jobs that bore one name, one after the other.
 
-    An object goes on with a job if it was created before all others had ended, by the same
+    An object continues a job if it was created before all others had ended, by the same
     controller, or after an eviction that ended the job. Objects of two users are two jobs. Where
     the job's uid is known, it tells.
     """

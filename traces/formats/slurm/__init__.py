@@ -18,7 +18,7 @@ from wattkeeper.traces.formats.slurm.energy import find_energy_column, parse_ene
 from wattkeeper.traces.formats.slurm.files import batches, sniff
 from wattkeeper.traces.formats.slurm.records import unite_parts
 from wattkeeper.traces.formats.slurm.resources import parse_gpus
-from wattkeeper.traces.readers.base import Batch, JobsFormat, Rows, TimeKind, WithoutGpus
+from wattkeeper.traces.readers.base import Batch, ConvertedRows, JobsFormat, TimeKind, WithoutGpus
 from wattkeeper.traces.readers.columns import (
     Wrong,
     keep_rows,
@@ -55,7 +55,7 @@ ADVICE: Final = (
 )
 
 
-def convert(batch: Batch) -> Rows:
+def convert(batch: Batch) -> ConvertedRows:
     """Columns by name; of the lines of job steps, only energy is read."""
     ids = strip_cells(batch.rows, "JobID")
     step = np.asarray(pc.match_substring(ids, "."))
@@ -93,7 +93,7 @@ def _energy_of_steps(
     return sum_steps(steps_only, joules, np.maximum(owner, 0), len(jobs))
 
 
-def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Rows:
+def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> ConvertedRows:
     wrong: Wrong = {}
     submit, eligible, start, end = [
         parse_times(table, name, wrong, kind, needed=needed, absent=NO_TIME, advice=ADVICE)

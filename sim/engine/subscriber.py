@@ -1,4 +1,4 @@
-"""Parts of a world: each owns a feature, and subscribes to the moments at which it acts."""
+"""Features of a world: each subscribes to the moments at which it acts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Part:
-    """A feature of a world; it is called at the moments whose methods it overrides."""
+class Subscriber:
+    """A feature of a world, which is called at the moments whose methods it overrides."""
 
     def begin_run(self) -> None:
         """Called when the run begins."""
@@ -54,7 +54,7 @@ class Part:
         """Called when an attempt is about to begin or to resume on GPUs that it holds."""
 
     def holds_back(self, execution: Execution) -> bool:
-        """Whether the part takes an attempt that holds GPUs over, instead of letting it train."""
+        """Whether it takes an attempt that holds GPUs over, instead of letting it train."""
         return False
 
     def draw(self, attempt: Attempt, power_w: float, settled: bool) -> None:
@@ -73,35 +73,35 @@ class Part:
         """Called when a node is down; `was_free`: no job was on it, and jobs could start there."""
 
 
-class Subscribers:
-    """The parts of a world that act at each moment, in the order in which they were added.
+class Moments:
+    """The subscribers of each moment of a run, in the order in which they were added.
 
-    Attributes are named as the methods of `Part`.
+    Attributes are named as the methods of `Subscriber`.
     """
 
     def __init__(self) -> None:
-        self.begin_run: list[Part] = []
-        self.end_run: list[Part] = []
-        self.share_power: list[Part] = []
-        self.begin_pass: list[Part] = []
-        self.end_pass: list[Part] = []
-        self.prepare: list[Part] = []
-        self.repeat: list[Part] = []
-        self.requeue_lost: list[Part] = []
-        self.resume_lost: list[Part] = []
-        self.begin: list[Part] = []
-        self.holds_back: list[Part] = []
-        self.draw: list[Part] = []
-        self.release: list[Part] = []
-        self.book: list[Part] = []
-        self.notice_node: list[Part] = []
-        self.lose_node: list[Part] = []
+        self.begin_run: list[Subscriber] = []
+        self.end_run: list[Subscriber] = []
+        self.share_power: list[Subscriber] = []
+        self.begin_pass: list[Subscriber] = []
+        self.end_pass: list[Subscriber] = []
+        self.prepare: list[Subscriber] = []
+        self.repeat: list[Subscriber] = []
+        self.requeue_lost: list[Subscriber] = []
+        self.resume_lost: list[Subscriber] = []
+        self.begin: list[Subscriber] = []
+        self.holds_back: list[Subscriber] = []
+        self.draw: list[Subscriber] = []
+        self.release: list[Subscriber] = []
+        self.book: list[Subscriber] = []
+        self.notice_node: list[Subscriber] = []
+        self.lose_node: list[Subscriber] = []
 
-    def add(self, part: Part) -> None:
-        """Subscribe a part to the moments whose methods its class overrides."""
+    def add(self, subscriber: Subscriber) -> None:
+        """Add a subscriber to the moments whose methods its class overrides."""
         for moment in MOMENTS:
-            if getattr(type(part), moment) is not getattr(Part, moment):
-                getattr(self, moment).append(part)
+            if getattr(type(subscriber), moment) is not getattr(Subscriber, moment):
+                getattr(self, moment).append(subscriber)
 
 
 MOMENTS = (
@@ -122,4 +122,4 @@ MOMENTS = (
     "notice_node",
     "lose_node",
 )
-"""The moments of a run, by the methods of `Part`."""
+"""The moments of a run, by the methods of `Subscriber`."""

@@ -89,7 +89,7 @@ def _compare(waits_s: Floats, recorded_s: Floats) -> RunWaits:
     }
 
 
-def closest_to_record(parts: Sequence[WaitPart], variants: Sequence[str]) -> str:
+def closest_to_log(parts: Sequence[WaitPart], variants: Sequence[str]) -> str:
     """The variant whose waits differ least from the recorded ones, by median, then by mean.
 
     The first one of those that are equally close.

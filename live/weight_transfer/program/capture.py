@@ -1,8 +1,8 @@
-"""Records the operators of a module's forward pass as a graph, without a tracer.
+"""Captures the operators of a module's forward pass as a graph, without a tracer.
 
 In inference mode, a dispatch mode sees the same operators as `torch.export`, at a fraction of its
 cost. It sees only what is dispatched: a tensor that is neither an input, part of the state nor a
-recorded result has no origin, and such a module is left to `torch.export`.
+captured result has no origin, and such a module is left to `torch.export`.
 """
 
 import operator
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
+from typing_extensions import override
 
 
 class TracedGraph(NamedTuple):
@@ -29,37 +30,37 @@ class TracedGraph(NamedTuple):
     targets: dict[str, str | None]
 
 
-class NotRecordable(Exception):
+class NotCapturable(Exception):
     """A module whose forward pass is more than operators on its inputs and state."""
 
 
-def record(module: nn.Module, inputs: Sequence[Tensor]) -> TracedGraph:
-    """Run a module on the meta device in eval mode, and record its operators.
+def capture(module: nn.Module, inputs: Sequence[Tensor]) -> TracedGraph:
+    """Run a module on the meta device in eval mode, and capture its operators.
 
     Raises:
-        NotRecordable: If a tensor has no recorded origin, or a result is no tensor.
+        NotCapturable: If a tensor has no captured origin, or a result is no tensor.
         Exception: Whatever the module raises.
     """
-    recorder = _Recorder()
+    capturing = _Capture()
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        recorder.add_placeholder(tensor, name)
+        capturing.add_placeholder(tensor, name)
     for tensor in inputs:
-        recorder.add_placeholder(tensor, None)
+        capturing.add_placeholder(tensor, None)
     with (
         _plain_attention(),
         warnings.catch_warnings(),
         torch.inference_mode(),
         torch.device("meta"),
-        recorder,
+        capturing,
     ):
         warnings.simplefilter("ignore")
         leaves, _ = tree_flatten(module(*inputs))
     for leaf in leaves:
         if not (leaf is None or isinstance(leaf, Tensor | bool | int | float | str)):
-            raise NotRecordable(f"a result of {type(leaf).__name__}")
-    results = [recorder.find(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
-    recorder.graph.output(tuple(results))
-    return TracedGraph(recorder.graph, recorder.targets)
+            raise NotCapturable(f"a result of {type(leaf).__name__}")
+    results = [capturing.find(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+    capturing.graph.output(tuple(results))
+    return TracedGraph(capturing.graph, capturing.targets)
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def _plain_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Capture(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds a node for each operator that is called, and finds tensors by their identity."""
 
     def __init__(self) -> None:
@@ -94,11 +95,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return value
         node = self._nodes.get(id(value))
         if node is None:
-            raise NotRecordable("a tensor without a recorded origin")
+            raise NotCapturable("a tensor without a captured origin")
         return node
 
+    @override
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """See `TorchDispatchMode`."""
         node_args, node_kwargs = tree_map(self.find, (args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.detach.default:  # also by factories, in inference mode
