@@ -259,7 +259,7 @@ class Training(Work):
         if isinstance(decision, Untuned):
             self.profiling.measure(self, run, decision)
         else:
-            self.train_to_end(run)
+            self.course(self, run)
 
     @override
     def undo(self, lost: list[TrainingSpan]) -> None:
@@ -300,7 +300,8 @@ class Training(Work):
 
     def end_epochs(self) -> float:
         """Epochs at which it ends, given its target, its cost bound and what was spent."""
-        options, bound = self.tuned.start.options, self.tuned.configuration.cost_bound
+        tuned = self.tuned
+        options, bound = tuned.start.options, tuned.configuration.cost_bound
         most = float(options.max_epochs)
         if not math.isinf(bound):
             highest_w, cost = self.curve.max_limit_w * options.gpus, self.rules.objective.cost
