@@ -252,7 +252,7 @@ def test_running_out_of_memory_or_failing_later_does_not_end_the_run(
 @pytest.mark.parametrize(
     ("change", "code", "facts"),
     [
-        ({"variants": {"zeus": {"policies": {"configure": "oracle"}}}}, 2, "oracle|future"),
+        ({"variants": {"zeus": {"policies": {"configure": "oracle"}}}}, 2, "oracle|foresight"),
         ({"profiling": "foreknown"}, 2, "profiling|foreknown"),
         ({"live": {"speed": 2, "workloads": {"image": workload("true")}}}, 2, "speed|real"),
         ({"live": {"workloads": {"imago": workload("true")}}}, 2, "'imago'|image"),

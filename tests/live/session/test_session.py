@@ -83,8 +83,8 @@ def test_a_training_without_a_zoo_loads_no_simulator() -> None:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("oracle", "only a simulation can"),
-        ("modelkeeper", "from a zoo of models: give it to warm_start"),
+        ("oracle", "needs foresight"),
+        ("modelkeeper", "needs a zoo of models, which a session does not have"),
     ],
 )
 def test_policies_that_cannot_be_asked_live_are_refused(kind: str, why: str) -> None:

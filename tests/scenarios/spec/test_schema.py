@@ -300,5 +300,7 @@ def test_validate_refuses_policies_that_no_live_run_can_ask(
         "baseline": "known",
     }
     (tmp_path / "live.yaml").write_text(yaml.safe_dump(scenario), encoding="utf-8")
-    assert_states(inside("validate", "live.yaml", code=2).stderr, "'known'", "foresight", "a live run")
+    assert_states(
+        inside("validate", "live.yaml", code=2).stderr, "'known'", "foresight", "a live run"
+    )
     inside("validate", "live.yaml", "--set", "variants.known.policies.configure=zeus")
