@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mypy_extensions import mypyc_attr
 from typing_extensions import override
 
 from wattkeeper.policies.pipeline.execution import PipelineIteration
@@ -16,6 +17,7 @@ from wattkeeper.sim.attempts.decided import Tuned
 from wattkeeper.sim.attempts.pace import Pace
 
 
+@mypyc_attr(acyclic=True)
 class EpochTimes:
     """Time and energy of an epoch, as a profile has them by power limit, or by locked clock."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from mypy_extensions import mypyc_attr
 from typing_extensions import override
 
 from wattkeeper.policies.points.moments import Progress
@@ -57,6 +58,7 @@ class ReplayRules(NamedTuple):
 Step = Callable[[Replayed], None]
 
 
+@mypyc_attr(acyclic=True)
 class TrainingSegment(Segment):
     """A part of a training: what is lost in it is done once more in the next one that trains."""
 
@@ -73,6 +75,7 @@ class TrainingSegment(Segment):
         self.training.undone += lost
 
 
+@mypyc_attr(acyclic=True)
 class Hold(TrainingSegment):
     """A time for which the GPUs are held idle, s; it is over once it is interrupted."""
 
@@ -92,6 +95,7 @@ class Hold(TrainingSegment):
         self.delay_s = 0.0
 
 
+@mypyc_attr(acyclic=True)
 class Stretch(TrainingSegment):
     """Training for a time that is known (s), at a mean power (W).
 
@@ -181,6 +185,7 @@ def _measured(curve: Curve, limit_w: float, clock_mhz: int) -> Measurement:
     return Measurement(limit_w, curve.time_per_epoch_s[index], curve.average_power_w[index])
 
 
+@mypyc_attr(acyclic=True)
 class Training(Work):
     """A training that is replayed from a profile.
 
@@ -322,11 +327,19 @@ class Training(Work):
             saved_s = self.saved_epochs * self.epoch()[0] * self.scale
         slices = self.profiling.slices
         totals = AttemptTotals(epochs, self.time_s, self.energy_j, reached, saved_s, None, slices)
+        delay_s = self.latencies.stop_s + self.latencies.report_s * epochs
+        if delay_s:
+            run.do(Hold(self, delay_s, partial(self._report, totals=totals)))
+        else:
+            self._report(run, totals)
 
-        def report(run: Replayed) -> None:  # another attempt runs now if a node was lost meanwhile
-            run.listener.ended(run.attempt, self.tuned, totals)
+    def leave_as_planned(self, run: Replayed) -> None:
+        """End the attempt after all epochs."""
+        self.leave(run, self.target <= self.epochs)
 
-        self.wait(run, self.latencies.stop_s + self.latencies.report_s * epochs, report)
+    def _report(self, run: Replayed, totals: AttemptTotals) -> None:
+        """Report the end of the attempt that runs now: another one if a node was lost meanwhile."""
+        run.listener.ended(run.attempt, self.tuned, totals)
 
     @override
     def progress(self, run: Replayed) -> Progress:
@@ -383,5 +396,4 @@ def train_as_planned(training: Training, run: Replayed) -> None:
         left_s = training.time_s - done_s
         hold_s = left_s * training.scale
         power_w = (training.energy_j - done_j) / left_s if left_s > 0 else 0.0
-    leave = partial(training.leave, reached=training.target <= end)
-    run.do(Stretch(training, hold_s, power_w, unit, leave))
+    run.do(Stretch(training, hold_s, power_w, unit, training.leave_as_planned))
