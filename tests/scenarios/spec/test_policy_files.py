@@ -110,12 +110,12 @@ def test_a_file_that_is_named_twice_is_loaded_once(inside: Command, folder: Path
         ("x = 1\nfor\n", 1, "share.py:2", "SyntaxError"),
         ("raise SystemExit(0)\n", 1, "share.py:1", "SystemExit"),
         ("x = 1\n", 2, "share.py:1", "registers no policy|PolicyConfig|kind"),
-        (POLICY.partition("class ShareC")[0], 2, "share.py:9", "Share|Tune|PolicyConfig"),
-        (POLICY.replace('"tune"', '"steer"'), 2, "share.py:18", "decision point"),
+        (POLICY.partition("class ShareC")[0], 2, "share.py:10", "Share|Tune|PolicyConfig"),
+        (POLICY.replace('"tune"', '"steer"'), 2, "share.py:19", "decision point"),
         (
             POLICY.replace('"share"', '"max-power"'),
             2,
-            "share.py:18",
+            "share.py:19",
             "max-power|wattkeeper.policies.tune.max_power",
         ),
     ],
@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_used_is_one_message(
 def test_two_files_with_one_kind_are_refused(inside: Command, folder: Path) -> None:
     (folder / "other.py").write_text(f"# Another file.\n{POLICY}")
     refused = inside("validate", "exp/shares.yaml", "--policy", "exp/other.py", code=2)
-    assert_states(refused.stderr, "exp/other.py:19: ", "'share'", "exp/share.py:18")
+    assert_states(refused.stderr, "exp/other.py:20: ", "'share'", "exp/share.py:19")
 
 
 def test_files_that_are_absent_are_all_named(inside: Command, folder: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_sweep_notices_a_changed_file(inside: Command, folder: Path) -> None:
     assert_states(again.stderr, "Goes on with", "2 of 4 runs are done")
     (folder / "share.py").write_text(POLICY)
     done = inside(*sweep)
-    assert_states(done.stderr, "exp/share.py:14: ", "changed", "begin anew")
+    assert_states(done.stderr, "exp/share.py:15: ", "changed", "begin anew")
     assert "Goes on with" not in done.stderr
 
 
@@ -166,7 +166,7 @@ def test_a_live_run_that_goes_on_notices_a_changed_file(inside: Command, folder:
     inside(*live, code=1)
     (folder / "share.py").write_text(POLICY)
     refused = inside(*live, code=2)
-    assert_states(refused.stderr, "exp/share.py:15: ", "unfinished run", "--out")
+    assert_states(refused.stderr, "exp/share.py:16: ", "unfinished run", "--out")
     (folder / "share.py").write_text(broken)
     inside(*live, code=1)
 
