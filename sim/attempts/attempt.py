@@ -330,7 +330,7 @@ class Execution:
 
 
 class Paused:
-    """An attempt that was preempted.
+    """An attempt without GPUs, which resumes once it gets some: preempted, suspended or lost.
 
     Attributes:
         execution: What resumes once it holds GPUs again.

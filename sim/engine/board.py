@@ -19,7 +19,7 @@ class JobBoard:
     """The state of every job that was submitted and has not ended.
 
     A job *waits*, *runs* on GPUs, or is *suspended*: `Tune` paused it and took its GPUs. One that
-    was preempted or lost a node waits, too, and is also *paused*: it has an attempt that resumes.
+    waits after it had GPUs is also *paused*: it has an attempt that resumes.
 
     Attributes:
         waiting: Jobs in the queue by number, in the order in which they began to wait.
@@ -129,9 +129,10 @@ class JobBoard:
         self.paused.clear()
         self.suspended.clear()
         self.stalled.clear()
+        self.services.clear()
 
     def enter_group(self, job: Job) -> None:
-        """Increment the number of running jobs of its group."""
+        """Increment the number of jobs of its group that started and have not ended."""
         self._groups[job.group_id] = self._groups.get(job.group_id, 0) + 1
 
     def others_in_group(self, job: Job) -> int:
@@ -139,12 +140,20 @@ class JobBoard:
         return self._groups[job.group_id] - 1
 
     def leave_group(self, job: Job) -> None:
-        """Decrement the number of running jobs of its group."""
+        """Decrement the number of jobs of its group that started and have not ended."""
         left = self._groups[job.group_id] - 1
         if left:
             self._groups[job.group_id] = left
         else:
             del self._groups[job.group_id]
+
+    def has(self, execution: Execution) -> bool:
+        """Whether an attempt is the present one of its job: it runs, is paused or suspended."""
+        number = execution.attempt.job.number
+        if self.running.get(number) is execution:
+            return True
+        without_gpus = self.paused.get(number) or self.suspended.get(number)
+        return without_gpus is not None and without_gpus.execution is execution
 
     def on_node(self, node: int) -> list[Execution]:
         """The attempts that hold GPUs of a node."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.views import Outcome
@@ -14,9 +12,6 @@ from wattkeeper.sim.engine.inheritances import Inheritances
 from wattkeeper.sim.engine.preparation import Preparation
 from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.engine.submission import Submission
-
-if TYPE_CHECKING:
-    pass
 
 
 class Lifecycle:
@@ -174,8 +169,8 @@ class Lifecycle:
         """Let a job of a service, which gave up its GPUs, wait for others."""
         job = execution.attempt.job
         self._board.halt(job.number)
-        self._board.pause(execution, self._loop.now_s)
         self._select.pause(job)
+        self._board.pause(execution, self._loop.now_s)
         self._select.resume(job)
         self._loop.pass_is_due = True
 

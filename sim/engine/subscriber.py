@@ -97,6 +97,11 @@ class Moments:
         self.notice_node: list[Subscriber] = []
         self.lose_node: list[Subscriber] = []
 
+    def clear(self) -> None:
+        """Call no part any more."""
+        for moment in MOMENTS:
+            getattr(self, moment).clear()
+
     def add(self, subscriber: Subscriber) -> None:
         """Add a subscriber to the moments whose methods its class overrides."""
         for moment in MOMENTS:

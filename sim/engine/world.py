@@ -6,6 +6,7 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -94,8 +95,8 @@ class RunParts(NamedTuple):
     rules: RunRules
     streams: RandomStreams
     zoo: ZooBackend | None = None
-    signals: Mapping[str, SignalSource] = {}
-    stragglers: Mapping[str, Stragglers] = {}
+    signals: Mapping[str, SignalSource] = MappingProxyType({})
+    stragglers: Mapping[str, Stragglers] = MappingProxyType({})
     losses: RunLosses | None = None
     elastic: Callable[[ElasticParts], Subscriber] | None = None
 
@@ -237,6 +238,7 @@ class World(Listener):
             self._core.loop.queue.clear()
             self.board.clear()
             self._retuner.clear()
+            self._core.subscribers.clear()
 
     def _end(self) -> None:
         """End the run: no job may be left that could run."""

@@ -134,6 +134,7 @@ class Retuner(Subscriber):
         self._pauses = pauses
         self._limits = limits
         self._recorder = core.recorder
+        self._board = core.board
         self._ended: Tuning | None = None
         self._tunings: dict[int, Tuning] = {}
         self._wakes = 0
@@ -178,10 +179,6 @@ class Retuner(Subscriber):
         tuning, knobs = chosen
         if self._tunings.get(tuning.start.job.number) is tuning:
             self._carry_out(tuning, knobs)
-
-    def find(self, number: int) -> Tuning | None:
-        """The attempt of a job that is followed, by the job's number."""
-        return self._tunings.get(number)
 
     def repeat(self, execution: Execution) -> None:
         """Let an attempt continue with the knobs and times of the one that ended last."""
@@ -301,7 +298,10 @@ class Retuner(Subscriber):
         number = tuning.start.job.number
         if self._tunings.get(number) is not tuning:
             return  # it ended
-        if tuning.is_paused or tuning.execution.is_training:
+        if tuning.is_paused and not self._board.has(tuning.execution):
+            late = Callback(self._ask_missed, (tuning, moment))  # it is about to begin
+            schedule_at(self._loop, self._loop.now_s, late)
+        elif tuning.is_paused or tuning.execution.is_training:
             self._ask_now(tuning, moment)
         else:
             tuning.missed = moment

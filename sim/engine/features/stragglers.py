@@ -99,7 +99,11 @@ class StragglerEvents(Subscriber):
 
     def book(self, attempt: Attempt, ended_s: float) -> None:
         """Follow a job no more, since its attempt ended."""
-        scheduled = self._scheduled.pop(attempt.job.number, None)
+        self._forget(attempt.job.number)
+
+    def _forget(self, number: int) -> None:
+        """Let the next change of a job not happen."""
+        scheduled = self._scheduled.pop(number, None)
         if scheduled is not None:
             scheduled.cancel()
 
@@ -116,6 +120,7 @@ class StragglerEvents(Subscriber):
         pace = Pace(self._factors[job_id])
         if with_cause(execution.causes, STRAGGLER, pace) != execution.causes:
             self._slow(execution, pace)
+        self._forget(execution.attempt.job.number)
         self._schedule(execution)
 
     def _slow(self, execution: Execution, pace: Pace) -> None:

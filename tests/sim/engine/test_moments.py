@@ -32,6 +32,7 @@ from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import LIMITS_W, job
 from wattkeeper.sim.attempts.decided import AttemptTotals
+from wattkeeper.sim.engine.features.stragglers import Slowdown
 from wattkeeper.sim.kernel.loop import Callback
 from wattkeeper.sim.kernel.signals import Signal, SignalSeries
 from wattkeeper.sim.kernel.streams import NamedStreams
@@ -358,6 +359,22 @@ class TestPause:
         jobs_j = math.fsum(row.energy_j - row.overhead_s * 20.0 for row in rows)
         idle_j = 20.0 * (float(line.time_s[-1]) - math.fsum(row.time_s for row in rows))
         assert integral(line, line.power_w) == pytest.approx(jobs_j + idle_j)
+
+    def test_a_job_that_begins_with_a_pause_may_be_stopped_as_it_begins(self) -> None:
+        def tune(ctx: Context, running: Running) -> Knobs:
+            return Knobs(250.0, run="pause") if running.moment == "start" else Knobs(run="stop")
+
+        world = run_world(
+            [job("a", 1.0), job("b", 2.0)],
+            KNOWN,
+            spec(1, 1),
+            chosen(tune=stub("tune", tune=tune, moments=(*START_MOMENTS, "straggler"))),
+            stragglers={name: (Slowdown(0.0, 2.0),) for name in ("a", "b")},
+        )
+        assert [(row.job_id, row.time_s, row.reached_target) for row in attempts(world)] == [
+            ("a", 0.0, False),
+            ("b", 0.0, False),
+        ]
 
 
 class TestPowerCap:
