@@ -58,7 +58,12 @@ class Capabilities(NamedTuple):
 
     def list_unmet(self, config: PolicyConfig) -> list[str]:
         """What a policy needs by its config and the host does not have, in words."""
-        unmet = [f"the moment {name}" for name in config.moments if name not in self.moments]
+        known = ", ".join(self.moments)
+        unmet = [
+            f"the moment {name} (there are {known})"
+            for name in config.moments
+            if name not in self.moments
+        ]
         if not self.signals:
             unmet += [f"the signal {name}" for name in config.signals]
         needs = {

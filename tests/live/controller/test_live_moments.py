@@ -261,4 +261,6 @@ def test_moments_that_no_live_run_has_are_refused(tmp_path: Path) -> None:
     policy = tmp_path / "site" / "follow_signal.py"
     policy.write_text(policy.read_text().replace('"wake", "epoch")', '"wake", "cap")'))
     done = run(path, "--live", "--out", "live", cwd=tmp_path, code=2, PYTHONPATH=site)
-    assert_states(done.stderr, "variant 'follow'", "follow-signal", "cap", "epoch, signal, wake")
+    assert_states(
+        done.stderr, "variant 'follow'", "follow-signal", "the moment cap", "epoch, signal, wake"
+    )
