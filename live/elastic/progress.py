@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -29,7 +30,7 @@ class TrainingProgress:
         final_path: File of its state after the last step.
         ledger: Its steps; those that are committed outlive a loss as long as a worker has their
             state.
-        losses: Mean loss of each finished step.
+        losses: Mean loss of each finished step; NaN where the nodes that knew it were lost.
         saved: The last checkpoint in storage.
         shapes: Its shapes that ended.
         since_s: Since when it does what it does, s.
@@ -81,6 +82,7 @@ class TrainingProgress:
         self.shape.copied_bytes = float(sent_bytes)
         self.ledger.go_on_from(origin.steps)
         del self.losses[origin.steps :]
+        self.losses += [math.nan] * (origin.steps - len(self.losses))
 
     def finish_step(self, loss: float) -> None:
         """Count a step."""

@@ -77,7 +77,7 @@ class ElasticResults(NamedTuple):
     """What came of an elastic training.
 
     Attributes:
-        losses: Mean loss of each step.
+        losses: Mean loss of each step; NaN where the nodes that knew it were lost.
         shapes: Its shapes, in order of time.
         lost: The nodes that it lost.
         decisions: What the policy decided.

@@ -65,7 +65,7 @@ def write_results(folder: Path, results: ElasticResults, values: Mapping[str, An
         "lost_steps": results.lost_steps,
         "lost": [each._asdict() for each in results.lost],
         "decisions": [each._asdict() for each in results.decisions],
-        "losses": results.losses,
+        "losses": [None if math.isnan(loss) else loss for loss in results.losses],
     }
     with replace_file(folder / RESULTS_FILE) as new:
         new.write_text(json.dumps(said) + "\n", encoding="utf-8")
