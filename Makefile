@@ -33,7 +33,7 @@ help:
 	@echo "make check        ruff, mypy, import-linter"
 	@echo "make format       let ruff format the sources and fix what it can"
 	@echo "make docs         make the site of docs/ in build/docs"
-	@echo "make compile      compile the core in place: simulations are 2.8 times as fast"
+	@echo "make compile      compile the core in place: runs of many jobs take a fifth to two fifths of the time"
 	@echo "make interpreted  run the core as plain Python again"
 	@echo "make test-compiled  run the tests of the core on a compiled copy"
 	@echo "make wheels       build wheels into dist, compiled and pure, and try each"

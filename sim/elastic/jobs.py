@@ -78,7 +78,6 @@ class ElasticJobs(Subscriber, JobService, Owner):
         self._holdings = Holdings(parts, gpus_per_node)
         self._sharing = NodeSharing(parts, self._holdings, gpus_per_node)
         parts.core.board.services.update(dict.fromkeys(jobs, self))
-        parts.core.board.always_asks = True
 
     @override
     def begin_run(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wattkeeper.policies.points.job import Job
 from wattkeeper.sim.attempts.attempt import Attempt, Execution, Paused
@@ -13,6 +13,13 @@ from wattkeeper.sim.kernel.loop import NEVER, Callback, EventLoop, ScheduledEven
 if TYPE_CHECKING:
     from wattkeeper.sim.attempts.service import JobService
     from wattkeeper.sim.recording.cluster_journal import ClusterJournal
+
+
+MOST_IDLE: Final = 1_000_000
+"""So often in a row something may happen on an idle cluster, with no arrival to come."""
+WAKES: Final = 1_000_000
+SHORTEST_WAKE_S: Final = 1e-3
+"""The least time from wake to wake, s, as the mean of so many wakes."""
 
 
 class JobBoard:
@@ -27,8 +34,8 @@ class JobBoard:
         paused: Of jobs that wait, attempts that resume once they get GPUs again.
         suspended: Attempts of suspended jobs.
         stalled: Of attempts that run, those that wait for power before they train.
-        services: What runs a job in place of the backend, by number of the job.
-        always_asks: Whether `Select` is asked even if no job waits.
+        services: What runs a job in place of the backend, by number of the job. Where there are
+            any, `Select` is asked even if no job waits.
         alarm: When `Select` wants to be asked, whatever happens before.
     """
 
@@ -42,7 +49,6 @@ class JobBoard:
         self.suspended: dict[int, Paused] = {}
         self.stalled: dict[int, Attempt] = {}
         self.services: dict[int, JobService] = {}
-        self.always_asks = False
         self.alarm = Alarm(loop)
         self._groups: dict[str, int] = {}
 
@@ -85,9 +91,9 @@ class JobBoard:
         self.running[attempt.job.number] = execution
         self.stalled[attempt.job.number] = attempt
 
-    def halt(self, number: int) -> Execution:
+    def halt(self, number: int) -> None:
         """Take the attempt of a running job off its GPUs; `pause`, `suspend` or nothing follows."""
-        return self.running.pop(number)
+        del self.running[number]
 
     def pause(self, execution: Execution, since_s: float) -> None:
         """Let a halted job wait, whose attempt resumes; it gave up its GPUs at a time, s."""
@@ -171,10 +177,46 @@ class JobBoard:
 
     def ask_for_pass(self) -> None:
         """Have `Select` asked at the end of this time, if there is anything to ask about."""
-        if self.waiting or self.stalled or self.always_asks:
+        if self.waiting or self.stalled or self.services:
             self._loop.pass_is_due = True
         elif self.alarm.is_set and not self.running:
             self.alarm.set(NEVER)
+
+
+class IdleCount:
+    """Counts how often in a row something happened while no job ran or was to come."""
+
+    def __init__(self, board: JobBoard) -> None:
+        self._board = board
+        self._times = 0
+
+    def is_beyond(self) -> bool:
+        """Count that it happens now; returns whether it did more often than `MOST_IDLE`."""
+        self._times = self._times + 1 if self._board.is_idle else 0
+        return self._times > MOST_IDLE
+
+
+class WakeLimit:
+    """Counts how often a policy is woken, and whether time passes meanwhile."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
+        self._wakes = 0
+        self._since_s = 0.0
+
+    def count(self) -> str:
+        """Count that it is woken now; returns why that is too often, in words, or nothing."""
+        self._wakes += 1
+        if self._wakes < WAKES:
+            return ""
+        now_s, passed_s = self._loop.now_s, self._loop.now_s - self._since_s
+        self._wakes, self._since_s = 0, now_s
+        if passed_s >= WAKES * SHORTEST_WAKE_S:
+            return ""
+        return (
+            f"was woken {WAKES:,} times within {passed_s:g} s, at last at {now_s:g} s; allowed is "
+            f"a mean of {SHORTEST_WAKE_S:g} s or more from wake to wake"
+        )
 
 
 class Alarm:

@@ -125,7 +125,7 @@ class Lifecycle:
         board, attempt = self._board, execution.attempt
         if attempt.is_paused_by_tune:
             board.note(maker, attempt, self._preempts)
-            self.suspend(execution, attempt.tune_paused_since_s)
+            self.suspend(execution)
             return
         self._take_gpus(execution, maker)
         self._select.pause(attempt.job)
@@ -147,12 +147,11 @@ class Lifecycle:
             self._vacate(attempt)
             attempt.preemptions += 1
 
-    def suspend(self, execution: Execution, since_s: float) -> None:
-        """Take the GPUs from an attempt that `Tune` paused since a time, s."""
+    def suspend(self, execution: Execution) -> None:
+        """Take the GPUs from an attempt that `Tune` paused."""
         attempt, board = execution.attempt, self._board
         board.halt(attempt.job.number)
         self._vacate(attempt)
-        attempt.tune_paused_since_s = since_s
         board.suspend(execution, self._loop.now_s)
         self._select.pause(attempt.job)
         board.ask_for_pass()

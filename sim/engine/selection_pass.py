@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.points.job import Job
+from wattkeeper.sim.engine.board import MOST_IDLE, IdleCount, WakeLimit
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.lifecycle import Lifecycle
 from wattkeeper.sim.engine.retries import Retries
 from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.kernel.loop import NEVER
-
-MOST_IDLE_WAKES: Final = 1_000_000
-"""So often policies are asked on an idle cluster, with no arrival to come, before a run ends."""
-WAKES: Final = 1_000_000
-SHORTEST_WAKE_S: Final = 1e-3
-"""The least time from wake to wake, s, as the mean of so many wakes."""
 
 
 class SelectionPass:
@@ -47,9 +40,8 @@ class SelectionPass:
         self._retries = retries
         self._subscribers = core.subscribers
         self._start_on_submit = start_on_submit
-        self._idle_wakes = 0
-        self._wakes = 0
-        self._wakes_since_s = 0.0
+        self._idle_wakes = IdleCount(core.board)
+        self._wakes = WakeLimit(core.loop)
         core.board.alarm.call = self._wake
 
     def run(self) -> None:
@@ -101,30 +93,14 @@ class SelectionPass:
 
     def _wake(self) -> None:
         self._loop.pass_is_due = True
-        self._wakes += 1
-        if self._wakes == WAKES:
-            self._check_wakes()
-        if not self._board.is_idle:
-            self._idle_wakes = 0
-            return
-        self._idle_wakes += 1
-        if self._idle_wakes > MOST_IDLE_WAKES:
-            raise self.left_waiting(f", and its policies were asked {MOST_IDLE_WAKES:,} times")
-
-    def _check_wakes(self) -> None:
-        """Refuse to be woken without an end while time hardly passes."""
-        passed_s = self._loop.now_s - self._wakes_since_s
-        if passed_s < WAKES * SHORTEST_WAKE_S:
+        too_often = self._wakes.count()
+        if too_often:
             ctx = self._select.ctx
             if self._room.is_timed and self._room.wake_s() < self._select.ask_wake():
                 ctx = self._room.ctx
-            raise PolicyError(
-                f"{ctx.policy} was woken {WAKES:,} times within {passed_s:g} s, at last at "
-                f"{self._loop.now_s:g} s; allowed is a mean of {SHORTEST_WAKE_S:g} s or more from "
-                "wake to wake",
-                ctx.point,
-            )
-        self._wakes, self._wakes_since_s = 0, self._loop.now_s
+            raise PolicyError(f"{ctx.policy} {too_often}", ctx.point)
+        if self._idle_wakes.is_beyond():
+            raise self.left_waiting(f", and its policies were asked {MOST_IDLE:,} times")
 
     def left_waiting(self, more: str = "") -> PolicyError:
         """The error for jobs that wait for ever; `more`: what else the message says."""

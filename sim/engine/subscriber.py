@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -73,6 +73,10 @@ class Subscriber:
         """Called when a node is down; `was_free`: no job was on it, and jobs could start there."""
 
 
+MOMENTS: Final = tuple([name for name in vars(Subscriber) if not name.startswith("_")])
+"""The moments of a run, by the methods of `Subscriber`."""
+
+
 class Moments:
     """The subscribers of each moment of a run, in the order in which they were added.
 
@@ -107,24 +111,3 @@ class Moments:
         for moment in MOMENTS:
             if getattr(type(subscriber), moment) is not getattr(Subscriber, moment):
                 getattr(self, moment).append(subscriber)
-
-
-MOMENTS = (
-    "begin_run",
-    "end_run",
-    "share_power",
-    "begin_pass",
-    "end_pass",
-    "prepare",
-    "repeat",
-    "requeue_lost",
-    "resume_lost",
-    "begin",
-    "holds_back",
-    "draw",
-    "release",
-    "book",
-    "notice_node",
-    "lose_node",
-)
-"""The moments of a run, by the methods of `Subscriber`."""

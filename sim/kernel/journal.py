@@ -66,6 +66,7 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self.makers: list[tuple[str, str]] = []
+        self._maker_of: dict[str, int] = {}
         self.choices: dict[ChoiceT | str, int] = {}
         self.clear()
 
@@ -75,11 +76,12 @@ class Journal(DecisionJournal, Generic[ChoiceT]):
 
     @override
     def add_maker(self, point: str, policy: str) -> None:
+        self._maker_of.setdefault(point, len(self.makers))
         self.makers.append((point, policy))
 
     def maker_of(self, point: str) -> int:
         """The index of a decision point's policy."""
-        return [known for known, _ in self.makers].index(point)
+        return self._maker_of[point]
 
     def index_choice(self, chose: ChoiceT | str) -> int:
         """The index of a choice; a new choice gets the next one."""

@@ -8,6 +8,7 @@ from typing import Final
 from wattkeeper.sim.attempts.attempt import Execution
 from wattkeeper.sim.attempts.pace import NODE, Pace
 from wattkeeper.sim.cluster.losses import LossRate, NodeChange, RunLosses
+from wattkeeper.sim.engine.board import IdleCount
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.features.retuner import Retuner
 from wattkeeper.sim.engine.lifecycle import Lifecycle
@@ -18,9 +19,6 @@ from wattkeeper.sim.recording.row_types import LossRow, NodeRow
 
 MOST_LOSSES: Final = 10_000
 """After so many lost attempts a job is given up."""
-
-MOST_IDLE_CHANGES: Final = 1_000_000
-"""So many changes in a row happen on an idle cluster, with no arrival to come."""
 
 PRIORITIES: Final = {"absent": DOWN, "down": DOWN, "up": UP, "notice": SIGNAL, "degraded": SIGNAL}
 
@@ -65,7 +63,7 @@ class NodeLosses(Subscriber):
         self._subscribers = core.subscribers
         self._next = next(self._changes, None)
         self._boots: dict[int, Callback] = {}
-        self._idle_changes = 0
+        self._idle_changes = IdleCount(core.board)
         core.recorder.follows_nodes = True
         self._journal.add_maker("node", "events")
         self._maker = self._journal.maker_of("node")
@@ -76,11 +74,11 @@ class NodeLosses(Subscriber):
 
     def _schedule(self) -> None:
         """Schedule the next change, unless no job is left that it can matter to."""
-        change, board = self._next, self._board
+        change = self._next
         if change is None:
             return
-        self._idle_changes = self._idle_changes + 1 if board.is_idle else 0
-        if board.has_work and self._idle_changes <= MOST_IDLE_CHANGES:
+        is_beyond = self._idle_changes.is_beyond()
+        if self._board.has_work and not is_beyond:
             happens = Callback(self._happen, change)
             schedule_at(self._loop, change.time_s, happens, PRIORITIES[change.event])
 

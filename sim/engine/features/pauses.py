@@ -34,12 +34,13 @@ class Pauses:
 
     def keep_paused(self, execution: Execution) -> None:
         """Let a paused attempt hold its GPUs, or give them up."""
-        now_s = self._loop.now_s
+        attempt = execution.attempt
+        if not attempt.is_paused_by_tune:  # else it was preempted meanwhile
+            attempt.tune_paused_since_s = self._loop.now_s
         if self._hold:
-            execution.attempt.tune_paused_since_s = now_s
-            self._booking.hold(execution.attempt)
+            self._booking.hold(attempt)
         else:
-            self._lifecycle.suspend(execution, now_s)
+            self._lifecycle.suspend(execution)
 
     def resume(self, execution: Execution) -> None:
         """Let a paused attempt train, once it has GPUs."""

@@ -18,6 +18,7 @@ from wattkeeper.policies.points.views import (
 )
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decisions import DecisionMaker
+from wattkeeper.sim.engine.board import WakeLimit
 from wattkeeper.sim.engine.core import Core
 from wattkeeper.sim.engine.features.pauses import Pauses
 from wattkeeper.sim.engine.features.power_limits import PowerLimits
@@ -25,11 +26,8 @@ from wattkeeper.sim.engine.subscriber import Subscriber
 from wattkeeper.sim.kernel.loop import Callback, schedule_at
 from wattkeeper.sim.recording.row_types import DrawRow, RetuneRow
 
-WAKES: Final = 1_000_000
 MOST_SLICES: Final = 10_000
 """In an attempt."""
-SHORTEST_WAKE_S: Final = 1e-3
-"""The least time from wake to wake, s, as the mean of so many wakes."""
 
 
 def pace_of(knobs: Knobs) -> tuple[object, ...]:
@@ -137,8 +135,7 @@ class Retuner(Subscriber):
         self._board = core.board
         self._ended: Tuning | None = None
         self._tunings: dict[int, Tuning] = {}
-        self._wakes = 0
-        self._wakes_since_s = 0.0
+        self._wakes = WakeLimit(core.loop)
 
     def wants(self, moment: Moment) -> bool:
         """Whether the policy is asked at a moment."""
@@ -343,15 +340,7 @@ class Retuner(Subscriber):
 
     def _woken(self, tuning: Tuning) -> None:
         tuning.wake = None
-        self._wakes += 1
-        if self._wakes == WAKES:
-            passed_s = self._loop.now_s - self._wakes_since_s
-            if passed_s < WAKES * SHORTEST_WAKE_S:
-                raise PolicyError(
-                    f"Tune was woken {WAKES:,} times within {passed_s:g} s, at last at "
-                    f"{self._loop.now_s:g} s; allowed is a mean of {SHORTEST_WAKE_S:g} s or more "
-                    "from wake to wake",
-                    "tune",
-                )
-            self._wakes, self._wakes_since_s = 0, self._loop.now_s
+        too_often = self._wakes.count()
+        if too_often:
+            raise PolicyError(f"Tune {too_often}", "tune")
         self._ask(tuning, "wake")

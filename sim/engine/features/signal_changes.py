@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from wattkeeper.sim.engine.board import JobBoard
+from wattkeeper.sim.engine.board import IdleCount, JobBoard
 from wattkeeper.sim.kernel.loop import NEVER, SIGNAL, Callback, EventLoop, schedule_at
 from wattkeeper.sim.kernel.signals import SignalSource
 
 if TYPE_CHECKING:
     from wattkeeper.policies.signals import SignalView
-
-MOST_IDLE_CHANGES: Final = 1_000_000
-"""So many changes in a row are followed on an idle cluster, with no arrival to come."""
 
 
 class SignalChanges:
@@ -30,7 +27,7 @@ class SignalChanges:
         self._board = board
         self._signal = signal
         self._view: SignalView = signal.view(loop)
-        self._idle_changes = 0
+        self._idle_changes = IdleCount(board)
         self._call: Callable[[], object]
 
     @property
@@ -44,9 +41,8 @@ class SignalChanges:
         self._schedule()
 
     def _schedule(self) -> None:
-        board = self._board
-        self._idle_changes = self._idle_changes + 1 if board.is_idle else 0
-        if board.has_work and self._idle_changes <= MOST_IDLE_CHANGES:
+        is_beyond = self._idle_changes.is_beyond()
+        if self._board.has_work and not is_beyond:
             schedule_change(self._loop, self._signal, Callback(self._happen))
 
     def _happen(self, _: object) -> None:

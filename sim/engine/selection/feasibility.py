@@ -135,7 +135,7 @@ class Feasibility(CapacityView):
             self._refused.clear()
         if self.is_timed:
             self._asked = None
-        if self.is_timed or self._board.always_asks:
+        if self.is_timed or self._board.services:
             self._growths += 1
 
     def end_pass(self) -> None:

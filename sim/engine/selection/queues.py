@@ -13,8 +13,8 @@ from wattkeeper.policies.points.select import CapacityView, Select, Selection
 from wattkeeper.policies.points.views import Outcome
 from wattkeeper.policies.registry import PolicyConfig, build_policy
 from wattkeeper.policies.scheduling.queueing import NOTHING
-from wattkeeper.sim.attempts.validation import check_types_of_selection, check_wake
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.engine.selection.selector import Selector
 from wattkeeper.sim.kernel.hosting import BoundPolicy, Host
 from wattkeeper.sim.kernel.loop import NEVER
 
@@ -76,28 +76,18 @@ class _Queue:
 
     def __init__(self, bound: BoundPolicy, capacity: QueueCapacity) -> None:
         self.policy: Select = bound.policy
-        self.ctx = bound.ctx
         self._bound = bound
+        self._selector = Selector(bound)
         self.capacity = capacity
         self.waiting: dict[int, Job] = {}
         self.running = 0
         self.has_news = False
         self.wake_s = NEVER
-        self._checks_types = bound.is_foreign
 
     def ask(self) -> Selection:
         """Ask the policy what changes now."""
         self.has_news = False
-        try:
-            selection = self.policy.select(self.ctx, self.capacity)
-            if self._checks_types:
-                check_types_of_selection(selection)
-        except BaseException as error:
-            jobs = list(self.waiting.values())
-            about = f"job {jobs[0].job_id}" if jobs else ""
-            if len(jobs) > 1:
-                about += f" and {len(jobs) - 1} others that wait"
-            raise self.ctx.explain_failure(error, self.policy.select, about) from None
+        selection = self._selector.ask(self.capacity, self.waiting)
         for job in selection.preempt:
             self.running -= 1
             self.waiting[job.number] = job
@@ -109,12 +99,7 @@ class _Queue:
 
     def ask_wake(self) -> None:
         """Ask the policy when it wants to be asked again."""
-        try:
-            wake_s = self.policy.wake_s(self.ctx)
-            if wake_s != NEVER:
-                check_wake(wake_s, self.ctx.now_s, "select")
-        except BaseException as error:
-            raise self.ctx.explain_failure(error, self.policy.wake_s, "") from None
+        wake_s = self._selector.ask_wake()
         self.wake_s = wake_s if self.waiting or self.running else NEVER
 
     def wait(self, method: Callable[[Context, Job], None], job: Job) -> None:

@@ -376,6 +376,26 @@ class TestPause:
             ("b", 0.0, False),
         ]
 
+    def test_a_pause_that_a_preemption_interrupts_counts_as_one(self) -> None:
+        def answer(ctx: Context, running: Running) -> Knobs:
+            if running.start.job.job_id == "b":
+                return Knobs()
+            return pause_between(3, 9)(ctx, running)
+
+        world = run_world(
+            [job("a", duration_s=10.0), job("b", 4.0, duration_s=1.0)],
+            by_job(steady(2.0, EPOCH_S)),
+            spec(1, 1),
+            replaced(tuned(answer, "signal"), "srtf"),
+            signals=slots(*self.SIGNAL),
+            holds_pauses=True,
+        )
+        number, preemptions, paused_s = (
+            world.recorder.column(name) for name in ("number", "preemptions", "tune_paused_s")
+        )
+        assert preemptions[number == 0] == [1]
+        assert paused_s[number == 0] == pytest.approx([6.0])
+
 
 class TestPowerCap:
     @given(
