@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.charts.chart import Axis, Chart, Dot, Line, Panel
+from wattkeeper.scenarios.charts.pareto import find_front
 from wattkeeper.scenarios.notebook.colours import variant_colours
-from wattkeeper.scenarios.report.charts.chart import Axis, Chart, Dot, Line, Panel
-from wattkeeper.scenarios.report.charts.pareto import find_front
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

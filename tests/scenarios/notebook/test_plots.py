@@ -23,7 +23,7 @@ from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.notebook import gantt
 from wattkeeper.scenarios.notebook.colours import variant_colours
-from wattkeeper.scenarios.report.charts.study_charts import draw_study
+from wattkeeper.scenarios.charts.study_charts import draw_study
 from wattkeeper.scenarios.run.run import ScenarioResult
 
 NAMES = ("front", "power", "regret", "completion", "gantt")
