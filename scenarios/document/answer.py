@@ -151,7 +151,7 @@ class _Answer:
                 yield from self._range(change, f" ({share})")
 
     def _gain_of_jobs(self, versus: Json, s: str) -> Iterator[Span]:
-        """The energy of all jobs; the cost is named where it decides."""
+        """The energy of all jobs, whose cost decides with their time."""
         energy = versus.get("energy_j") or {}
         if energy.get("ratio") is not None and energy["verdict"] not in ("noise", "cannot tell"):
             text, interval = describe_change("energy_j", energy)
@@ -164,12 +164,11 @@ class _Answer:
                 yield f"take{s} "
                 yield Strong(f"{share} % more energy")
             yield from [Small(f" {interval}")] * bool(interval)
-        if self._aim.metric == "cost" and (versus.get("cost") or {}).get("ratio") is not None:
-            text, interval = describe_change("cost", versus["cost"])
-            eta = self._scenario["objective"]["eta"]
-            yield f" (cost, energy and time weighed by eta {eta:g}: {text}"
+        elif (versus.get(self._aim.metric) or {}).get("ratio") is not None:
+            text, interval = describe_change(self._aim.metric, versus[self._aim.metric])
+            yield f"ha{s or 've'} "
+            yield Strong(f"{text} {self._noun}")
             yield from [Small(f" {interval}")] * bool(interval)
-            yield ")"
 
     def _amounts(self, change: Change) -> str:
         """What is saved of the amount that decides, and of one that says something else."""
