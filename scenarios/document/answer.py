@@ -57,7 +57,7 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
             yield answer.lead()
         yield from answer.further()
         yield answer.baseline()
-    remark = _describe_certainty(study)
+    remark = describe_certainty(study)
     if remark:
         yield Paragraph("note", (remark,))
 
@@ -405,7 +405,7 @@ def _lower(text: Text) -> Text:
     return text
 
 
-def _describe_certainty(study: Study) -> str:
+def describe_certainty(study: Study) -> str:
     """The statistical certainty of the figures, given the number of seeds."""
     seeds = len(study.manifest["seeds"])
     if len(study.summary["variants"]) == 1:
