@@ -17,6 +17,7 @@ from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
+    currency_of_rent,
     format_value,
     is_elastic,
     oracle_variants,
@@ -383,7 +384,8 @@ class _Answer:
                 shown = format_value(waits[0]["runs"][name]["mean_s"], metric)
                 times.append(f"mean wait {shown} (recorded: {recorded})")
                 continue
-            times.append(f"{noun} {format_value(value, metric)}")
+            rent = f" {currency_of_rent(self._scenario)}" * (metric == "useful_sample_rent")
+            times.append(f"{noun} {format_value(value, metric)}{rent}")
         figures = "; ".join(filter(None, (amounts, ", ".join(times)))) or "no figure is known"
         return Paragraph(
             "lead" if role == "lead" else "answer",

@@ -211,9 +211,9 @@ def test_front_is_of_shown_variants_without_oracles(
         path = write_page(render_sweep_page(tmp_path / "swept"), tmp_path)
     window = Window(browser, path)
     dots = read_positions(window, "dots")
-    assert set(dots) == {"default", "grid-search", "zeus", "oracle"}
+    assert set(dots) == {"default", "frugal", "zeus", "oracle"}
     hidden: set[str] = set()
-    for name in (None, "oracle", "zeus", "default", "grid-search", "oracle"):
+    for name in (None, "oracle", "zeus", "default", "frugal", "oracle"):
         if name is not None:
             window.page.locator(".chips button", has_text=name).click()
             hidden ^= {name}
@@ -410,7 +410,7 @@ def test_page_of_a_sweep(browser: Any, inside: Command, tmp_path: Path) -> None:
     assert window.said == []
     assert window.charts() == ["pareto", "axis0", "axis1"]
     names = {one["name"] for one in window.series("pareto")}
-    assert names == {"default", "grid-search", "zeus", "oracle", "front"}
+    assert names == {"default", "frugal", "zeus", "oracle", "front"}
     dots = [one for one in window.series("pareto") if one["id"].startswith("dots")]
     assert [one["points"] for one in dots] == [5] * 4
     body = window.page.inner_text("body")
@@ -469,7 +469,7 @@ def test_sweep_answer_names_noise_ties_and_bounds(browser: Any, tmp_path: Path) 
         versus["energy_j"] |= {"verdict": "noise", "ratio": 1.02, "ci95": [0.9, 1.1]}
         ratio = 0.5 if path.parent.name in ("0003", "0004", "0005", "0006") else 0.9
         versus["time_s"] |= {"verdict": "lower", "ratio": ratio, "ci95": [ratio, ratio]}
-        times = {"default": (5e6, 3600), "grid-search": (7e6, 9000), "zeus": (6e6, 3600)}
+        times = {"default": (5e6, 3600), "frugal": (7e6, 9000), "zeus": (6e6, 3600)}
         for name, (energy, time) in (times | {"oracle": (1, 1)}).items():
             metrics = summary["variants"][name]["metrics"]
             metrics["energy_j"] |= {"mean": energy, "ci95": [0.9 * energy, 1.1 * energy]}

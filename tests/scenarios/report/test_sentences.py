@@ -337,7 +337,7 @@ def test_lines_of_regret_end_with_the_jobs(inside: Command, tmp_path: Path) -> N
         line["v"]: sum(value is not None for value in line["y"])
         for line in chart["panels"][0]["lines"]
     }
-    assert known == {0: 12, 1: 12, 2: 6, 3: 12}
+    assert known == {0: 12, 1: 6, 2: 12, 3: 12}
     assert_states(text, "or have ended: groups have 6 to 12 recurrences")
 
 
