@@ -103,6 +103,7 @@ def draw_delay_by_size(
                 style.marker,
                 color=style.colour,
                 markersize=5,
+                zorder=3,
                 label=literal(style.name),
             )
             for y, delay in drawn.items():

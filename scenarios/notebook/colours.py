@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 SHEETS = files("wattkeeper.scenarios.report")
 
 LINES: Final = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (4, 1.5, 1, 1.5)))
-MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS: Final = ("o", "s", "^", "D", "v", "p", "<", ">")
 
 
 @cache

@@ -28,8 +28,8 @@ MARKER: Final = 8.0
 RING: Final = 5.0
 """How much wider a marker is than the one on top of it, points."""
 
-MOST_RINGS: Final = 25.0
-"""How much wider the lowest of many markers may be than the one on top, points."""
+MOST_RINGS: Final = 3
+"""Rings in a place; where more variants are, their names stand beside it."""
 
 STEPS: Final[Mapping[str, Literal["post", "mid"]]] = {"end": "post", "middle": "mid"}
 """Where a line steps: its name on the page, and in matplotlib."""
@@ -52,7 +52,8 @@ def draw_chart(chart: Chart, styles: Sequence[VariantStyle], title: str, frame: 
         _set_axis(axes, "x", panel["x"], (x for line in lines for x in line.get("x") or xs))
         _set_axis(axes, "y", panel["y"], (y for line in lines for y in line["y"]))
         axes.grid(alpha=0.3)
-    _widen_covered(axes, markers)
+    if markers:
+        _tell_apart(axes, markers, styles)
     return axes
 
 
@@ -121,25 +122,36 @@ def _draw_dots(
     return markers
 
 
-def _widen_covered(axes: Axes, markers: Sequence[tuple[Dot, Line2D]]) -> None:
+def _tell_apart(
+    axes: Axes, markers: Sequence[tuple[Dot, Line2D]], styles: Sequence[VariantStyle]
+) -> None:
     """Widen markers that those of other variants cover into rings around these.
 
-    Two cover each other within a third of a marker; variants are drawn in their order.
+    Two cover each other within a third of a marker; variants are drawn in their order. Where there
+    are too many, their names stand beside them.
     """
-    if not markers:
-        return
     places = axes.transData.transform([_position(dot) for dot, _ in markers])
     near = MARKER / 3 * axes.figure.dpi / 72
     variants = np.array([dot["v"] for dot, _ in markers])
-    above = [
-        len(set(variants[(np.abs(places - place).max(axis=1) < near) & (variants > dot["v"])]))
-        for place, (dot, _) in zip(places, markers, strict=True)
-    ]
-    ring = min(RING, MOST_RINGS / max(1, *above))
-    for (_, marker), rings in zip(markers, above, strict=True):
-        marker.set_markersize(MARKER + rings * ring)
-        if any(above) and marker.get_markerfacecolor() != "none":
+    for place, (dot, marker) in zip(places, markers, strict=True):
+        here = sorted(set(variants[np.abs(places - place).max(axis=1) < near].tolist()))
+        above = len(here) - 1 - here.index(dot["v"])
+        marker.set_markersize(MARKER + min(above, MOST_RINGS) * RING)
+        if len(here) > 1 and marker.get_markerfacecolor() != "none":
             marker.set_markeredgecolor("white")
+        if above == len(here) - 1 > MOST_RINGS:
+            right = axes.transAxes.inverted().transform(place)[0] < 0.5
+            names = textwrap.fill(", ".join(styles[v].name for v in here), 24)
+            axes.annotate(
+                literal(names),
+                _position(dot),
+                ((1 if right else -1) * (MARKER + MOST_RINGS * RING), 0),
+                textcoords="offset points",
+                fontsize="small",
+                ha="left" if right else "right",
+                va="center",
+                bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1},
+            )
 
 
 def _label_dots(axes: Axes, dots: Sequence[Dot]) -> None:

@@ -148,9 +148,12 @@ def test_markers_in_the_same_place_are_rings(done: ScenarioResult) -> None:
     assert len(shown_sizes) == 1
     alike = json.dumps({name: {} for name in ("default", *"abcdefghijk")})
     many = scenarios.load("quickstart", [*FEW, f"variants={alike}"], seeds=1).run()
-    wide = [marker.get_markersize() for marker in markers(many.plot.front()).values()]
-    assert sorted(set(wide), reverse=True) == wide
-    assert wide[0] < 40
+    axes = many.plot.front(size=(3.3, 2.5))
+    wide = [marker.get_markersize() for marker in markers(axes).values()]
+    assert wide == sorted(wide, reverse=True)
+    assert len(set(wide)) == 4
+    (names,) = (text.get_text() for text in axes.texts)
+    assert names.replace("\n", " ") == ", ".join(["default", *"abcdefghijk"])
 
 
 def by_label(axes: Axes) -> dict[str, Line2D]:
