@@ -31,6 +31,8 @@ class PolicyConfig(Part):
     """The decision point; by default that of `policy`."""
     policy: ClassVar[type[Any]]
     """The policy's class; constructed with the config if that has settings."""
+    plain: ClassVar[str] = ""
+    """What it does, in a few plain words that fit into a sentence; empty where its name says it."""
     needs_foresight: ClassVar[bool] = False
     """Whether it reads profiles before they are measured: possible in a simulation only."""
     sets_power: ClassVar[bool] = False

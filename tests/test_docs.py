@@ -27,7 +27,7 @@ from wattkeeper.policies.points.views import (
 from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.contract.new_policy import EXAMPLES
 from wattkeeper.scenarios.spec.json_schema import json_schema
-from wattkeeper.sim.cluster_results.metrics import METRICS
+from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.sim.cluster_results.schemas import TABLES
 from wattkeeper.sim.results.summary import VALUES
 from wattkeeper.traces.formats import registry

@@ -74,3 +74,4 @@ class ExpectedImprovementConfig(CostBoundSettings, PolicyConfig):
 
     kind: Literal["expected-improvement"] = "expected-improvement"
     policy = ExpectedImprovement
+    plain = "expected improvement"

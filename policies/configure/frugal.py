@@ -216,6 +216,7 @@ class FrugalConfig(PolicyConfig):
 
     kind: Literal["frugal"] = "frugal"
     policy = Frugal
+    plain = "frugal"
     tunes: ClassVar[bool] = True
     moments: ClassVar[tuple[Moment, ...]] = ("start", "profiled", "reached")
     recurrences: PositiveInt | None = None

@@ -92,3 +92,4 @@ class GridSearchConfig(PolicyConfig):
     sets_power: ClassVar[bool] = True
     kind: Literal["grid-search"] = "grid-search"
     policy = GridSearch
+    plain = "grid search"

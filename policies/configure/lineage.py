@@ -36,3 +36,4 @@ class LineageConfig(PolicyConfig):
     sets_parent: ClassVar[bool] = True
     kind: Literal["lineage"] = "lineage"
     policy = Lineage
+    plain = "the parent of each mutation"

@@ -123,6 +123,7 @@ class ModelkeeperParentConfig(PolicyConfig):
     sets_parent: ClassVar[bool] = True
     kind: Literal["modelkeeper"] = "modelkeeper"
     policy = ModelkeeperParent
+    plain = "ModelKeeper's parents"
     matcher: Literal["coverage", "modelkeeper-asbuilt"] = "coverage"
     """Similarity measure: the share of the child's parameters that the parent fills, or
     ModelKeeper's published score."""

@@ -22,3 +22,4 @@ class NoneConfig(PolicyConfig):
     sets_parent: ClassVar[bool] = True
     kind: Literal["none"] = "none"
     policy = Scratch
+    plain = "training from scratch"

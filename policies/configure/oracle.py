@@ -46,6 +46,7 @@ class OracleConfig(PolicyConfig):
     sets_power: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
     policy = Oracle
+    plain = "the best choice in hindsight"
     knobs: KnobChoice = "both"
     """What it chooses: the batch size at the largest power limit, the power limit (or locked clock,
     where the profile has some) at the default batch size, or both."""

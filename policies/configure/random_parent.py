@@ -36,3 +36,4 @@ class RandomParentConfig(PolicyConfig):
     draws: ClassVar[bool] = True
     kind: Literal["random-parent"] = "random-parent"
     policy = RandomParent
+    plain = "parents at random"

@@ -38,3 +38,4 @@ class SuccessiveHalvingConfig(CostBoundSettings, PolicyConfig):
 
     kind: Literal["successive-halving"] = "successive-halving"
     policy = SuccessiveHalving
+    plain = "successive halving"

@@ -55,3 +55,4 @@ class ThompsonConfig(CostBoundSettings, PolicyConfig):
     draws: ClassVar[bool] = True
     kind: Literal["thompson"] = "thompson"
     policy = Thompson
+    plain = "Thompson sampling"

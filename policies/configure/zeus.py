@@ -132,6 +132,7 @@ class ZeusConfig(PolicyConfig):
     draws: ClassVar[bool] = True
     kind: Literal["zeus"] = "zeus"
     policy = Zeus
+    plain = "Zeus"
     beta: PositiveFloat = 2.0
     """An attempt stops before it costs `beta` times the cheapest recurrence (section 4.4)."""
     window: PositiveInt | None = None

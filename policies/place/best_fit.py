@@ -17,3 +17,4 @@ class BestFitConfig(PolicyConfig):
 
     kind: Literal["best-fit"] = "best-fit"
     policy = BestFit
+    plain = "the fullest node that fits"

@@ -47,6 +47,7 @@ class ConsolidateConfig(PolicyConfig):
 
     kind: Literal["consolidate"] = "consolidate"
     policy = Consolidate
+    plain = "as few nodes as possible"
 
 
 def _locate(job: Job, cluster: ClusterView) -> Parts:

@@ -16,3 +16,4 @@ class FirstFitConfig(PolicyConfig):
 
     kind: Literal["first-fit"] = "first-fit"
     policy = FirstFit
+    plain = "the first node that fits"

@@ -93,6 +93,7 @@ class FragmentationAwareConfig(PolicyConfig):
 
     kind: Literal["fragmentation-aware"] = "fragmentation-aware"
     policy = FragmentationAware
+    plain = "where least is fragmented"
 
 
 class Census:

@@ -36,6 +36,7 @@ class SpreadConfig(PolicyConfig):
 
     kind: Literal["spread"] = "spread"
     policy = Spread
+    plain = "the emptiest node"
 
 
 def free_milli(cluster: ClusterView) -> Ints:

@@ -157,6 +157,7 @@ class CarbonAwareConfig(PolicyConfig):
 
     kind: Literal["carbon-aware"] = "carbon-aware"
     policy = CarbonAware
+    plain = "in cleaner hours"
     signal: str = "carbon"
     """Name of the signal that weighs energy, as `carbon` or `price`; its forecast is read."""
     least_gain: float = Field(default=0.0, ge=0, le=1)

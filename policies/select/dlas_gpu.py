@@ -30,6 +30,7 @@ class DlasGpuConfig(PolicyConfig):
 
     kind: Literal["dlas-gpu"] = "dlas-gpu"
     policy = DlasGpu
+    plain = "the least served jobs first, in classes"
     limits_gpu_s: tuple[int, ...] = Field((3250, 7200), min_length=1)
     """Attained GPU-seconds at which a job leaves each queue but the last; ascending, positive."""
 

@@ -26,6 +26,7 @@ class EasyBackfillConfig(PolicyConfig):
 
     kind: Literal["easy-backfill"] = "easy-backfill"
     policy = EasyBackfill
+    plain = "in order, later jobs may pass where they delay nobody"
     estimates: Estimates = "user"
     """Expected run time of a job: the user's estimate (`estimate_s`) or the exact one
     (`duration_s`). A job without it is refused."""

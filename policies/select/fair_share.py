@@ -120,6 +120,7 @@ class FairShareConfig(PolicyConfig):
 
     kind: Literal["fair-share"] = "fair-share"
     policy = FairShare
+    plain = "the user with the least usage first"
     half_life_s: float = Field(604800.0, gt=0)
     """Time after which usage counts half, s; as Slurm's `PriorityDecayHalfLife`, whose default is
     seven days."""

@@ -11,3 +11,4 @@ class FifoConfig(PolicyConfig):
 
     kind: Literal["fifo"] = "fifo"
     policy = Fifo
+    plain = "in order of submission"

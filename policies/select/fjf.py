@@ -15,3 +15,4 @@ class FjfConfig(PolicyConfig):
 
     kind: Literal["fjf"] = "fjf"
     policy = Fjf
+    plain = "the first job that fits"

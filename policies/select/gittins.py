@@ -27,6 +27,7 @@ class GittinsConfig(PolicyConfig):
 
     kind: Literal["gittins"] = "gittins"
     policy = Gittins
+    plain = "by the chance to end soon (Gittins index)"
     limits_gpu_s: tuple[float, ...] = Field(
         tuple(900.0 * 2**doubling for doubling in range(13)), min_length=1
     )

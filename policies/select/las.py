@@ -22,6 +22,7 @@ class LasConfig(PolicyConfig):
 
     kind: Literal["las"] = "las"
     policy = Las
+    plain = "the least served job first"
     quantum_gpu_s: float = Field(3600.0, ge=0.001)
     """Smallest difference in GPU-seconds that leads to a preemption: a smaller quantum is fairer,
     with more preemptions."""

@@ -66,6 +66,7 @@ class RecordedConfig(PolicyConfig):
 
     kind: Literal["recorded"] = "recorded"
     policy = Recorded
+    plain = "as it was"
 
     @property
     def needed_columns(self) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ class SjfConfig(PolicyConfig):
 
     kind: Literal["sjf"] = "sjf"
     policy = Sjf
+    plain = "the shortest job first"
 
     @property
     def needed_columns(self) -> Mapping[str, str]:

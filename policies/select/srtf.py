@@ -20,6 +20,7 @@ class SrtfConfig(PolicyConfig):
 
     kind: Literal["srtf"] = "srtf"
     policy = Srtf
+    plain = "the shortest remaining time first"
 
     @property
     def needed_columns(self) -> Mapping[str, str]:

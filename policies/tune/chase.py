@@ -49,6 +49,7 @@ class ChaseConfig(PolicyConfig):
 
     kind: Literal["chase"] = "chase"
     policy = Chase
+    plain = "Chase"
     limits_unprofiled: ClassVar[bool] = True
     moments: ClassVar[tuple[Moment, ...]] = ("start", "profiled", "signal")
     signal: str = "carbon"

@@ -73,6 +73,7 @@ class DeadlineConfig(PolicyConfig):
 
     kind: Literal["deadline"] = "deadline"
     policy = Deadline
+    plain = "planning limits and pauses"
     limits_unprofiled: ClassVar[bool] = True
     moments: ClassVar[tuple[Moment, ...]] = ("start", "profiled", "signal", "wake")
     signal: str | None = "carbon"

@@ -31,3 +31,4 @@ class LimitOracleConfig(PolicyConfig):
     needs_foresight: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
     policy = LimitOracle
+    plain = "the best limit in hindsight"

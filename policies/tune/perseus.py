@@ -42,6 +42,7 @@ class PerseusConfig(PolicyConfig):
 
     kind: Literal["perseus"] = "perseus"
     policy = Perseus
+    plain = "Perseus"
     moments: ClassVar[tuple[Moment, ...]] = (*START_MOMENTS, "straggler")
     sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "plans"
     unit_time_s: float = Field(default=1e-3, gt=0, le=10)

@@ -40,6 +40,7 @@ class StaticLimitConfig(PolicyConfig):
 
     kind: Literal["static-limit"] = "static-limit"
     policy = StaticLimit
+    plain = "one limit a job"
     limits_unprofiled: ClassVar[bool] = True
     profile: ProfileSource = "known"
     """`known`: the profiles from which jobs are replayed, in a simulation only. `measured`: all

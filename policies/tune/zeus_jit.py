@@ -57,6 +57,7 @@ class ZeusJitConfig(PolicyConfig):
 
     kind: Literal["zeus-jit"] = "zeus-jit"
     policy = ZeusJit
+    plain = "Zeus's power limit"
     profile: Literal["epoch", "slices"] = "epoch"
     """Whether the limits share the first epoch, as published, or are measured in slices of at least
     20 steps and 2 s each, which is no part of the paper: locked clocks are left out then."""

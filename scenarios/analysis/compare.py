@@ -15,9 +15,9 @@ from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.sim.cluster_results.metrics import COSTS, METRICS
+from wattkeeper.sim.cluster_results.registry import COSTS, METRICS
 from wattkeeper.sim.results.folder import is_sweep
-from wattkeeper.sim.results.statistics import all_equal, holm, interval, p_value, versus
+from wattkeeper.sim.results.statistics import FEWEST, all_equal, holm, interval, p_value, versus
 
 Values = dict[str, dict[str, dict[int, float | None]]]
 Key = TypeVar("Key", str, int)
@@ -115,7 +115,8 @@ def compare_with(reference: ComparedResults, other: ComparedResults) -> Json:
         ``rows``: a row for each common variant and metric: see `_row`.
         ``compared``, ``differ``, ``hold``: number of rows with two values; of those, with
         different ones; of those, whose verdict holds among all of them (`LEVEL`).
-        ``verdict``: ``identical``, ``noise``, ``undecided``, ``one seed`` or ``differ``, over all
+        ``verdict``: ``identical``, ``noise``, ``cannot tell``, ``undecided``, ``one seed`` or
+        ``differ``, over all
         rows.
     """
     if reference.is_sweep != other.is_sweep:
@@ -322,7 +323,8 @@ def _hypothesis(row: Mapping[str, Any]) -> tuple[str, ...]:
 def _verdict(differ: Sequence[Mapping[str, Any]]) -> str:
     """The verdict on all rows that differ.
 
-    It is undecided where none holds, but chance explains too few of those significant alone.
+    It is undecided where none holds, but chance explains too few of those significant alone; of
+    too few seeds nobody can tell.
     """
     if not differ:
         return "identical"
@@ -336,7 +338,9 @@ def _verdict(differ: Sequence[Mapping[str, Any]]) -> str:
         math.comb(total, count) * LEVEL**count * (1 - LEVEL) ** (total - count)
         for count in range(significant, total + 1)
     )
-    return "undecided" if by_chance < LEVEL else "noise"
+    if by_chance < LEVEL:
+        return "undecided"
+    return "noise" if all(row["n"] >= FEWEST for row in differ) else "cannot tell"
 
 
 def is_significant(row: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Energy, money and emissions of the clusters of a study, over its window and a year."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from statistics import fmean
 from typing import Final, NamedTuple
 
@@ -41,13 +41,6 @@ profiles."""
 RATES: Final = {COST: "electricity", CARBON: "emissions"}
 """What the energy of a cluster costs and emits, and the labels."""
 
-SAME: Final = 5e-4
-"""Share of the baseline's energy up to which a sentence says that it is the same: 0.0 %."""
-
-MINOR: Final = 0.02
-"""Share of the baseline's cost or emissions up to which a difference is called small where the
-energy is the same: the hours at which jobs run differ by chance."""
-
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount up to which a difference is none."""
 
@@ -74,26 +67,30 @@ class Estimate(NamedTuple):
         return not math.isnan(self.low) and self.low != self.high
 
 
+def read_values(study: Study, metrics: Collection[str]) -> dict[str, Amounts]:
+    """The known values of metrics of whole runs, by metric, variant and seed."""
+    table = study.table("metrics", ("variant", "seed", "by", "metric", "value"))
+    values: dict[str, Amounts] = {}
+    shown = pc.and_(pc.equal(table["by"], ""), pc.is_in(table["metric"], pa.array([*metrics])))
+    for row in table.filter(pc.and_(shown, pc.is_valid(table["value"]))).to_pylist():
+        by_variant = values.setdefault(row["metric"], {})
+        by_variant.setdefault(row["variant"], {})[row["seed"]] = row["value"]
+    return values
+
+
 def read_amounts(study: Study) -> dict[str, Amounts]:
     """The amounts of each metric that is known of all variants; money only in one currency.
 
     They are those of a year where `year_spans` are known, else those of the window.
     """
     name_of = year_name if year_spans(study.summary) else str
-    names = {name_of(metric): metric for metric in AMOUNTS}
-    table = study.table("metrics", ("variant", "seed", "by", "metric", "value"))
-    amounts: dict[str, Amounts] = {}
-    shown = pc.and_(pc.equal(table["by"], ""), pc.is_in(table["metric"], pa.array([*names])))
-    for row in table.filter(pc.and_(shown, pc.is_valid(table["value"]))).to_pylist():
-        by_variant = amounts.setdefault(names[row["metric"]], {})
-        by_variant.setdefault(row["variant"], {})[row["seed"]] = row["value"]
+    values = read_values(study, [name_of(metric) for metric in AMOUNTS])
     variants = study.summary["variants"].keys()
-    if currency(study.manifest) is None:
-        amounts.pop(COST, None)
     return {
-        metric: amounts[metric]
+        metric: values[name_of(metric)]
         for metric in AMOUNTS
-        if metric in amounts and amounts[metric].keys() == variants
+        if values.get(name_of(metric), {}).keys() == variants
+        and (metric != COST or currency(study.manifest) is not None)
     }
 
 
@@ -203,6 +200,8 @@ def format_amount(
     elif metric == CARBON:
         size, name = (1e6, "t CO2") if abs(value) >= 1e7 else (1e3, "kg CO2")
     shown = value / size
+    if not shown:
+        return f"0 {name}"
     if digits is not None:
         if metric == COST and abs(shown) >= 10:
             shown = round(shown)  # no cents

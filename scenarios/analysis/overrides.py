@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.tune.power_fraction import count_up_to
 from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
+from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.gpus.model import find_gpu_model
@@ -32,12 +34,21 @@ def variant_overrides(scenario: Json) -> dict[str, str]:
         if base_of(name) in scenario["variants"]:
             continue
         size = scenario["variants"][name].get("workload") or {}
-        parts = list(describe_limits(scenario, name))
+        parts = [*_describe_scheduler(scenario, name), *describe_limits(scenario, name)]
         parts += _describe_cluster_changes(scenario["cluster"], cluster)
         parts += [describe_setting(f"workload.{key}", value) for key, value in size.items()]
         if parts:
             texts[name] = ", ".join(parts)
     return texts
+
+
+def _describe_scheduler(scenario: Json, variant: str) -> Iterator[str]:
+    """The scheduler that a variant names itself, in plain words."""
+    select = (scenario["variants"][variant].get("policies") or {}).get("select")
+    part = find_part("select", select["kind"]) if isinstance(select, dict) else None
+    if part is not None and (words := getattr(part, "plain", "")):
+        foresight = ", run times known in advance" * knows_run_times(scenario, variant)
+        yield f"{words}{foresight}"
 
 
 def describe_limits(scenario: Json, variant: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
@@ -16,45 +17,37 @@ from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ig
 from wattkeeper.scenarios.inputs.measured_energy import describe_measured
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
 from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 from wattkeeper.traces.files.names import file_name
 
 Unit = tuple[str, float]
 """Name and size of a unit."""
 
-PROFILED_METRICS = {
-    "energy_j": "energy",
-    "time_s": "time",
-    "cost": "cost",
-    "jct_s": "job completion",
-}
-"""Metrics and labels where jobs have profiles."""
+PROFILED_METRICS: Final = ("energy_j", "time_s", "cost", "jct_s")
+"""Metrics where jobs have profiles."""
 
-QUEUE_METRICS = {
-    "cluster_energy_j": "cluster energy",
-    "jct_s": "job completion",
-    "p95_jct_s": "95th percentile",
-    "queue_delay_s": "queue delay",
-    "makespan_s": "makespan",
-    "preemptions": "preemptions",
-}
-"""Metrics and labels where jobs run for their recorded duration, so that only the queue differs."""
+QUEUE_METRICS: Final = (
+    "cluster_energy_j",
+    "jct_s",
+    "p95_jct_s",
+    "queue_delay_s",
+    "makespan_s",
+    "preemptions",
+)
+"""Metrics where jobs run for their recorded duration, so that only the queue differs."""
 
-ZOO_METRICS = {
-    "gpu_s_saved": "GPU time saved",
-    "with_parent": "with parent",
-    "mean_accuracy": "accuracy",
-}
-"""Further metrics and labels where there is a zoo."""
+ZOO_METRICS: Final = ("gpu_s_saved", "with_parent", "mean_accuracy")
+"""Further metrics where there is a zoo."""
 
-ELASTIC_METRICS = {
-    "goodput": "goodput",
-    "ettr": "ETTR",
-    "useful_sample_j": "energy/sample",
-    "useful_sample_rent": "rent/1,000",
-    "p99_downtime_s": "p99 downtime",
-}
-"""Metrics and labels where there are elastic jobs."""
+ELASTIC_METRICS: Final = (
+    "goodput",
+    "ettr",
+    "useful_sample_j",
+    "useful_sample_rent",
+    "p99_downtime_s",
+)
+"""Metrics where there are elastic jobs."""
 
 ZOO_NOTE = (
     "GPU time saved: of training, from the coverage by the parent (warm_start.json); "
@@ -62,49 +55,58 @@ ZOO_NOTE = (
     "models. accuracy: their mean. GPU time and accuracy are modelled unless the training was real."
 )
 
-SHARES = ("with_parent", "mean_accuracy")
+SHARES: Final = ("with_parent", "mean_accuracy")
 """Metrics that are not compared with the baseline's."""
-
-GAINS = ("goodput",)
-"""Metrics of which more is better, where they stand in the place of a time."""
 
 TIMES = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 ENERGIES = (("TJ", 1e12), ("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3), ("J", 1.0))
 SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
-def shown_metrics(summary: Json) -> dict[str, str]:
-    """The metrics in which variants can differ, and their labels."""
+def shown_metrics(summary: Json) -> tuple[str, ...]:
+    """The metrics in which variants can differ."""
     if is_elastic(summary):
         return _shown_elastic(summary)
     profiled = bool(summary["by"]["workload"])
-    shown = dict(PROFILED_METRICS if profiled else QUEUE_METRICS)
-    if not preempts(summary):
-        shown.pop("preemptions", None)
+    hidden = set() if preempts(summary) else {"preemptions"}
     if profiled and not knows_energy(summary):
-        del shown["energy_j"], shown["cost"]  # cost is then time alone
+        hidden |= {"energy_j", "cost"}  # cost is then time alone
+    further: tuple[str, ...] = ()
     if has_zoo(summary):
-        shown.pop("p95_jct_s", None)
-        shown |= ZOO_METRICS
-    return shown
+        hidden.add("p95_jct_s")
+        further = ZOO_METRICS
+    shown = PROFILED_METRICS if profiled else QUEUE_METRICS
+    return tuple(metric for metric in (*shown, *further) if metric not in hidden)
 
 
-def _shown_elastic(summary: Json) -> dict[str, str]:
+def _shown_elastic(summary: Json) -> tuple[str, ...]:
     """Those of elastic jobs; when jobs end, only if that differs between variants."""
     every = [about["metrics"] for about in summary["variants"].values()]
-    shown = {
-        metric: label
-        for metric, label in ELASTIC_METRICS.items()
-        if any(metric in metrics for metrics in every)
-    }
+    shown = [metric for metric in ELASTIC_METRICS if any(metric in own for own in every)]
     if len({metrics["jct_s"]["mean"] for metrics in every}) > 1:
-        shown["jct_s"] = PROFILED_METRICS["jct_s"]
-    return shown
+        shown.append("jct_s")
+    return tuple(shown)
+
+
+def label_of(metric: str) -> str:
+    """The head of the column of a metric."""
+    return METRICS[metric].label or METRICS[metric].noun
+
+
+def is_gain(metric: str) -> bool:
+    """Whether more of a metric is better."""
+    return METRICS[metric].better == "more"
 
 
 def is_elastic(summary: Json) -> bool:
     """Whether there are elastic jobs."""
     return any("goodput" in about["metrics"] for about in summary["variants"].values())
+
+
+def only_elastic(scenario: Json) -> bool:
+    """Whether all jobs of a resolved scenario are elastic."""
+    workload = scenario["workload"]
+    return workload["kind"] == "elastic" and workload.get("others") is None
 
 
 def preempts(summary: Json) -> bool:
@@ -338,18 +340,19 @@ def format_value(value: float | None, metric: str) -> str:
     """A value in the unit that suits its size."""
     if value is None:
         return "-"
-    if metric == "preemptions":
-        return f"{value:,.0f}"
-    if metric in ("with_parent", "ettr"):
-        return f"{100 * value:.1f} %"
-    if metric == "mean_accuracy":
-        return f"{value:.4f}"
-    if metric == "goodput":
-        return f"{four_digits(value)}/s"
-    if metric == "useful_sample_rent":
-        return four_digits(1000 * value)
-    if metric in CLUSTER_ENERGY:
-        return format_amount(value, metric)
+    match METRICS[metric].style if metric in METRICS else "":
+        case "kWh":
+            return format_amount(value, metric)
+        case "count":
+            return f"{value:,.0f}"
+        case "share":
+            return f"{100 * value:.1f} %"
+        case "accuracy":
+            return f"{value:.4f}"
+        case "rate":
+            return f"{four_digits(value)}/s"
+        case "thousand":
+            return four_digits(1000 * value)
     unit, size = choose_unit([value], metric_units(metric))
     if unit == "J":
         return f"{value:.1f} J"

@@ -12,7 +12,7 @@ from wattkeeper.scenarios.cli.options import FILE, PATH, output_options
 
 if TYPE_CHECKING:
     from wattkeeper.policies.json_types import Json
-    from wattkeeper.scenarios.analysis.compare import ComparedResults
+    from wattkeeper.scenarios.document.blocks import Document
 
 
 @click.command()
@@ -35,31 +35,30 @@ def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> N
 
     results = [studies.read(folder) for folder in folders]
     live = studies.find_live(results)
-    if live is not None and html is not None:
-        raise click.UsageError(
-            "--html: a live run is compared with a simulated one on the terminal, or by --json "
-            "or --csv"
-        )
     if live is not None:
         from wattkeeper.scenarios.analysis import sim_vs_live
-        from wattkeeper.scenarios.cli.tables import sim_vs_live as table
+        from wattkeeper.scenarios.document.sim_vs_live import describe_predictions
 
         measured, predicted = (results[index].points["{}"] for index in (live, 1 - live))
         comparison = sim_vs_live.compare(measured, predicted)
-        print_tables = table.print_comparison
+        document = describe_predictions(comparison)
     else:
-        from wattkeeper.scenarios.cli.tables import compare as metrics_table
+        from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
+        from wattkeeper.scenarios.document.compare import describe_comparison
 
         comparison = studies.compare(results[0], results[1:])
-        print_tables = metrics_table.print_comparison
-    if html is not None:
-        _write_page(html, comparison, results[0])
+        metrics = shown_metrics(next(iter(results[0].points.values())).summary)
+        document = describe_comparison(comparison, metrics)
     if form == "json":
         terminal.write(to_json(comparison), end="")
     elif form == "csv":
         terminal.write(_format_rows(comparison), end="")
     else:
-        print_tables(terminal.console(), comparison)
+        from wattkeeper.scenarios.cli.document import print_document
+
+        print_document(terminal.console(), document)
+    if html is not None:
+        _write_page(html, document)
 
 
 def _format_rows(content: Json) -> str:
@@ -75,12 +74,10 @@ def _format_rows(content: Json) -> str:
     )
 
 
-def _write_page(path: Path, comparison: Json, reference: ComparedResults) -> None:
-    from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
-    from wattkeeper.scenarios.report.compare_page import render_comparison
+def _write_page(path: Path, document: Document) -> None:
+    from wattkeeper.scenarios.report.page import render_document
     from wattkeeper.traces.files.atomic import replace_file
 
-    metrics = shown_metrics(next(iter(reference.points.values())).summary)
     with replace_file(path) as fresh:
-        fresh.write_text(render_comparison(comparison, metrics), encoding="utf-8", newline="\n")
+        fresh.write_text(render_document(document), encoding="utf-8", newline="\n")
     terminal.write(f"Page: {path}", err=True)

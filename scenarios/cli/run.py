@@ -131,10 +131,11 @@ def run(
         if form is not None:
             terminal.write(_format_summary(done.summary, form), end="")
             return
-        from wattkeeper.scenarios.cli.tables.run import print_results
+        from wattkeeper.scenarios.cli.document import print_document
+        from wattkeeper.scenarios.document.study import describe_study
 
-        print_results(terminal.console(), loaded.scenario, done)
-    terminal.write(f"\nResults: {folder}")
+        print_document(terminal.console(), describe_study(done, with_charts=False))
+    terminal.write_results(folder)
 
 
 def _format_summary(summary: Json, form: str) -> str:
@@ -147,8 +148,8 @@ def _format_summary(summary: Json, form: str) -> str:
 def _run_sweep(
     loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, form: str | None
 ) -> None:
-    from wattkeeper.scenarios.cli.tables import sweep
-    from wattkeeper.scenarios.notebook.flat_rows import to_csv
+    from wattkeeper.scenarios.cli.document import print_document
+    from wattkeeper.scenarios.notebook.flat_rows import sweep_content, sweep_rows, to_csv
     from wattkeeper.scenarios.sweep.points import describe_overridden_axes, expand_sweep
     from wattkeeper.scenarios.sweep.run import run_sweep
     from wattkeeper.sim.results.folder import to_json
@@ -160,12 +161,12 @@ def _run_sweep(
     with terminal.progress(loaded.scenario.name) as progress:
         finished, failures = run_sweep(points, folder, workers, ray, progress, tell)
     if form == "json":
-        terminal.write(to_json(sweep.read_content(folder)), end="")
+        terminal.write(to_json(sweep_content(folder)), end="")
     elif form == "csv":
-        terminal.write(to_csv(sweep.read_rows(folder)), end="")
+        terminal.write(to_csv(sweep_rows(folder)), end="")
     else:
-        sweep.print_sweep(terminal.console(), *finished)
-        terminal.write(f"\nResults: {folder}")
+        print_document(terminal.console(), finished)
+        terminal.write_results(folder)
     for line in failures:
         tell(line)
     if failures:

@@ -14,7 +14,6 @@ from wattkeeper.scenarios.cli.options import FILE, PATH
 from wattkeeper.scenarios.log_study.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.analysis.manifest import Manifest
     from wattkeeper.traces.readers.base import ImportOptions
 
 
@@ -82,25 +81,9 @@ def study(
     with terminal.trainings(added.name, live=False) as (progress, _):
         reporter = log_study.Reporter(terminal.write, progress)
         ended = log_study.study_log(plan, out, workers, reporter)
-    from wattkeeper.scenarios.cli.tables.run import print_results
+    from wattkeeper.scenarios.cli.document import print_document
+    from wattkeeper.scenarios.document.study import describe_study
 
-    scenario = ended.loaded.scenario
-    if "waits" in ended.done.manifest:
-        _print_waits(ended.done.manifest, scenario.baseline)
-    print_results(terminal.console(), scenario, ended.done)
+    print_document(terminal.console(), describe_study(ended.done, with_charts=False))
     terminal.write(f"\nScenario: {out / log_study.SCENARIO}")
     terminal.write(f"Page: {ended.folder / 'report.html'}")
-
-
-def _print_waits(manifest: Manifest, variant: str) -> None:
-    """Print how close schedulers come to the recorded waits, and those of a variant by part."""
-    from wattkeeper.scenarios.analysis.texts import waits
-    from wattkeeper.traces.describe.text import print_table
-
-    console = terminal.console()
-    rows = waits.rows_by_scheduler(manifest["waits"], manifest["scenario"])
-    print_table(console, "Waits of each scheduler, and the record", waits.CLOSENESS_HEADS, rows)
-    console.print(waits.WAITS_NOTE, style="dim")
-    rows = waits.rows_by_part(manifest["waits"], variant)
-    title = f"Recorded waits, and simulated ones ({variant})"
-    print_table(console, title, waits.HEADS, rows)

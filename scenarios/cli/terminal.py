@@ -18,6 +18,8 @@ from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn, TaskID
     from rich.text import Text
@@ -92,6 +94,11 @@ def write(text: str, *, err: bool = False, end: str = "\n") -> None:
         return
     with suppress(OSError, ValueError):
         click.echo(text, err=True, nl=False)  # noqa: TID251
+
+
+def write_results(folder: Path) -> None:
+    """Write where results are; the page comes last."""
+    write(f"\nResults: {folder}\nPage: {folder / 'report.html'}")
 
 
 class _Activity:

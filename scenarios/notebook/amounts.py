@@ -12,9 +12,9 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import Estimate
 from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.vocabulary import TIMES, choose_unit, metric_units
+from wattkeeper.scenarios.charts.chart import is_spread
 from wattkeeper.scenarios.notebook.colours import VariantStyle
 from wattkeeper.scenarios.notebook.frame import Frame, literal
-from wattkeeper.scenarios.report.charts.chart import is_spread
 from wattkeeper.sim.cluster_results.metrics import JobOutcomes
 from wattkeeper.sim.results.statistics import interval
 from wattkeeper.traces.describe.waits import SIZE_NAMES, split_sizes

@@ -5,7 +5,6 @@ What draws and writes is imported when it is asked for: a run makes studies that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +12,9 @@ from typing import TYPE_CHECKING
 from wattkeeper.scenarios.analysis.study import StoredStudy, Study, read
 
 if TYPE_CHECKING:
-    from xml.etree.ElementTree import Element
-
     import pandas as pd
 
+    from wattkeeper.scenarios.document.blocks import Document
     from wattkeeper.scenarios.notebook.plots import StudyPlots
 
 
@@ -42,12 +40,9 @@ class DisplayedStudy(Study):
         return tabulate_regret(self)
 
     def _repr_html_(self) -> str:
-        from wattkeeper.scenarios.analysis.learning.window import read_learning_window
-        from wattkeeper.scenarios.report.page import describe_variants, write_answer
+        from wattkeeper.scenarios.document.study import describe_study
 
-        window = read_learning_window(self)
-        variants = describe_variants(self.manifest, self.summary)
-        return to_fragment([*write_answer(self, window), *variants])
+        return to_fragment(describe_study(self, with_charts=False))
 
 
 class SavedStudy(DisplayedStudy, StoredStudy):
@@ -60,11 +55,14 @@ def open_study(folder: Path) -> SavedStudy:
     return SavedStudy(stored.folder, stored.manifest, stored.summary)
 
 
-def to_fragment(body: Iterable[Element]) -> str:
-    """HTML of elements of a page, with the style that they need, to stand in a notebook."""
+def to_fragment(document: Document) -> str:
+    """HTML of the parts of a document that are for all media, with the style that they need."""
+    from wattkeeper.scenarios.report.html import section
     from wattkeeper.scenarios.report.markup import tag, to_html
 
-    return to_html(tag("div", tag("style", _read_style()), *body, class_="wattkeeper"))
+    body = [section(part) for part in document.sections if part.place == "all"]
+    title = tag("h1", document.title)
+    return to_html(tag("div", tag("style", _read_style()), title, *body, class_="wattkeeper"))
 
 
 @cache

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from wattkeeper.scenarios.charts.chart import Axis, Chart, Dot, Line, Panel
+from wattkeeper.scenarios.charts.pareto import find_front
 from wattkeeper.scenarios.notebook.colours import VariantStyle
 from wattkeeper.scenarios.notebook.frame import Frame, literal
-from wattkeeper.scenarios.report.charts.chart import Axis, Chart, Dot, Line, Panel
-from wattkeeper.scenarios.report.charts.pareto import find_front
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

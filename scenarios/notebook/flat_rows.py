@@ -3,11 +3,13 @@
 import csv
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
+from pathlib import Path
 from typing import Any, Final
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.study import finished_points, read_sweep
 from wattkeeper.scenarios.spec.wording import axis_text
-from wattkeeper.sim.cluster_results.metrics import METRICS
+from wattkeeper.sim.cluster_results.registry import METRICS
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 """How texts begin that spreadsheets take for formulas."""
@@ -65,6 +67,23 @@ def summary_rows(summary: Json) -> Iterator[dict[str, Any]]:
                 }
                 baseline = {"baseline": about["versus"]["baseline"]}
                 yield place | flatten(statistics) | baseline | versus
+
+
+def sweep_content(folder: Path) -> Json:
+    """`sweep.json` with the summary of each variant at each point that was just finished."""
+    about = read_sweep(folder)
+    for point in about["points"]:
+        point["variants"] = None
+    for point, study in finished_points(folder, about, check=False):
+        point["variants"] = study.summary["variants"]
+    return about
+
+
+def sweep_rows(folder: Path) -> Iterator[Json]:
+    """A row for each metric at each point that was just finished; see `summary_rows`."""
+    for point, study in finished_points(folder, read_sweep(folder), check=False):
+        place = {"point": point["id"]} | flatten({"point": point["values"]})
+        yield from (place | row for row in summary_rows(study.summary))
 
 
 def escape_formula(value: Any) -> Any:

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.charts.chart import choose_time_unit
+from wattkeeper.scenarios.charts.downsample import spaced_indices
 from wattkeeper.scenarios.notebook.colours import variant_colours
 from wattkeeper.scenarios.notebook.frame import Frame, literal
-from wattkeeper.scenarios.report.charts.chart import choose_time_unit
-from wattkeeper.scenarios.report.charts.downsample import spaced_indices
 from wattkeeper.scenarios.timeline.lanes import GpuHold, Lane, assign_lanes
 from wattkeeper.scenarios.timeline.run_tables import read_holds, read_run, select_run
 

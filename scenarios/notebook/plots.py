@@ -10,7 +10,15 @@ from typing_extensions import Unpack
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.points import PointRow, all_variants
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.charts.chart import Chart
+from wattkeeper.scenarios.charts.columns import read_outcomes
+from wattkeeper.scenarios.charts.distributions import draw_distributions
+from wattkeeper.scenarios.charts.learning import draw_regret
+from wattkeeper.scenarios.charts.over_time import draw_over_time
+from wattkeeper.scenarios.charts.pareto import draw_tradeoff
+from wattkeeper.scenarios.charts.sweep_charts import draw_sweep_tradeoff
 from wattkeeper.scenarios.notebook.amounts import draw_delay_by_size, draw_energy
 from wattkeeper.scenarios.notebook.colours import VariantStyle
 from wattkeeper.scenarios.notebook.drawing import draw_chart
@@ -18,14 +26,6 @@ from wattkeeper.scenarios.notebook.frame import Frame, FrameOptions
 from wattkeeper.scenarios.notebook.gantt import draw_gantt
 from wattkeeper.scenarios.notebook.regret import select_workload
 from wattkeeper.scenarios.notebook.selection import select_study, select_styles, select_summary
-from wattkeeper.scenarios.report.charts.chart import Chart
-from wattkeeper.scenarios.report.charts.columns import read_outcomes
-from wattkeeper.scenarios.report.charts.distributions import draw_distributions
-from wattkeeper.scenarios.report.charts.learning import draw_regret
-from wattkeeper.scenarios.report.charts.over_time import draw_over_time
-from wattkeeper.scenarios.report.charts.pareto import draw_tradeoff
-from wattkeeper.scenarios.report.charts.sweep_charts import draw_sweep_tradeoff
-from wattkeeper.scenarios.report.points import PointRow, all_variants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

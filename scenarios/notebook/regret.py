@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.run_columns import RunColumns
-from wattkeeper.scenarios.report.charts.columns import read_outcomes
+from wattkeeper.scenarios.charts.columns import read_outcomes
 from wattkeeper.sim.cluster_results.metrics import JobOutcomes
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.points import PointRow, read_points
+from wattkeeper.scenarios.document.sweep import describe_sweep
 from wattkeeper.scenarios.notebook.display import SavedStudy, open_study, to_fragment
 from wattkeeper.scenarios.notebook.plots import SweepPlots
-from wattkeeper.scenarios.report.points import PointRow, read_points
-from wattkeeper.scenarios.report.sweep_page import list_points, write_answer
 from wattkeeper.scenarios.spec.wording import count
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class SavedSweep:
     def _repr_html_(self) -> str:
         rows = self.rows
         first = self.study(rows[0].id) if rows else None
-        table = list_points(self.about, rows, MOST_ROWS) if rows else ()
-        return to_fragment([*write_answer(self.about, rows, first), *table])
+        shown = describe_sweep(self.about, rows, first, with_charts=False, most_rows=MOST_ROWS)
+        return to_fragment(shown)
 
     @cached_property
     def plot(self) -> SweepPlots:

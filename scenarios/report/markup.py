@@ -1,10 +1,13 @@
 """HTML as a tree, so that no text of a scenario can become markup."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from xml.etree.ElementTree import Element, tostring
 
 from wattkeeper.policies.printable import printable
+
+CAMEL = ("viewBox", "preserveAspectRatio")
+"""Attributes of SVG that have no `-`."""
 
 
 def tag(name: str, *content: Element | str | None, **attributes: object) -> Element:
@@ -17,7 +20,7 @@ def tag(name: str, *content: Element | str | None, **attributes: object) -> Elem
     """
     element = Element(name)
     for key, value in attributes.items():
-        element.set(key.rstrip("_").replace("_", "-") if key != "viewBox" else key, str(value))
+        element.set(key.rstrip("_").replace("_", "-") if key not in CAMEL else key, str(value))
     for part in content:
         if isinstance(part, Element):
             element.append(part)
@@ -26,20 +29,6 @@ def tag(name: str, *content: Element | str | None, **attributes: object) -> Elem
         elif part:
             element.text = (element.text or "") + part
     return element
-
-
-def notes(lines: Iterable[str], class_: str = "note") -> list[Element]:
-    """A paragraph for each line."""
-    return [tag("p", line, class_=class_) for line in lines]
-
-
-def build_table(
-    titles: Iterable[str], rows: Iterable[Element], caption: str | None = None, **attributes: object
-) -> Element:
-    """A table with titles of its columns."""
-    heads = [tag("th", title, scope="col") for title in titles]
-    content = [tag("thead", tag("tr", *heads)), tag("tbody", *rows)]
-    return tag("table", *content, caption and tag("caption", caption), **attributes)
 
 
 def to_html(element: Element) -> str:
@@ -51,18 +40,3 @@ def to_script_json(content: Mapping[str, object]) -> str:
     """JSON that is safe inside a script element."""
     text = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def build_labelled_table(heads: Sequence[str], texts: Iterable[Sequence[str]]) -> Element:
-    """A table of texts whose first column names the row; cells know the title of their column."""
-    rows = []
-    for label, *values in texts:
-        cells = zip(heads[1:], values, strict=True)
-        rows.append(
-            tag(
-                "tr",
-                tag("th", label, scope="row"),
-                *(tag("td", value, data_label=head) for head, value in cells),
-            )
-        )
-    return build_table(heads, rows, class_="cards")

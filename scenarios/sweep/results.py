@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,17 +24,10 @@ from wattkeeper.traces.files.atomic import replace_folder, resolve
 from wattkeeper.traces.schema import field
 
 if TYPE_CHECKING:
-    from wattkeeper.scenarios.report.points import PointRow
+    from wattkeeper.scenarios.document.blocks import Document
 
 
-class FinishedSweep(NamedTuple):
-    """What is shown of a sweep: the content of its `sweep.json`, and its finished points."""
-
-    about: Json
-    points: list[PointRow]
-
-
-def write_sweep(folder: Path, works: Sequence[PointWork]) -> FinishedSweep:
+def write_sweep(folder: Path, works: Sequence[PointWork]) -> Document:
     """Write the results folder of a sweep, whole or not at all; older results there are replaced.
 
     Points where a unit failed have no folder; what was done of them is in the table.
@@ -42,8 +35,9 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> FinishedSweep:
     Raises:
         InputError: If the folder holds anything but results of a sweep.
     """
-    from wattkeeper.scenarios.report.points import read_points
-    from wattkeeper.scenarios.report.sweep_page import draw_sweep_page
+    from wattkeeper.scenarios.analysis.points import read_points
+    from wattkeeper.scenarios.document.sweep import describe_sweep
+    from wattkeeper.scenarios.report.page import render_document
 
     check_folder(folder, CLUSTER, sweep=True)
     with replace_folder(resolve(folder)) as fresh:
@@ -58,9 +52,10 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> FinishedSweep:
         write_sums(fresh, study.checked_files_of_sweep(done))
         about = json.loads(text)
         points = read_points(fresh, about, check=False)
-        page = draw_sweep_page(fresh, about, points)
-        (fresh / "report.html").write_text(page, encoding="utf-8")
-    return FinishedSweep(about, points)
+        studies = study.finished_points(fresh, about, check=False)
+        document = describe_sweep(about, points, next((saved for _, saved in studies), None))
+        (fresh / "report.html").write_text(render_document(document), encoding="utf-8")
+    return document
 
 
 def _describe(works: Sequence[PointWork]) -> Json:

@@ -19,6 +19,7 @@ from wattkeeper.policies.errors import (
     merge_alike,
 )
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.document.blocks import Document
 from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.garbage import end_start
@@ -27,7 +28,7 @@ from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
-from wattkeeper.scenarios.sweep.results import FinishedSweep, write_sweep
+from wattkeeper.scenarios.sweep.results import write_sweep
 from wattkeeper.scenarios.sweep.work import PointWork, SweepUnit, note_policy_files, prepare
 from wattkeeper.sim.results.folder import work_folder, write_results
 from wattkeeper.traces.files.private import open_private
@@ -56,16 +57,16 @@ def run_sweep(
     ray: str | None,
     progress: Callable[[int, int], None],
     tell: Callable[[str], None],
-) -> tuple[FinishedSweep, list[str]]:
+) -> tuple[Document, list[str]]:
     """Run all points of a sweep that are not done yet, and write the results folder.
 
     The results folder has unfinished work beside it. For the other arguments see
     `wattkeeper.scenarios.run.run.run`.
 
     Returns:
-        The sweep; a line for each run that failed, or for all that failed alike, and one that says
-        where tracebacks are, if there are any. If there is no line, the folder of unfinished work
-        is gone.
+        What the sweep says; a line for each run that failed, or for all that failed alike, and one
+        that says where tracebacks are, if there are any. If there is no line, the folder of
+        unfinished work is gone.
 
     Raises:
         WattkeeperError: If a point cannot run at all; nothing has run then.

@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wattkeeper.sim.cluster_results.metrics import COSTS
+from wattkeeper.sim.cluster_results.registry import COSTS
 from wattkeeper.sim.results.parquet import run_schema
 from wattkeeper.sim.results.run_result import ResultKind
 from wattkeeper.traces.schema import field

@@ -12,7 +12,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 
 Values: TypeAlias = Sequence[float] | Floats
 
-Verdict = Literal["identical", "noise", "lower", "higher", "one seed"]
+Verdict = Literal["identical", "noise", "cannot tell", "lower", "higher", "one seed"]
 
 RESAMPLES = 2000
 
@@ -20,7 +20,8 @@ BLOCK = 8
 """Fewer values are added up from the first to the last, by numpy, too."""
 
 FEWEST = 5
-"""Of fewer values, a bootstrap holds the mean too seldom: `benchmarks/interval_coverage.py`."""
+"""Of fewer values, a bootstrap holds the mean too seldom (`benchmarks/interval_coverage.py`), and
+an interval that includes no change does not say that there is none."""
 
 ROUNDING = 1e-12
 """Relative difference up to which values count as equal."""
@@ -88,7 +89,7 @@ def _versus(packed: bytes, packed_baseline: bytes) -> dict[str, Any]:
         "ratio": _mean(changes) if neutral else None,
         "ci95": bounds if neutral else None,
         "effect": None if equal else effect(values, baseline),
-        "verdict": "identical" if equal else verdict(bounds, neutral),
+        "verdict": "identical" if equal else verdict(bounds, neutral, len(values)),
     }
 
 
@@ -118,17 +119,20 @@ def all_equal(values: Values, baseline: Values) -> bool:
     )
 
 
-def verdict(bounds: Sequence[float] | None, neutral: float) -> Verdict:
+def verdict(bounds: Sequence[float] | None, neutral: float, pairs: int) -> Verdict:
     """The verdict on pairs that differ.
 
     Args:
         bounds: Interval of the changes of `relative_changes`; None of one pair.
         neutral: The change of equal pairs.
+        pairs: Their number.
     """
     if bounds is None:
         return "one seed"
     low, high = bounds
-    return "higher" if low > neutral else "lower" if high < neutral else "noise"
+    if low <= neutral <= high:
+        return "noise" if pairs >= FEWEST else "cannot tell"
+    return "higher" if low > neutral else "lower"
 
 
 def effect(values: Values, baseline: Values) -> float | None:

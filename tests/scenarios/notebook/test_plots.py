@@ -18,8 +18,8 @@ from matplotlib.text import Text
 from tests.conftest import run_command
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.charts.study_charts import draw_study
 from wattkeeper.scenarios.notebook.colours import VariantStyle, variant_colours
-from wattkeeper.scenarios.report.charts.study_charts import draw_study
 from wattkeeper.scenarios.run.run import ScenarioResult
 
 NAMES = ("front", "energy", "power", "regret", "completion", "gantt")

@@ -18,7 +18,7 @@ from wattkeeper.scenarios.analysis.key_words import (
     short_keys,
     title_of_key,
 )
-from wattkeeper.scenarios.report.charts.chart import is_spread
+from wattkeeper.scenarios.charts.chart import is_spread
 
 SCENARIO = """\
 name: swept

@@ -25,8 +25,8 @@ from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.report import render_page, render_sweep_page
-from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
-from wattkeeper.scenarios.report.points import read_points
+from wattkeeper.scenarios.charts.pareto import EnergyTime, limit_points
+from wattkeeper.scenarios.analysis.points import read_points
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.sim.cluster_results.schemas import CLUSTER
 

@@ -16,8 +16,8 @@ from tests.support.elastic import SCENARIO
 from tests.support.losses import generate_jobs
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium, instance
-from wattkeeper.scenarios.report.charts.pareto import EnergyTime, limit_points
-from wattkeeper.scenarios.report.charts.stacked_bars import format_figure
+from wattkeeper.scenarios.charts.pareto import EnergyTime, limit_points
+from wattkeeper.scenarios.charts.stacked_bars import format_figure
 
 RENT = "rent: {node_hour: 0.9, on_demand: 3, currency: USD}"
 

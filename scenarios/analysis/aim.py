@@ -1,0 +1,183 @@
+"""What a study is about: the metric that decides, and what each variant changes in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Final, Literal, NamedTuple
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.bill import Bill, change_of
+from wattkeeper.scenarios.analysis.consumption import Amounts, read_values, year_spans
+from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
+from wattkeeper.scenarios.analysis.randomness import may_draw
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import (
+    has_zoo,
+    is_elastic,
+    is_gain,
+    knows_energy,
+    oracle_variants,
+)
+from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY, year_name
+
+BOUNDS: Final = {"carbon": CARBON, "price": COST, "energy": ENERGY}
+"""The metric of a scenario's bound."""
+
+SAME: Final = 5e-4
+"""Share of the baseline's value up to which a difference is none: 0.0 %."""
+
+Judgement = Literal["better", "worse", "same", "noise", "cannot tell", "one seed"]
+
+
+class Change(NamedTuple):
+    """What a variant changes in the metric that decides, against its baseline.
+
+    Attributes:
+        name: The variant.
+        baseline: What it is compared with.
+        saved: By how much it is better, in the unit of the metric; below 0: worse.
+        share: The same, of the baseline's value; NaN where that is 0.
+        low: The least of the range of `saved`; NaN where there is none.
+        high: The most of it.
+        judgement: What can be said; `one seed`: better or worse, and chance may explain it.
+        is_modelled: Whether the range is that of the cases of a model: nothing was measured.
+        foresight: Whether its policies know the future.
+    """
+
+    name: str
+    baseline: str
+    saved: float
+    share: float
+    low: float
+    high: float
+    judgement: Judgement
+    is_modelled: bool
+    foresight: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it is better, by all that is known."""
+        return self.judgement == "better" or (self.judgement == "one seed" and self.saved > 0)
+
+
+class Aim(NamedTuple):
+    """What decides between variants.
+
+    Attributes:
+        metric: The metric, as in `wattkeeper.sim.cluster_results.registry`.
+        changes: By variant, the best first; without baselines and cases of models.
+        of_year: Whether values are those of a year.
+    """
+
+    metric: str
+    changes: Mapping[str, Change]
+    of_year: bool
+
+
+def read_aim(study: Study, bill: Bill) -> Aim:
+    """What decides between the variants of a study; see `choose_metric`."""
+    manifest, summary = study.manifest, study.summary
+    metric = choose_metric(manifest, summary, bill)
+    if metric in bill.amounts:
+        amounts, of_year = bill.amounts[metric], bool(year_spans(summary))
+    else:
+        amounts, of_year = read_values(study, [metric]).get(metric, {}), False
+    key = year_name(metric) if of_year else metric
+    random = may_draw(manifest, summary)
+    oracles = oracle_variants(manifest["scenario"])
+    changes = []
+    for name, about in summary["variants"].items():
+        baseline = about["versus"]["baseline"]
+        if name == baseline or base_of(name) in summary["variants"]:
+            continue
+        if name not in amounts or baseline not in amounts:
+            continue
+        foresight = name in oracles or knows_run_times(manifest["scenario"], name)
+        verdict = (about["versus"].get(key) or {}).get("verdict")
+        changes.append(_judge(metric, name, baseline, amounts, bill, verdict, foresight, random))
+    changes.sort(key=lambda change: -change.saved)
+    return Aim(metric, {change.name: change for change in changes}, of_year)
+
+
+def choose_metric(manifest: Manifest, summary: Json, bill: Bill) -> str:
+    """The metric that decides between variants.
+
+    The goodput of elastic jobs; what a bound is computed of (`bound`); the cost of electricity
+    where its price is stated, else emissions where these are; of jobs with profiles the cost by
+    eta: energy alone at 1, time alone at 0; GPU time that a zoo saves; of other jobs the energy of
+    the cluster, or their completion time where variants differ only in scheduler and placement.
+    """
+    scenario = manifest["scenario"]
+    if is_elastic(summary):
+        return "goodput"
+    if (bound := BOUNDS.get(scenario.get("bound", ""))) in bill.amounts:
+        return str(bound)
+    for metric in (COST, CARBON):
+        if metric in bill.amounts:
+            return metric
+    if summary["by"]["workload"]:
+        return _choose_profiled(scenario, summary)
+    if has_zoo(summary):
+        return "gpu_s_saved"
+    return ENERGY if ENERGY in bill.amounts and _varies_power(scenario) else "jct_s"
+
+
+def _choose_profiled(scenario: Json, summary: Json) -> str:
+    if not knows_energy(summary):
+        return "time_s"
+    usual = scenario["objective"]["eta"]
+    etas = {
+        (variant.get("objective") or {}).get("eta", usual)
+        for variant in scenario["variants"].values()
+    }
+    if len(etas) > 1:
+        return "energy_j"
+    return {0: "time_s", 1: "energy_j"}.get(etas.pop(), "cost")
+
+
+def _varies_power(scenario: Json) -> bool:
+    """Whether variants differ in more than their schedulers and placement."""
+    for variant in scenario["variants"].values():
+        if variant.get("cluster") or variant.get("workload"):
+            return True
+        if set(variant.get("policies") or {}) - {"select", "place"}:
+            return True
+    return False
+
+
+def _judge(
+    metric: str,
+    name: str,
+    baseline: str,
+    amounts: Amounts,
+    bill: Bill,
+    verdict: str | None,
+    foresight: bool,
+    random: bool,
+) -> Change:
+    change = change_of(amounts, name, baseline, bill.cases)
+    sign = 1 if is_gain(metric) or metric == "gpu_s_saved" else -1
+    saved = sign * change.mean
+    low, high = sorted((sign * change.low, sign * change.high))
+    whole = abs(fmean(amounts[baseline].values()))
+    share = saved / whole if whole else math.nan
+    is_modelled = name in bill.cases and change.has_range
+    judgement: Judgement = "better" if saved > 0 else "worse"
+    if is_modelled:
+        if low < 0 < high and max(-low, high) > SAME * whole:
+            judgement = "noise"
+        elif max(abs(low), abs(high)) <= SAME * whole:
+            judgement = "same"
+    elif not saved or abs(share) <= SAME:
+        judgement = "same"
+    elif verdict == "noise":
+        judgement = "noise"
+    elif verdict == "cannot tell":
+        judgement = "cannot tell"
+    elif verdict == "one seed" and random:
+        judgement = "one seed"
+    return Change(name, baseline, saved, share, low, high, judgement, is_modelled, foresight)

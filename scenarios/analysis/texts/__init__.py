@@ -1,1 +1,0 @@
-"""Sentences about waits and losses, shared by terminal and page."""

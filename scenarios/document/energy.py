@@ -1,0 +1,250 @@
+"""Energy of clusters, its cost and its emissions: savings by variant, a year, and the window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.aim import Aim, Change
+from wattkeeper.scenarios.analysis.bill import Bill, change_of
+from wattkeeper.scenarios.analysis.consumption import (
+    PARTS,
+    RATES,
+    UNCHANGED,
+    currency,
+    format_amount,
+    known_rates,
+    year_spans,
+)
+from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.vocabulary import format_value, label_of
+from wattkeeper.scenarios.document import blocks
+from wattkeeper.scenarios.document.blocks import Cell, RangeBar, Row, Section, Small, Table
+from wattkeeper.scenarios.document.words import label_row, name_of, unsigned
+from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
+from wattkeeper.sim.cluster_results.registry import METRICS
+
+MOST_BARS: Final = 20
+"""Variants of the chart of savings; the tables have all."""
+
+MINOR: Final = 0.02
+"""Share of the baseline's cost or emissions up to which a difference is called small where the
+energy is the same: the hours at which jobs run differ by chance."""
+
+TITLES: Final = {ENERGY: "energy", COST: "electricity", CARBON: "emissions"}
+
+
+def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
+    """Bars of what each variant saves in the metric that decides, the best first."""
+    shown = [each for each in aim.changes.values() if each.judgement != "same"][:MOST_BARS]
+    if not shown or all(math.isnan(change.share) for change in shown):
+        return None
+    names = list(summary["variants"])
+    has_amount = aim.metric in bill.amounts
+    spans = [_bounds(change, has_amount) for change in shown]
+    least = min(0.0, *(low for _, low, _ in spans))
+    most = max(0.0, *(high for _, _, high in spans))
+    rows = []
+    for change, (value, low, high) in zip(shown, spans, strict=True):
+        bar = RangeBar(value, low, high, least, most, change.is_modelled)
+        rows.append(
+            Row(
+                [
+                    name_of(change.name, names),
+                    *[Small("modelled")] * change.is_modelled,
+                    *[Small("knows the future")] * change.foresight,
+                ],
+                [Cell((), mark=bar), _saving_cell(change, aim, bill)],
+            )
+        )
+    noun = METRICS[aim.metric].noun
+    if METRICS[aim.metric].better == "more":
+        title = f"More {noun} than the baseline"
+    else:
+        title = f"Saved: {noun}{bill.period * has_amount}"
+    return Table(blocks.heads("variant", title, "saved"), rows)
+
+
+def _bounds(change: Change, has_amount: bool) -> tuple[float, float, float]:
+    """Value and range of a bar: amounts, or shares of the baseline."""
+    low, high = change.low, change.high
+    if math.isnan(low):
+        low = high = change.saved
+    factor = 1.0
+    if not has_amount:
+        factor = change.share / change.saved if change.saved else 0.0
+    return factor * change.saved, factor * low, factor * high
+
+
+def _saving_cell(change: Change, aim: Aim, bill: Bill) -> Cell:
+    share = f"{unsigned(change.share)} %" if change.share == change.share else ""
+    interval = ""
+    if aim.metric in bill.amounts:
+        value = bill.format(change.saved, aim.metric)
+        if not math.isnan(change.low) and change.low != change.high:
+            low, high = (bill.format(bound, aim.metric) for bound in (change.low, change.high))
+            unit = high.partition(" ")[2]
+            first = low.removesuffix(f" {unit}")
+            interval = f"{first} to {high}" if change.is_modelled else f"[{first}, {high}]"
+        return Cell((value,), share, interval, _open(change))
+    if not math.isnan(change.low) and change.saved and change.low != change.high:
+        bounds = (change.share * bound / change.saved for bound in (change.low, change.high))
+        interval = f"[{', '.join(map(unsigned, bounds))}]"
+    return Cell((share,), "", interval, _open(change))
+
+
+def _open(change: Change) -> str:
+    """What keeps a change from counting."""
+    return change.judgement if change.judgement in ("noise", "cannot tell", "one seed") else ""
+
+
+def amounts_table(bill: Bill, summary: Json) -> Table | None:
+    """What each variant uses, and its difference to the baseline, with ranges."""
+    if not bill.amounts or (len(bill.amounts) == 1 and not bill.of_year):
+        return None
+    columns = [metric for metric in bill.amounts if not (metric == CARBON and bill.is_proportional)]
+    titles = [TITLES[metric] for metric in columns]
+    if bill.is_proportional:
+        titles[0] = f"{titles[0]} and {TITLES[CARBON]}"
+    rows = []
+    for name in summary["variants"]:
+        if base_of(name) in summary["variants"]:
+            continue
+        rows.append(
+            Row(
+                label_row(name, summary),
+                [_amount_cell(bill, metric, name, summary) for metric in columns],
+            )
+        )
+    title = f"The cluster uses{bill.period or ', in the window'}"
+    return Table(blocks.heads("variant", *titles), rows, title)
+
+
+def _amount_cell(bill: Bill, metric: str, name: str, summary: Json) -> Cell:
+    mean = bill.mean(metric, name)
+    value = bill.format(mean, metric)
+    if metric == ENERGY and bill.is_proportional:
+        value += f", {bill.format(bill.mean(CARBON, name), CARBON)}"
+    baseline = summary["variants"][name]["versus"]["baseline"]
+    if name == baseline:
+        return Cell((value,))
+    change = change_of(bill.amounts[metric], name, baseline, bill.cases)
+    whole = bill.mean(metric, baseline)
+    if abs(change.mean) <= UNCHANGED * abs(whole) and not change.has_range:
+        return Cell((value,), "as the baseline")
+    share = f" ({100 * change.mean / whole:+.1f} %)" if whole > 0 else ""
+    bounds = ""
+    if change.has_range:
+        low, high = (bill.format(bound, metric, "+") for bound in (change.low, change.high))
+        unit = high.partition(" ")[2]
+        first = low.removesuffix(f" {unit}")
+        bounds = f"{first} to {high}" if name in bill.cases else f"[{first}, {high}]"
+    return Cell((value,), f"{bill.format(change.mean, metric, '+')}{share}", bounds)
+
+
+def explain_small(bill: Bill, summary: Json) -> Iterator[str]:
+    """That differences of costs or emissions at the same energy may be those of hours."""
+    for metric in set(bill.amounts) & set(RATES):
+        for name, about in summary["variants"].items():
+            baseline = about["versus"]["baseline"]
+            shares = [_share(bill, each, name, baseline) for each in (ENERGY, metric)]
+            if None in shares:
+                continue
+            if abs(shares[0] or 0) <= MINOR / 40 and UNCHANGED < abs(shares[1] or 0) <= MINOR:
+                yield (
+                    f"At the same energy, a difference of cost or emissions below {100 * MINOR:g} "
+                    "% may come from the hours at which jobs happen to run."
+                )
+                return
+
+
+def _share(bill: Bill, metric: str, name: str, baseline: str) -> float | None:
+    whole = bill.mean(metric, baseline)
+    change = change_of(bill.amounts[metric], name, baseline, bill.cases)
+    return None if change.has_range or not whole else change.mean / whole
+
+
+def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Section | None:
+    """Energy of the cluster in its window by what GPUs do; None where it is unknown."""
+    means = {
+        name: {metric: figures["mean"] for metric, figures in about["metrics"].items()}
+        for name, about in summary["variants"].items()
+    }
+    if "saved" in summary or any(mean.get(ENERGY) is None for mean in means.values()):
+        return None
+    shown = {part: label for part, label in PARTS.items() if any(m[part] for m in means.values())}
+    shown[ENERGY] = "together"
+    money = currency(manifest)
+    shown |= known_rates(manifest, summary)
+    rows = [
+        Row(
+            label_row(name, summary),
+            [
+                *_cells(shown, means[name], means[about["versus"]["baseline"]], money),
+                Cell((format_value(means[name]["makespan_s"], "makespan_s"),)),
+            ],
+        )
+        for name, about in summary["variants"].items()
+    ]
+    table = Table(blocks.heads("variant", *shown.values(), label_of("makespan_s")), rows)
+    has_rates = len(bill.amounts) > 1
+    return Section(
+        "energy",
+        ("Energy of the cluster in its window",),
+        [table, *blocks.notes([_describe_window(manifest, summary)])],
+        "screens" if has_rates and not bill.of_year else "page",
+    )
+
+
+def _cells(
+    shown: Mapping[str, str],
+    own: Mapping[str, float],
+    baseline: Mapping[str, float],
+    money: str | None,
+) -> list[Cell]:
+    """A variant's energy by part and in all, with the difference to the baseline below."""
+    cells = []
+    for metric in shown:
+        whole = metric if metric in RATES else ENERGY
+        change = own[metric] - baseline[metric] if own is not baseline else 0.0
+        is_changed = abs(change) > UNCHANGED * abs(baseline[whole])
+        text = format_amount(change, metric, money, "+") if is_changed else ""
+        cells.append(Cell((format_amount(own[metric], metric, money),), text))
+    return cells
+
+
+def _describe_window(manifest: Manifest, summary: Json) -> str:
+    several = len(summary["variants"]) > 1
+    windows = manifest["windows"]
+    from_s, until_s = windows[0]
+    stated = manifest["scenario"].get("accounting") or {}
+    begin = "" if "from_s" in stated else " (the first submission)"
+    end = "" if "until_s" in stated else f" (the last end{' over all variants' * several})"
+    span = f"from {from_s / 3600:,.1f} h{begin} to {until_s / 3600:,.1f} h{end}"
+    if len(set(map(tuple, windows))) > 1:
+        span += " with the first seed; each seed has its own window"
+    rates = " ".join(_describe_rates(manifest))
+    above = not summary["by"]["workload"] or "electricity" in manifest
+    year = ""
+    if above and not stated and year_spans(summary):
+        year = " Amounts a year, above, are of the time of the submissions instead."
+    return (
+        f"All GPUs of the cluster, {span}. Small figures: difference to the baseline. "
+        "A variant that ends earlier is charged for its GPUs until the end of the window."
+        f"{year}{' ' * bool(rates)}{rates}"
+    )
+
+
+def _describe_rates(manifest: Manifest) -> Iterator[str]:
+    """Prices and emissions of electricity, of all variants or by variant."""
+    tariffs = manifest.get("electricity", {})
+    texts = {
+        name: "; ".join(filter(None, (tariff.get("price"), tariff.get("carbon"))))
+        for name, tariff in tariffs.items()
+    }
+    same = len(set(texts.values())) == 1
+    for name, text in list(texts.items())[: 1 if same else None]:
+        yield f"Electricity{'' if same else f' of {name}'}: {text or 'not stated'}."

@@ -1,1 +1,0 @@
-"""Elastic jobs on the page: sentences, and bars of their time, energy and rent."""
