@@ -17,6 +17,7 @@ from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
+    currency_of_rent,
     format_value,
     is_elastic,
     oracle_variants,
@@ -57,7 +58,7 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
             yield answer.lead()
         yield from answer.further()
         yield answer.baseline()
-    remark = _describe_certainty(study)
+    remark = describe_certainty(study)
     if remark:
         yield Paragraph("note", (remark,))
 
@@ -151,7 +152,7 @@ class _Answer:
                 yield from self._range(change, f" ({share})")
 
     def _gain_of_jobs(self, versus: Json, s: str) -> Iterator[Span]:
-        """The energy of all jobs; the cost is named where it decides."""
+        """The energy of all jobs, whose cost decides with their time."""
         energy = versus.get("energy_j") or {}
         if energy.get("ratio") is not None and energy["verdict"] not in ("noise", "cannot tell"):
             text, interval = describe_change("energy_j", energy)
@@ -164,12 +165,11 @@ class _Answer:
                 yield f"take{s} "
                 yield Strong(f"{share} % more energy")
             yield from [Small(f" {interval}")] * bool(interval)
-        if self._aim.metric == "cost" and (versus.get("cost") or {}).get("ratio") is not None:
-            text, interval = describe_change("cost", versus["cost"])
-            eta = self._scenario["objective"]["eta"]
-            yield f" (cost, energy and time weighed by eta {eta:g}: {text}"
+        elif (versus.get(self._aim.metric) or {}).get("ratio") is not None:
+            text, interval = describe_change(self._aim.metric, versus[self._aim.metric])
+            yield f"ha{s or 've'} "
+            yield Strong(f"{text} {self._noun}")
             yield from [Small(f" {interval}")] * bool(interval)
-            yield ")"
 
     def _amounts(self, change: Change) -> str:
         """What is saved of the amount that decides, and of one that says something else."""
@@ -384,7 +384,8 @@ class _Answer:
                 shown = format_value(waits[0]["runs"][name]["mean_s"], metric)
                 times.append(f"mean wait {shown} (recorded: {recorded})")
                 continue
-            times.append(f"{noun} {format_value(value, metric)}")
+            rent = f" {currency_of_rent(self._scenario)}" * (metric == "useful_sample_rent")
+            times.append(f"{noun} {format_value(value, metric)}{rent}")
         figures = "; ".join(filter(None, (amounts, ", ".join(times)))) or "no figure is known"
         return Paragraph(
             "lead" if role == "lead" else "answer",
@@ -406,7 +407,7 @@ def _lower(text: Text) -> Text:
     return text
 
 
-def _describe_certainty(study: Study) -> str:
+def describe_certainty(study: Study) -> str:
     """The statistical certainty of the figures, given the number of seeds."""
     seeds = len(study.manifest["seeds"])
     if len(study.summary["variants"]) == 1:

@@ -37,7 +37,7 @@ energy is the same: the hours at which jobs run differ by chance."""
 TITLES: Final = {ENERGY: "energy", COST: "electricity", CARBON: "emissions"}
 
 
-def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
+def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table | None:
     """Bars of what each variant saves in the metric that decides, the best first."""
     shown = [each for each in aim.changes.values() if each.judgement != "same"][:MOST_BARS]
     if not shown or all(math.isnan(change.share) for change in shown):
@@ -61,11 +61,14 @@ def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
             )
         )
     noun = METRICS[aim.metric].noun
+    if aim.metric == "cost":
+        noun += f" (energy and time weighed by eta {scenario['objective']['eta']:g})"
     if METRICS[aim.metric].better == "more":
         title = f"More {noun} than the baseline"
     else:
         title = f"Saved: {noun}{bill.period * has_amount}"
-    return Table(blocks.heads("variant", title, "saved"), rows)
+    saved = "change" if METRICS[aim.metric].better == "more" else "saved"
+    return Table(blocks.heads("variant", title, saved), rows)
 
 
 def _bounds(change: Change, has_amount: bool) -> tuple[float, float, float]:

@@ -89,7 +89,11 @@ def _open_study(study: Study) -> Iterator[Block]:
     bill = read_bill(study)
     aim = read_aim(study, bill)
     yield from write_answer(study, aim, bill)
-    chart = None if {"saved", "league"} & set(summary) else savings_chart(aim, bill, summary)
+    chart = (
+        None
+        if {"saved", "league"} & set(summary)
+        else savings_chart(aim, bill, manifest["scenario"], summary)
+    )
     if chart is not None:
         yield chart
     yield from blocks.cautions(describe_profiles(manifest))
