@@ -57,7 +57,8 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
         else:
             yield answer.lead()
         yield from answer.further()
-        yield answer.baseline()
+        if aim.changes:
+            yield answer.baseline()
     remark = describe_certainty(study)
     if remark:
         yield Paragraph("note", (remark,))
@@ -96,7 +97,7 @@ class _Answer:
             return Paragraph(
                 "lead",
                 (
-                    f"With {self._seeds} seeds nobody can tell whether any variant changes the "
+                    f"With {self._seeds} seeds nobody can tell whether any variant lowers the "
                     f"{self._noun}: run {FEWEST} or more (--seeds {FEWEST}).",
                 ),
             )
