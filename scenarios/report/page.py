@@ -40,6 +40,7 @@ from wattkeeper.scenarios.report.league_section import league_section
 from wattkeeper.scenarios.report.markup import build_labelled_table, tag, to_html, to_script_json
 from wattkeeper.scenarios.report.phrases import swatch, typeset_minus, variant_label
 from wattkeeper.scenarios.report.times_section import times_section
+from wattkeeper.scenarios.report.usage_section import usage_section
 
 NAMES = ("variant", "against")
 """Columns without numbers."""
@@ -73,6 +74,7 @@ def render_page(study: Study) -> str:
         tag("section", tag("h2", "Variants"), *describe_variants(manifest, summary), id="variants"),
         elastic_section(study),
         energy_section(manifest, summary),
+        usage_section(study),
         None if elastic else losses_section(study),
         league_section([("", summary["league"])] if "league" in summary else []),
         deadlines_section(summary),

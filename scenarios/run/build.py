@@ -17,6 +17,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster_results.attribution import find_owners
 from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
@@ -120,6 +121,7 @@ def collect_results(
         _scope(inputs),
         inputs.scratch,
         scheduled=inputs.jobs is not None or bool(inputs.every_s),
+        owners=None if inputs.jobs is None else find_owners(inputs.jobs),
     )
     if inputs.checked:
         from wattkeeper.sim.cluster_results.laws import check_laws

@@ -14,6 +14,7 @@ from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import (
+    ENERGY,
     NO_TARIFF,
     SHORTEST_S,
     Account,
@@ -23,6 +24,7 @@ from wattkeeper.sim.cluster_results.accounting import (
     account,
     year_metrics,
 )
+from wattkeeper.sim.cluster_results.attribution import Owners, attribute, widen_nobody
 from wattkeeper.sim.cluster_results.columns import (
     AttemptColumns,
     Placed,
@@ -82,7 +84,7 @@ class ClusterResult(RunResult):
     def charge(self, window: Window, tariff: Tariff = NO_TARIFF) -> ClusterResult:
         """The same results, with the cluster's metrics over a window that contains the own one."""
         widened = self.account.widen(window, tariff)
-        metrics = widened.metrics()
+        before, metrics = self.account.metrics(), widened.metrics()
         by = {
             key: {
                 name: part | metrics if metrics.keys() <= part.keys() else part
@@ -90,7 +92,11 @@ class ClusterResult(RunResult):
             }
             for key, parts in self.by.items()
         }
-        return replace(self, account=widened, metrics=self.metrics | metrics, by=by)
+        tables = self.tables
+        if "usage" in tables:
+            added = {name: metrics[name] - before[name] for name in (ENERGY, *widened.charges)}
+            tables = tables | {"usage": widen_nobody(tables["usage"], added)}
+        return replace(self, account=widened, tables=tables, metrics=self.metrics | metrics, by=by)
 
 
 def charge_alike(
@@ -125,6 +131,7 @@ def collect(
     elastic: ElasticScope | None = None,
     scratch: ScratchFolder | None = None,
     scheduled: bool = False,
+    owners: Owners | None = None,
 ) -> ClusterResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -134,7 +141,8 @@ def collect(
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
     `elastic`: the elastic jobs; None: there are none. `scratch`: for the tables of a run of more
     than `MOST_ATTEMPTS`; None: they are in memory. `scheduled`: whether jobs are submitted at given
-    times, so that amounts of a year follow from these.
+    times, so that amounts of a year follow from these. `owners`: of the jobs;
+    None: not known.
     """
     pool, is_large = pa.default_memory_pool(), recorder.attempts > MOST_ATTEMPTS
     if is_large:
@@ -156,6 +164,9 @@ def collect(
         submitting = account(recorder, cluster, held, year.span, tariff)
         of_year = year_metrics(submitting, charged if year.has_all_jobs else submitting)
     check_balance(line, charged, measured=not unmeasured)
+    if owners is not None and not unmeasured and recorder.attempts:
+        usage = attribute(recorder, cluster, held, charged.window, tariff, owners)
+        keeper.keep("usage", usage)
     if unmeasured:
         charged = charged.without_energy()
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
@@ -189,7 +200,7 @@ def collect(
         keeper.keep("models", models)
         metrics |= zoo_metrics(models)
     tables = keeper.tables
-    digest = digest_tables(tables)
+    digest = digest_tables({name: each for name, each in tables.items() if name != "usage"})
     pool.release_unused()
     return ClusterResult(variant, seed, tables, metrics, by, events, digest, charged)
 

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.sim.cluster_results.attribution import PERSONS, find_owner_column
 from wattkeeper.traces.arrow import encode, to_floats
 from wattkeeper.traces.describe.waits import split_jobs
 
-OWNERS: Final = ("user", "account")
-"""Columns that say whose a job is; the first one that is known."""
 LOSERS: Final = 5
 
 
@@ -129,8 +128,7 @@ def _find_losers(
     jobs: pa.Table, times: Mapping[str, Floats], baselines: Mapping[str, str]
 ) -> tuple[str, dict[str, list[Loser]]]:
     """Those whose jobs take longer altogether, the most first; by variant."""
-    columns = [name for name in OWNERS if name in jobs.column_names]
-    owner = next((name for name in columns if jobs[name].null_count < jobs.num_rows), "")
+    owner = find_owner_column(jobs, PERSONS)
     if not owner:
         return "", {}
     codes, names = encode(jobs[owner])

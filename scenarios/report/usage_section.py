@@ -1,0 +1,68 @@
+"""Section of a page on who used what."""
+
+from collections.abc import Iterator
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from wattkeeper.scenarios.analysis.consumption import currency, format_amount
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.usage import UsageRow, usage_rows
+from wattkeeper.scenarios.report import markup
+from wattkeeper.scenarios.report.markup import build_labelled_table, tag
+from wattkeeper.scenarios.report.phrases import variant_label
+from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
+
+USAGE_NOTE: Final = (
+    "Own: energy of the GPUs that their jobs held. Share of idle: while they held GPUs, they bear "
+    "what free GPUs draw, by the number of GPUs held at that time; while nobody holds any, it is "
+    "nobody's. The rows add up to the energy of the cluster. usage.parquet has all of them."
+)
+
+
+def usage_section(study: Study) -> Element | None:
+    """Use by user, account or queue under each variant; None where jobs name none."""
+    manifest, variants = study.manifest, study.summary["variants"]
+    baseline = manifest["scenario"]["baseline"]
+    tables = {
+        name: table
+        for name in variants
+        if base_of(name) not in variants and (table := _build_table(study, name)) is not None
+    }
+    if baseline not in tables:
+        return None
+    usual = tables.pop(baseline)
+    others = [
+        part
+        for name, table in tables.items()
+        for part in (tag("h3", variant_label(name, study.summary)), table)
+    ]
+    return tag(
+        "section",
+        tag("h2", "Who used what under ", variant_label(baseline, study.summary)),
+        usual,
+        *markup.notes([USAGE_NOTE]),
+        tag("details", tag("summary", "Under the other variants"), *others) if others else None,
+        id="usage",
+    )
+
+
+def _build_table(study: Study, variant: str) -> Element | None:
+    rows = usage_rows(study, variant)
+    if not rows:
+        return None
+    money = currency(study.manifest)
+    heads = [study.manifest["usage"], "jobs", "GPU hours", "own", "share of idle", "energy"]
+    heads += ["electricity"] * (rows[0].cost is not None)
+    heads += ["emissions"] * (rows[0].carbon_g is not None)
+    texts = [list(_format_row(row, money)) for row in rows]
+    return tag("div", build_labelled_table(heads, texts), class_="scroll")
+
+
+def _format_row(row: UsageRow, money: str | None) -> Iterator[str]:
+    yield from (row.name, f"{row.jobs:,.0f}", f"{row.gpu_h:,.0f}")
+    yield from (format_amount(each, ENERGY) for each in (row.own_j, row.idle_j, row.energy_j))
+    if row.cost is not None:
+        yield format_amount(row.cost, COST, money)
+    if row.carbon_g is not None:
+        yield format_amount(row.carbon_g, CARBON)
