@@ -163,8 +163,8 @@ def _scope(inputs: RunInputs) -> ElasticScope | None:
     )
 
 
-def source_of(inputs: RunInputs) -> Source:
-    """The source of the jobs."""
+def source_of(inputs: RunInputs, names_queues: bool = False) -> Source:
+    """The source of the jobs; `names_queues`: whether they know their queues."""
     if inputs.jobs is not None:
         jobs = inputs.jobs
         if inputs.load != 1:
@@ -177,7 +177,7 @@ def source_of(inputs: RunInputs) -> Source:
         capped = inputs.cluster.power_cap_w is not None
         jobs = set_deadlines(jobs, inputs.slack, inputs.profiles, inputs.batch_size)
         reserved_w = _reserved_power(inputs, jobs) if capped or inputs.elastic else ()
-        return TraceSource(jobs, inputs.models.of_job, reserved_w)
+        return TraceSource(jobs, inputs.models.of_job, reserved_w, names_queues)
     allowed_s = {}
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles, inputs.batch_size)
