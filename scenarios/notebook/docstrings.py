@@ -1,4 +1,4 @@
-"""Docstrings of what policies see, for `help` and for notebooks: compiled classes have none."""
+"""Docstrings of tuples that policies see, for `help` and for notebooks: compiled ones have none."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 
-from wattkeeper.policies.points import configure, job, moments, place, policy, select, tune, views
+from wattkeeper.policies import profile
+from wattkeeper.policies.points import moments, views
 
-MODULES = (configure, job, moments, place, policy, select, tune, views)
-"""Modules that are compiled, with what policies see."""
+MODULES = (moments, profile, views)
+"""Modules that are compiled, with named tuples and data classes that policies see."""
 
 
 def restore_docstrings() -> None:
-    """Give the classes that policies see their docstrings, from the sources.
+    """Give the tuples that policies see their docstrings, from the sources.
 
-    What is compiled has neither docstrings nor annotations. Those of a method cannot be set: the
-    docstring of its class lists it.
+    Other compiled classes have them from their build (setup.py). Those of a tuple's method cannot
+    be set: the docstring of its class lists it.
     """
     for module in MODULES:
         package, _, name = module.__name__.rpartition(".")

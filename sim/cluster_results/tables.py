@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import (
@@ -59,6 +59,9 @@ from wattkeeper.sim.results.table_keeper import TableKeeper
 
 MOST_ATTEMPTS: Final = 1 << 18
 """Attempts of a run whose tables are in memory in any case."""
+
+TIMES: Final = ("jct_s", "p95_jct_s", "queue_delay_s")
+"""Metrics that jobs that serve do not count in: they wait for nothing, and end with the log."""
 
 NO_NUMBERS: Final = np.zeros(0, dtype=np.int64)
 
@@ -184,12 +187,16 @@ def collect(
     del held
     columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
     number = NO_NUMBERS
-    if "deadline_s" in columns or _have_several(recorder, waits):
+    if "deadline_s" in columns or source.has_services or _have_several(recorder, waits):
         number = recorder.column("number")
+    serves = None
+    if source.has_services:
+        first = number[recorder.column("attempt") == 1]
+        serves = source.column("serves", first).is_valid().to_numpy(zero_copy_only=False)
     recorder.clear()
     if is_large:
         pool.release_unused()
-    metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
+    metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima), serves)
     metrics = metrics | charged.metrics() | of_year | losses | of_elastic
     if elastic is not None:
         keeper.keep("shapes", shape_columns(recorder.shapes, source))
@@ -300,14 +307,26 @@ def held_gpus(recorder: Recorder, placed: Placed, source: Source) -> HeldGpus:
     return HeldGpus(thousandths, placed.gpu_type[recorder.column("where")])
 
 
-def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
-    """Metrics of all jobs, and of the parts of each breakdown."""
-    whole = job_metrics(jobs)
+def _metrics(
+    jobs: JobOutcomes, serves: Bools | None
+) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
+    """Metrics of all jobs, and of the parts of each breakdown; `serves`: which of them serve."""
+    whole = _count_waits(jobs, serves)
     by: dict[str, dict[str, dict[str, float]]] = {}
     for key, names in jobs.names.items():
         codes = getattr(jobs, key)
         by[key] = {}
         for code, name in enumerate(names):
             part = jobs.select(codes == code)
-            by[key][name] = whole if part is jobs else job_metrics(part)
+            own = None if serves is None else serves[codes == code]
+            by[key][name] = whole if part is jobs else _count_waits(part, own)
     return whole, by
+
+
+def _count_waits(jobs: JobOutcomes, serves: Bools | None) -> dict[str, float]:
+    """Metrics of jobs; their times are those of the jobs that do not serve."""
+    metrics = job_metrics(jobs)
+    if serves is None or not serves.any():
+        return metrics
+    others = job_metrics(jobs.select(~serves))
+    return metrics | {name: others[name] for name in TIMES}

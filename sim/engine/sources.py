@@ -72,12 +72,17 @@ class Source:
 
     @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """A column of `KNOWN`, or `deadline_s`, for some of its jobs, by `Job.number`."""
+        """A column of `KNOWN`, `deadline_s` or `serves` for some of its jobs, by `Job.number`."""
         raise NotImplementedError
 
     @property
     def has_deadlines(self) -> bool:
         """Whether any job has a deadline."""
+        return False
+
+    @property
+    def has_services(self) -> bool:
+        """Whether any job serves: its column `serves` tells."""
         return False
 
 
@@ -161,6 +166,11 @@ class TraceSource(Source):
     @override
     def has_deadlines(self) -> bool:
         return bool(self._jobs["deadline_s"].null_count < len(self._jobs))
+
+    @property
+    @override
+    def has_services(self) -> bool:
+        return bool(self._jobs["serves"].null_count < len(self._jobs))
 
     @override
     def column(self, name: str, numbers: Ints) -> pa.Array:

@@ -93,13 +93,13 @@ def compare_times(
 
 
 def _read_times(jobs: pa.Table, attempts: pa.Table) -> Floats:
-    """Time of each job until its last attempt ends, s; NaN where it has none."""
+    """Time of each job until its last attempt ends, s; NaN where it has none, or serves."""
     rows = pc.index_in(attempts["job_id"], value_set=jobs["job_id"].combine_chunks())
     known = rows.is_valid()
     finish_s = np.full(jobs.num_rows, -np.inf)
     ends = to_floats(attempts["finish_time_s"].filter(known))
     np.maximum.at(finish_s, rows.filter(known).to_numpy(), ends)
-    finish_s[np.isinf(finish_s)] = np.nan
+    finish_s[np.isinf(finish_s) | jobs["serves"].is_valid().to_numpy()] = np.nan
     times: Floats = finish_s - to_floats(jobs["submit_time_s"])
     return times
 
