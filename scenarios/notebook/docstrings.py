@@ -1,4 +1,4 @@
-"""Docstrings of tuples that policies see, for `help` and for notebooks: compiled ones have none."""
+"""Docstrings of what policies see, for notebooks: with signatures, which compiled classes lack."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from wattkeeper.policies import profile
-from wattkeeper.policies.points import moments, views
+from wattkeeper.policies.points import configure, job, moments, place, policy, select, tune, views
 
-MODULES = (moments, profile, views)
-"""Modules that are compiled, with named tuples and data classes that policies see."""
+MODULES = (configure, job, moments, place, policy, profile, select, tune, views)
+"""Modules that are compiled, with what policies see."""
 
 
 def restore_docstrings() -> None:
-    """Give the tuples that policies see their docstrings, from the sources.
+    """Give the classes that policies see docstrings that list their methods, from the sources.
 
-    Other compiled classes have them from their build (setup.py). Those of a tuple's method cannot
-    be set: the docstring of its class lists it.
+    What is compiled has no annotations, and its named tuples and data classes no docstrings; other
+    classes and their methods have those from the build (setup.py).
     """
     for module in MODULES:
         package, _, name = module.__name__.rpartition(".")
