@@ -21,7 +21,7 @@ from wattkeeper.traces.schema import (
 )
 from wattkeeper.traces.trace import Trace
 
-OPTIONAL_COLUMNS = ["start_time_s", "tries", "energy_j", "deadline_s", "account", "qos"]
+OPTIONAL_COLUMNS = ["start_time_s", "tries", "energy_j", "deadline_s", "account", "qos", "serves"]
 SCHEMAS = [schema for tables in KINDS.values() for schema in tables.values()]
 
 positive = st.floats(min_value=1e-300, max_value=1e15)
