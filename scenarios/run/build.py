@@ -17,6 +17,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster_results.attribution import find_owners
 from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
@@ -120,6 +121,7 @@ def collect_results(
         _scope(inputs),
         inputs.scratch,
         scheduled=inputs.jobs is not None or bool(inputs.every_s),
+        owners=None if inputs.jobs is None else find_owners(inputs.jobs),
     )
     if inputs.checked:
         from wattkeeper.sim.cluster_results.laws import check_laws
@@ -161,8 +163,8 @@ def _scope(inputs: RunInputs) -> ElasticScope | None:
     )
 
 
-def source_of(inputs: RunInputs) -> Source:
-    """The source of the jobs."""
+def source_of(inputs: RunInputs, names_queues: bool = False) -> Source:
+    """The source of the jobs; `names_queues`: whether they know their queues."""
     if inputs.jobs is not None:
         jobs = inputs.jobs
         if inputs.load != 1:
@@ -175,7 +177,7 @@ def source_of(inputs: RunInputs) -> Source:
         capped = inputs.cluster.power_cap_w is not None
         jobs = set_deadlines(jobs, inputs.slack, inputs.profiles, inputs.batch_size)
         reserved_w = _reserved_power(inputs, jobs) if capped or inputs.elastic else ()
-        return TraceSource(jobs, inputs.models.of_job, reserved_w)
+        return TraceSource(jobs, inputs.models.of_job, reserved_w, names_queues)
     allowed_s = {}
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles, inputs.batch_size)

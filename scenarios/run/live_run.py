@@ -110,9 +110,8 @@ def execute(
             signals.by_name,
         )
         zoo = build_zoo(spec, inputs, streams)
-        world = build_world(
-            spec, inputs, env, streams, backend, source_of(inputs), zoo, signals.by_name
-        )
+        source = source_of(inputs, spec.policies.select.names_queues)
+        world = build_world(spec, inputs, env, streams, backend, source, zoo, signals.by_name)
         if not again:
             backend.processes.links = _links(
                 backend, log, section, inputs.cluster.capacity.tolist()

@@ -38,6 +38,7 @@ from wattkeeper.scenarios.spec.sections.workload import (
 from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff, Window
+from wattkeeper.sim.cluster_results.attribution import find_owner_column
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
@@ -118,6 +119,8 @@ def make_manifest(
             manifest["recorded_load"] = load
     if times := _compare_times(scenario, inputs, results):
         manifest["job_times"] = times
+    if any("usage" in result.tables for result in results):
+        manifest["usage"] = find_owner_column(inputs.any_run.jobs)
     if live is not None:
         manifest["live"] = live
     return manifest

@@ -32,7 +32,8 @@ def prepare_world(spec: RunSpec, inputs: RunInputs, source: Source | None = None
         inputs.latencies,
     )
     zoo = build_zoo(spec, inputs, streams)
-    return build_world(spec, inputs, env, streams, backend, source or source_of(inputs), zoo)
+    source = source or source_of(inputs, spec.policies.select.names_queues)
+    return build_world(spec, inputs, env, streams, backend, source, zoo)
 
 
 def execute(
