@@ -85,6 +85,10 @@ def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:
         yield describe_gpus(own)
     if own.get("sleep") != usual.get("sleep"):
         yield _describe_sleep(own.get("sleep"))
+    cap = own.get("power_cap_w")
+    if cap != usual.get("power_cap_w") and isinstance(cap, dict):
+        does = "jobs pause" if cap.get("obey") == "preempt" else "limits fall"
+        yield f"{does} to keep the power cap of the signal {cap['signal']}"
     if own.get("losses") != usual.get("losses"):
         yield from _describe_losses(usual.get("losses"), own.get("losses"))
     yield from _describe_keys(_simple_keys(usual), _simple_keys(own))
@@ -99,7 +103,11 @@ def _describe_keys(usual: Json, own: Json) -> Iterator[str]:
 
 
 def _simple_keys(cluster: Json) -> Json:
-    return {key: value for key, value in cluster.items() if key not in WHOLE}
+    return {
+        key: value
+        for key, value in cluster.items()
+        if key not in WHOLE and not (key == "power_cap_w" and isinstance(value, dict))
+    }
 
 
 def _describe_losses(usual: Json | None, own: Json | None) -> Iterator[str]:
