@@ -97,7 +97,7 @@ def study(
     with terminal.trainings(added.name, live=False) as (progress, _):
         reporter = log_study.Reporter(terminal.write, progress)
         ended = log_study.study_log(plan, out, workers, reporter, asked, options.zone)
-    from wattkeeper.scenarios.cli.document import print_document
+    from wattkeeper.scenarios.cli.tables.document import print_document
     from wattkeeper.scenarios.document.study import describe_study
 
     print_document(terminal.console(), describe_study(ended.done, with_charts=False))

@@ -27,8 +27,8 @@ from wattkeeper.scenarios.document.energy import (
     explain_small,
     savings_chart,
 )
-from wattkeeper.scenarios.document.league import league_section
 from wattkeeper.scenarios.document.losses import describe_losses, losses_section
+from wattkeeper.scenarios.document.rankings import league_section
 from wattkeeper.scenarios.document.times import compare_with_record, times_section, waits_section
 from wattkeeper.scenarios.document.usage import usage_section
 from wattkeeper.scenarios.document.variants import describe_variants, parts_table

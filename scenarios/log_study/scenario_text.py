@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import RECORDED
 from wattkeeper.scenarios.log_study.asked import AskedVariant
 from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster

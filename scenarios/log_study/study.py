@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.logged.waits import closest_to_log
-from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import RECORDED
 from wattkeeper.scenarios.document.times import describe_waits
 from wattkeeper.scenarios.log_study.asked import (
     NOTHING_ASKED,

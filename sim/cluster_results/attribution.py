@@ -89,7 +89,7 @@ def find_owners(jobs: pa.Table) -> Owners | None:
     return Owners(codes, names)
 
 
-class Shares(NamedTuple):
+class OwnerShares(NamedTuple):
     """What free GPUs draw, by who bears it: J, or another quantity that accrues with power.
 
     Attributes:
@@ -108,7 +108,7 @@ def share_free_gpus(
     sleeps: Sleeps,
     window: Window,
     clocks: Mapping[str, Clock],
-) -> dict[str, Shares]:
+) -> dict[str, OwnerShares]:
     """Who bears what free GPUs draw in a window, by clock.
 
     Of each stretch in which the same GPUs are held, each owner bears the part that its GPUs are of
@@ -139,7 +139,7 @@ def share_free_gpus(
         borne = np.concatenate([[0.0], np.cumsum(per_held * lengths)])
         amounts = spans.thousandths * (borne[ends] - borne[begins])
         of_nobody = float((free_w * lengths)[held == 0].sum())
-        shares[name] = Shares(spans.sum_by_owner(amounts, owners), of_nobody)
+        shares[name] = OwnerShares(spans.sum_by_owner(amounts, owners), of_nobody)
     return shares
 
 

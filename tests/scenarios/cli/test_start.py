@@ -85,7 +85,7 @@ UNNEEDED = {
 }
 """Of no use to `quickstart`, from its first to its last moment."""
 
-LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.document"}
+LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.tables.document"}
 """Only what results are shown with."""
 
 

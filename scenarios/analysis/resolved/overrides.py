@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.tune.power_fraction import count_up_to
-from wattkeeper.scenarios.analysis.differences import list_differences
-from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
-from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
+from wattkeeper.scenarios.analysis.resolved.differences import list_differences
+from wattkeeper.scenarios.analysis.resolved.key_words import describe_setting, key_words
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.gpus.model import find_gpu_model
