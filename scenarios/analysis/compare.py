@@ -14,6 +14,7 @@ from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.differences import list_differences
 from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.cluster_results.registry import COSTS, METRICS
 from wattkeeper.sim.results.folder import is_sweep
@@ -176,8 +177,8 @@ def compare_with(reference: ComparedResults, other: ComparedResults) -> Json:
 
 def _charges_otherwise(one: Manifest, other: Manifest) -> bool:
     """Whether clusters on which the jobs of a trace run are charged over different times."""
-    kinds = {manifest["scenario"]["workload"]["kind"] for manifest in (one, other)}
-    return kinds == {"trace"} and _windows(one) != _windows(other)
+    are_logs = all(section_of(manifest["scenario"]).is_log for manifest in (one, other))
+    return are_logs and _windows(one) != _windows(other)
 
 
 def _windows(manifest: Manifest) -> list[tuple[float, ...]]:

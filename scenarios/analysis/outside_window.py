@@ -7,6 +7,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import year_spans
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.traces.electricity.series import DAY_S
 
@@ -23,7 +24,7 @@ def describe_idle_end(manifest: Manifest, summary: Json) -> Iterator[str]:
     """
     scenario = manifest["scenario"]
     stated = scenario.get("accounting") or {}
-    if scenario["workload"]["kind"] != "trace" or stated.get("until_s") is not None:
+    if not section_of(scenario).is_log or stated.get("until_s") is not None:
         return
     ends = {
         name: about["metrics"]["makespan_s"]["mean"]

@@ -8,6 +8,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.key_words import label_point
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times, policy_kind
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_free_preemption,
@@ -48,7 +49,7 @@ def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCauti
         *_describe_foresight(scenario),
         *describe_free_preemption(scenario, summary),
     )
-    is_trace = scenario["workload"]["kind"] == "trace"
+    is_trace = section_of(scenario).is_log
     windows = manifest.get("windows") if is_trace else None
     charged_s = max(until_s - from_s for from_s, until_s in windows) if windows else None
     return PointCautions(values, lines, jobs, charged_s)

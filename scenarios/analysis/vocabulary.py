@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
 from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant, describe_overrides
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_kinds
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.inputs.measured_energy import describe_measured
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share
@@ -105,8 +106,7 @@ def is_elastic(summary: Json) -> bool:
 
 def only_elastic(scenario: Json) -> bool:
     """Whether all jobs of a resolved scenario are elastic."""
-    workload = scenario["workload"]
-    return workload["kind"] == "elastic" and workload.get("others") is None
+    return section_of(scenario).replans and scenario["workload"].get("others") is None
 
 
 def preempts(summary: Json) -> bool:
@@ -178,7 +178,7 @@ def describe_profiles(manifest: Manifest) -> Iterator[str]:
 def cautions(manifest: Manifest, summary: Json) -> Iterator[str]:
     """Warnings that belong before the figures."""
     scenario = manifest["scenario"]
-    if scenario["rng"] == "published" and scenario["workload"]["kind"] == "trace":
+    if scenario["rng"] == "published" and section_of(scenario).is_log:
         yield "Seeds change nothing here: rng: published takes them from group names."
     sizes = (variant.get("workload") or {} for variant in scenario["variants"].values())
     if any("recurrences" in size for size in sizes):

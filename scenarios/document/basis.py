@@ -7,6 +7,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant, describe_gpus
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.document.blocks import Chapter, Facts, Fold, InputOrigin, Text, Verbatim
 from wattkeeper.scenarios.inputs.energy_sources import describe_sources
 from wattkeeper.scenarios.spec.wording import count
@@ -25,7 +26,7 @@ def describe_basis(manifest: Manifest) -> Facts:
 def _list_basis(manifest: Manifest) -> Iterator[tuple[str, Sequence[Text]]]:
     yield "run", [(_describe_run(manifest),)]
     inputs = [describe_input(trace) for trace in manifest["inputs"]]
-    stated = manifest["scenario"]["workload"]["kind"] == "elastic"
+    stated = section_of(manifest["scenario"]).replans
     none = "none: rates are stated" if stated else "none: all trainings were real"
     yield "input", inputs or [(none,)]
     if "energy_sources" in manifest:
@@ -54,8 +55,7 @@ def _list_assumed(scenario: Json) -> Iterator[str]:
         if cluster["pue"] != 1:
             told.add(f"power usage effectiveness {cluster['pue']:g}")
     yield from sorted(told)
-    placement_matters = scenario["workload"]["kind"] in ("elastic", "pipeline")
-    if scenario["workload"]["kind"] == "trace" and not placement_matters:
+    if section_of(scenario).is_log:
         yield "where the GPUs of a job lie does not change its speed"
 
 

@@ -8,6 +8,7 @@ from wattkeeper.policies.tune.power_fraction import count_up_to
 from wattkeeper.scenarios.analysis.resolved.differences import list_differences
 from wattkeeper.scenarios.analysis.resolved.key_words import describe_setting, key_words
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.gpus.model import find_gpu_model
@@ -54,7 +55,7 @@ def _describe_scheduler(scenario: Json, variant: str) -> Iterator[str]:
 def describe_limits(scenario: Json, variant: str) -> Iterator[str]:
     """The power limit that a variant sets on jobs of a trace, by GPU type; W."""
     tune = (scenario["variants"][variant].get("policies") or {}).get("tune") or {}
-    if scenario["workload"]["kind"] != "trace" or "profiles" in scenario["workload"]:
+    if not section_of(scenario).is_log or "profiles" in scenario["workload"]:
         return
     if tune.get("kind") == "fixed-power":
         yield f"power limit {tune['power_limit_w']:g} W"

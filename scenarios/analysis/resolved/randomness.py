@@ -6,6 +6,7 @@ from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.registry import POINTS, Point
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_kinds
+from wattkeeper.scenarios.analysis.resolved.workload import section_of
 
 
 def may_draw(manifest: Manifest, summary: Json) -> bool:
@@ -15,7 +16,8 @@ def may_draw(manifest: Manifest, summary: Json) -> bool:
     of other distributions may draw.
     """
     scenario = manifest["scenario"]
-    drawn = bool(summary["by"]["workload"]) and not _is_planned(scenario)
+    drawn = bool(summary["by"]["workload"])
+    drawn = drawn and section_of(scenario).may_draw(scenario["workload"])
     if manifest["backend"] != "sim" or drawn or "zoo" in scenario:
         return True
     if any("zoo" in variant for variant in scenario["variants"].values()):
@@ -25,12 +27,6 @@ def may_draw(manifest: Manifest, summary: Json) -> bool:
         for variant in scenario["variants"]
         for point in POINTS
     )
-
-
-def _is_planned(scenario: Json) -> bool:
-    """Whether jobs are pipelines whose steps take as long as planned, stragglers included."""
-    workload = scenario["workload"]
-    return workload["kind"] == "pipeline" and not isinstance(workload.get("stragglers"), dict)
 
 
 def seeds_agree(summary: Json) -> bool:

@@ -1,8 +1,10 @@
 """The section of scenario files on pipeline-parallel jobs."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
+from typing_extensions import override
 
 from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
 from wattkeeper.scenarios.spec.sections.values import Label, Seconds, Watts
@@ -119,6 +121,11 @@ class PipelineWorkload(WorkloadSection):
     """The jobs; one named `pipeline` if absent."""
     stragglers: AnyStragglers = ()
     """When a replica elsewhere sets the pace: a list of changes, or how to draw them."""
+
+    @classmethod
+    @override
+    def may_draw(cls, resolved: Mapping[str, Any]) -> bool:
+        return isinstance(resolved.get("stragglers"), Mapping)
 
     @model_validator(mode="after")
     def _names(self) -> Self:

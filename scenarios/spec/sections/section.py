@@ -1,6 +1,7 @@
 """Base of the sections of scenario files."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict
 
@@ -36,6 +37,11 @@ class WorkloadSection(Section):
 
     has_models: ClassVar[bool] = False
     """Whether it is known which models its jobs train, as a zoo needs."""
+
+    @classmethod
+    def may_draw(cls, resolved: Mapping[str, Any]) -> bool:
+        """Whether trainings may take other times with other seeds; of a resolved section."""
+        return True
 
     @property
     def is_profiled(self) -> bool:

@@ -1,6 +1,6 @@
 """The section of scenario files on the jobs."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from typing_extensions import override
@@ -204,6 +204,13 @@ Workload = Annotated[
     RecurringWorkload | TraceWorkload | ArchitectureSearch | PipelineWorkload | ElasticWorkload,
     Field(discriminator="kind"),
 ]
+
+
+SECTIONS: dict[str, type[WorkloadSection]] = {
+    get_args(section.model_fields["kind"].annotation)[0]: section
+    for section in get_args(get_args(Workload)[0])
+}
+"""The section of each kind of workload, whose attributes say what is special about it."""
 
 
 class WorkloadSize(Section):

@@ -5,38 +5,24 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 import pytest
 
 from wattkeeper.scenarios.kinds.kind import WorkloadKind, find_kind
-from wattkeeper.scenarios.spec.sections.section import WorkloadSection
-from wattkeeper.scenarios.spec.sections.workload import Workload
+from wattkeeper.scenarios.spec.sections.workload import SECTIONS
 
 SCENARIOS: Final = Path(__file__).resolve().parents[3] / "scenarios"
-
-SECTIONS: Final[dict[str, type[WorkloadSection]]] = {
-    get_args(section.model_fields["kind"].annotation)[0]: section
-    for section in get_args(get_args(Workload)[0])
-}
-"""The section of each kind, by its name."""
 
 REGISTRY: Final = "spec/sections/workload.py"
 """It lists all sections, and holds some."""
 
 PLACES: Final = {
-    "analysis/compare.py": {"trace"},
-    "analysis/outside_window.py": {"trace"},
-    "analysis/overrides.py": {"trace"},
-    "analysis/sweep_cautions.py": {"trace"},
-    "analysis/texts/losses.py": {"elastic"},
-    "analysis/vocabulary.py": {"trace"},
     "bench/random_scenarios.py": {"elastic", "pipeline", "recurring", "trace"},  # it writes them
     "contract/trials.py": {"elastic", "recurring"},  # it writes them
     "contract/worlds.py": {"trace"},
     "kinds/elastic.py": {"trace"},  # jobs that share the cluster
     "kinds/replayed.py": {"recurring", "trace"},  # which it is the base of
-    "report/about.py": {"elastic"},
 }
 """The modules that name a kind beyond its own and the registry; this list only gets shorter."""
 
