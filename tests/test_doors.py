@@ -58,11 +58,11 @@ def test_the_log_ends_in_a_page(inside: Command, tmp_path: Path) -> None:
 def test_the_policy_ends_in_a_verdict_and_a_figure(inside: Command, tmp_path: Path) -> None:
     lines = [line for line in commands("first-policy.md") if not needs_data(line)]
     said = [inside(*words(line)).stdout for line in lines]
-    table, _, verdict, with_frugal, new, mine = said
+    table, _, verdict, with_grid, new, mine = said
     assert "zeus" in table
-    assert "frugal" not in table
+    assert "grid" not in table
     assert "comparisons" in verdict
-    assert "frugal" in with_frugal
+    assert "grid" in with_grid
     assert "my_batch_size.py" in new
     assert "mine" in mine
     (code,) = blocks("first-policy.md", "python")

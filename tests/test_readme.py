@@ -90,7 +90,7 @@ def with_help(arguments: list[str]) -> list[str]:
 
 
 def needs_data(line: str) -> bool:
-    return "zeus-" in line or "groups" in line
+    return bool(re.search("zeus-(?!jit)|groups", line))
 
 
 def is_a_pattern(line: str) -> bool:
@@ -365,6 +365,16 @@ def test_commands_of_the_readme(inside: Command, tmp_path: Path) -> None:
     assert (tmp_path / "results/mine/jobs.parquet").is_file()
 
 
+def test_a_log_step_by_step(inside: Command, tmp_path: Path) -> None:
+    """As the page on logs shows it."""
+    save_sacct(tmp_path)
+    save_jobs(tmp_path, "jobs.csv")
+    save_yaml(tmp_path, BLOCK.findall(PAGES["first-log.md"]))
+    said = "".join(inside(*words(line)).stdout for line in commands("cluster-log.md"))
+    assert re.search("Left out: 1 jobs? without a recorded duration", said)
+    assert (tmp_path / "schedulers/results/report.html").is_file()
+
+
 def test_batch_sizes_in_pandas(inside: Command, tmp_path: Path) -> None:
     """As the page on results shows them."""
     (code,) = (block for kind, block in BLOCK.findall(PAGES["results.md"]) if kind == "python")
@@ -392,6 +402,7 @@ SLOW_PAGES = {"bench.md", "chase.md", "elastic-policy.md", "zoo-bandits.md"}
 
 ELSEWHERE = {
     "README.md",
+    "cluster-log.md",
     "policy.md",
     "results.md",
     "signals.md",  # above
