@@ -42,6 +42,7 @@ class FixedClockConfig(PolicyConfig):
 
     kind: Literal["fixed-clock"] = "fixed-clock"
     policy = FixedClock
+    plain = "one clock for all"
     sets_clocks: ClassVar[Literal["none", "plans", "single"]] = "single"
     clock_mhz: Annotated[int, Field(gt=0)] | Literal["lowest"] = Field(examples=[1200])
     """Clock of each GPU, MHz, measured at all batch sizes (of pipeline-parallel jobs: for all

@@ -9,6 +9,7 @@ from rich.table import Column
 from rich.table import Table as Grid
 from rich.text import Text as Line
 
+from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
@@ -48,13 +49,13 @@ NARROWEST_NAMES: Final = 12
 def print_document(console: Console, document: Document) -> None:
     """Print the title and the sections of a document that are for all media or for screens."""
     name = "" if document.name == document.title else f"{document.name}: "
-    console.print(Line.assemble((name, "dim"), (document.title, "bold")), soft_wrap=True)
+    _print_line(console, Line.assemble(*map(_plain, ((name, "dim"), (document.title, "bold")))))
     for section in document.sections:
         if section.place == "page":
             continue
         if section.title:
             console.print()
-            console.print(plain(section.title), style="italic")
+            console.print(printable(plain(section.title)), style="italic")
         for block in section.blocks:
             print_block(console, block)
 
@@ -65,7 +66,7 @@ def print_block(console: Console, block: Block) -> None:
         case Paragraph(role, text):
             line = _line(text)
             line.stylize_before(STYLES[role])
-            console.print(line)
+            _print_line(console, line)
         case Table():
             print_whole(console, _grid(block))
             if block.caption:
@@ -73,7 +74,7 @@ def print_block(console: Console, block: Block) -> None:
         case Facts(rows):
             for name, values in rows:
                 for value in values:
-                    console.print(Line.assemble((f"{name}: ", "dim"), _line(value)))
+                    _print_line(console, Line.assemble((f"{name}: ", "dim"), _line(value)))
         case Verbatim(text):
             console.print(text)
         case Fold(title, inner):
@@ -84,19 +85,31 @@ def print_block(console: Console, block: Block) -> None:
             pass
 
 
+def _print_line(console: Console, line: Line) -> None:
+    """Print a text in lines of the width of the terminal, without spaces at their ends."""
+    for part in line.wrap(console, console.width):
+        part.rstrip()
+        console.print(part, soft_wrap=True)
+
+
 def _line(text: Text) -> Line:
-    return Line.assemble(*map(_span, (text,) if isinstance(text, str) else text))
+    return Line.assemble(*(_plain(_style(span)) for span in text))
 
 
-def _span(span: Span) -> str | tuple[str, str]:
+def _style(span: Span) -> tuple[str, str]:
     match span:
         case str():
-            return span
+            return span, ""
         case Name(text, _) | Strong(text):
             return text, "bold"
         case Origin(text, is_made_up):
             return text, "bold yellow" if is_made_up else ""
-    return span.text
+    return span.text, ""
+
+
+def _plain(styled: tuple[str, str]) -> tuple[str, str]:
+    """A text whose control characters are escaped, and its style."""
+    return printable(styled[0]), styled[1]
 
 
 def _grid(table: Table) -> Grid:

@@ -17,6 +17,7 @@ from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
+    currency_of_rent,
     format_value,
     is_elastic,
     oracle_variants,
@@ -57,7 +58,7 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
             yield answer.lead()
         yield from answer.further()
         yield answer.baseline()
-    remark = _describe_certainty(study)
+    remark = describe_certainty(study)
     if remark:
         yield Paragraph("note", (remark,))
 
@@ -383,7 +384,8 @@ class _Answer:
                 shown = format_value(waits[0]["runs"][name]["mean_s"], metric)
                 times.append(f"mean wait {shown} (recorded: {recorded})")
                 continue
-            times.append(f"{noun} {format_value(value, metric)}")
+            rent = f" {currency_of_rent(self._scenario)}" * (metric == "useful_sample_rent")
+            times.append(f"{noun} {format_value(value, metric)}{rent}")
         figures = "; ".join(filter(None, (amounts, ", ".join(times)))) or "no figure is known"
         return Paragraph(
             "lead" if role == "lead" else "answer",
@@ -405,7 +407,7 @@ def _lower(text: Text) -> Text:
     return text
 
 
-def _describe_certainty(study: Study) -> str:
+def describe_certainty(study: Study) -> str:
     """The statistical certainty of the figures, given the number of seeds."""
     seeds = len(study.manifest["seeds"])
     if len(study.summary["variants"]) == 1:

@@ -67,7 +67,8 @@ def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table 
         title = f"More {noun} than the baseline"
     else:
         title = f"Saved: {noun}{bill.period * has_amount}"
-    return Table(blocks.heads("variant", title, "saved"), rows)
+    saved = "change" if METRICS[aim.metric].better == "more" else "saved"
+    return Table(blocks.heads("variant", title, saved), rows)
 
 
 def _bounds(change: Change, has_amount: bool) -> tuple[float, float, float]:

@@ -30,8 +30,7 @@ def describe_savings(summary: Json) -> Iterator[Paragraph]:
             seeds = saved["work"]["n"]
             words += ["; " if clear else ": ", f"open with {seeds} seeds: ", *join_list(unclear)]
         accuracy = saved["accuracy_points"]
-        bounds = f" [{', '.join(f'{each:+.2f}' for each in accuracy['ci95'])}]" * bool(
-            accuracy["ci95"]
-        )
+        interval = ", ".join(f"{bound:+.2f}" for bound in accuracy["ci95"] or ())
+        bounds = f" [{interval}]" * bool(interval)
         words += [f"; final accuracy {accuracy['mean']:+.2f} points", Small(bounds), "."]
         yield Paragraph("answer" if index else "lead", words)

@@ -29,6 +29,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 )
 from wattkeeper.scenarios.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.document import basis, blocks
+from wattkeeper.scenarios.document.answer import describe_certainty
 from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
@@ -122,6 +123,8 @@ def _open_sweep(
         yield from rank_in_words(leagues, points[0].oracles, variants)
     else:
         yield from _write_sentences(points, variants)
+    if first is not None and (remark := describe_certainty(first)):
+        yield Paragraph("note", (remark,))
     failed = [point for point in sweep["points"] if point["state"] != "done"]
     yield from blocks.cautions(_list_failures(failed))
     yield from blocks.cautions(merge_cautions(sweep, [point.cautions for point in points]))

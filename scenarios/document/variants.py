@@ -101,9 +101,15 @@ def describe_means(manifest: Manifest, summary: Json) -> str:
     title = f"All jobs, mean of {seeds} seeds" if seeds > 1 else "All jobs"
     variants = summary["variants"]
     if len(variants) > 1:
-        baselines = {about["versus"]["baseline"] for about in variants.values()}
-        against = "its baseline" if len(baselines) > 1 else manifest["scenario"]["baseline"]
-        title += f", each against {against}" + " [95 % interval]" * (seeds > 1)
+        baselines = {
+            about["versus"]["baseline"]
+            for name, about in variants.items()
+            if about["versus"]["baseline"] != name
+        }
+        baseline = manifest["scenario"]["baseline"]
+        several = len(baselines) > 1
+        title += ", each variant against its baseline" if several else f", against {baseline}"
+        title += " [95 % interval]" * (seeds > 1)
     if any(base_of(name) in variants for name in variants):
         title += "; of modelled power limits the middle case"
     return title

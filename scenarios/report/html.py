@@ -33,6 +33,9 @@ from wattkeeper.scenarios.report.markup import tag
 MINUS: Final = re.compile(r"(?<![\w.,)-])-(?=[\d.]*\d)")
 """A hyphen that is the sign of a number."""
 
+NUMERIC: Final = re.compile(r"[+-]?[\d.]")
+"""How figures begin."""
+
 COLOURS: Final = 8
 
 
@@ -162,8 +165,9 @@ def _cell(cell: Cell, title: str, texts: bool) -> Element:
         return tag("td", _stacked(cell.mark), class_="bar", data_label=title)
     if isinstance(cell.mark, RangeBar):
         return tag("td", _range_bar(cell.mark), class_="bar", data_label=title)
-    if len(cell.value) == 1 and isinstance(cell.value[0], str) and not texts:
-        content.append(tag("b", typeset_minus(cell.value[0])))
+    first = cell.value[0] if len(cell.value) == 1 else None
+    if isinstance(first, str) and not texts and (cell.change or NUMERIC.match(first)):
+        content.append(tag("b", typeset_minus(first)))
     else:
         content += spans(cell.value)
     lines = (typeset_minus(text) for text in (cell.change, cell.interval) if text)

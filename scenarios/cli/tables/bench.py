@@ -1,82 +1,83 @@
 """Terminal tables of benchmarks: outcomes and changes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from wattkeeper.scenarios.bench.examine import Change, EntryResult
 from wattkeeper.scenarios.bench.growth import Growth
 from wattkeeper.scenarios.bench.speed import SLOWER, core
+from wattkeeper.scenarios.cli.document import print_block
+from wattkeeper.scenarios.document import blocks
+from wattkeeper.scenarios.document.blocks import text_table
 from wattkeeper.scenarios.spec.wording import percent, unlisted
 
 STATES: Final = {
-    "same": ("as before", ""),
-    "changed": ("changed", "bold red"),
-    "failed": ("failed", "bold red"),
-    "new": ("no baseline", "bold yellow"),
-    "skipped": ("skipped", "yellow"),
+    "same": "as before",
+    "changed": "changed",
+    "failed": "failed",
+    "new": "no baseline",
+    "skipped": "skipped",
 }
-"""The text of each state, and its style."""
+"""The text of each state."""
 MOST_ROWS: Final = 12
 """Changes of an entry that are listed; --json has all."""
 
 
 def print_outcomes(console: Console, outcomes: Sequence[EntryResult]) -> None:
     """Print the outcome of each entry, then the changes."""
-    table = Table(title="Benchmarks")
-    for head in ("entry", "scenario", "result"):
-        table.add_column(head, overflow="fold")
-    for head in ("runs", "CPU ratio", "baseline", "change"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for outcome in outcomes:
-        entry = outcome.entry
-        runs = f"{outcome.runs}" if outcome.runs else ""
-        state = Text(*STATES[outcome.state])
-        table.add_row(entry.name, entry.scenario, state, runs, *_speed(outcome))
-    console.print(table)
-    console.print(
+    rows = [
+        (
+            outcome.entry.name,
+            outcome.entry.scenario,
+            STATES[outcome.state],
+            f"{outcome.runs}" if outcome.runs else "",
+            *_speed(outcome),
+        )
+        for outcome in outcomes
+    ]
+    heads = ("entry", "scenario", "result", "runs", "CPU ratio", "baseline", "change")
+    meaning = (
         "CPU ratio: CPU time of the entry over that of a loop of fixed work beside it; more than "
-        f"{SLOWER:g} times the baseline's is a regression. Core: {core()}.",
-        style="dim",
+        f"{SLOWER:g} times the baseline's is a regression. Core: {core()}."
     )
-    for outcome in outcomes:
-        for text in (outcome.why, *outcome.notes):
-            if text:
-                console.print(f"{outcome.entry.name}: {text}", style="bold yellow")
-    if any(outcome.changes for outcome in outcomes):
-        console.print(_changes(outcomes))
+    notes = [
+        f"{outcome.entry.name}: {text}"
+        for outcome in outcomes
+        for text in (outcome.why, *outcome.notes)
+        if text
+    ]
+    changes = [row for outcome in outcomes for row in _changes(outcome)]
+    print_block(console, text_table(heads, rows, "Benchmarks"))
+    for block in (*blocks.notes([meaning]), *blocks.cautions(notes)):
+        print_block(console, block)
+    if changes:
+        titles = ("entry", "variant", "quantity", "baseline", "now", "change")
+        print_block(console, text_table(titles, changes, "What changed"))
 
 
 def print_growths(console: Console, growths: Sequence[Growth]) -> None:
     """Print how the counted work of each grows."""
-    table = Table(title="Growth of counted work")
-    for head in ("what", "counted", "result"):
-        table.add_column(head, overflow="fold")
-    for head in ("sizes", "work", "exponent", "at most"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for growth in growths:
-        state = Text("as allowed") if growth.is_allowed else Text("too fast", "bold red")
-        sizes, work = (
-            " to ".join(f"{each:,}" for each in pair) for pair in (growth.sizes, growth.work)
-        )
-        table.add_row(
+    rows = [
+        (
             growth.what,
             growth.unit,
-            state,
-            sizes,
-            work,
+            "as allowed" if growth.is_allowed else "too fast",
+            *(" to ".join(f"{each:,}" for each in pair) for pair in (growth.sizes, growth.work)),
             f"{growth.exponent:.2f}",
             f"{growth.most:g}",
         )
-    console.print(table)
-    console.print(
+        for growth in growths
+    ]
+    heads = ("what", "counted", "result", "sizes", "work", "exponent", "at most")
+    meaning = (
         "Exponent: the work grows as the size to this power. It is counted, the same on any "
-        "machine.",
-        style="dim",
+        "machine."
     )
+    print_block(console, text_table(heads, rows, "Growth of counted work"))
+    for note in blocks.notes([meaning]):
+        print_block(console, note)
 
 
 def _speed(outcome: EntryResult) -> tuple[str, str, str]:
@@ -90,22 +91,11 @@ def _speed(outcome: EntryResult) -> tuple[str, str, str]:
     return f"{now:.3g}", f"{before:.3g}", f"{percent(now / before - 1, fine=True)} %"
 
 
-def _changes(outcomes: Sequence[EntryResult]) -> Table:
-    table = Table(title="What changed")
-    for head in ("entry", "variant", "quantity"):
-        table.add_column(head, overflow="fold")
-    for head in ("baseline", "now", "change"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for outcome in outcomes:
-        name = outcome.entry.name
-        for change in outcome.changes[:MOST_ROWS]:
-            table.add_row(name, change.variant, change.quantity, *_cells(change))
-            name = ""
-        if rest := unlisted(len(outcome.changes), MOST_ROWS):
-            table.add_row("", "", rest)
-        if outcome.changes:
-            table.add_section()
-    return table
+def _changes(outcome: EntryResult) -> Iterator[tuple[str, ...]]:
+    for change in outcome.changes[:MOST_ROWS]:
+        yield outcome.entry.name, change.variant, change.quantity, *_cells(change)
+    if rest := unlisted(len(outcome.changes), MOST_ROWS):
+        yield outcome.entry.name, "", rest, "", "", ""
 
 
 def _cells(change: Change) -> tuple[str, str, str]:

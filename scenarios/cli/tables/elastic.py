@@ -6,34 +6,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+
+from wattkeeper.scenarios.cli.document import print_block
+from wattkeeper.scenarios.document import blocks
+from wattkeeper.scenarios.document.blocks import text_table
 
 
 def print_plans(
     console: Console, templates: Sequence[Mapping[str, Any]], plans: Sequence[Mapping[str, Any]]
 ) -> None:
     """Print pipeline templates, and the pipelines of plans."""
-    table = Table(title="Templates")
-    for name in ("nodes", "stages", "iteration s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("layers of the stages x GPUs", overflow="fold")
-    for each in templates:
-        table.add_row(
+    rows = [
+        (
             str(each["num_nodes"]),
             str(each["num_stages"]),
             f"{each['iteration_s']:.6g}",
             each["stages"],
         )
-    console.print(table)
+        for each in templates
+    ]
+    heads = ("nodes", "stages", "iteration s", "layers of the stages x GPUs")
+    print_block(console, text_table(heads, rows, "Templates"))
     if not plans:
         return
-    table = Table(title="Pipelines")
-    table.add_column("nodes", justify="right", no_wrap=True)
-    table.add_column("balanced")
-    for each in plans:
-        table.add_row(str(each["nodes"]), _pipelines(each["pipelines"]))
-    console.print(table)
-    console.print("2 x 4 (98): two pipelines of 4 nodes, with 98 micro-batches each.", style="dim")
+    shapes = [(str(each["nodes"]), _pipelines(each["pipelines"])) for each in plans]
+    print_block(console, text_table(("nodes", "balanced"), shapes, "Pipelines"))
+    for note in blocks.notes(["2 x 4 (98): two pipelines of 4 nodes, with 98 micro-batches each."]):
+        print_block(console, note)
 
 
 def _pipelines(groups: Mapping[str, Any] | None) -> str:
@@ -44,7 +43,6 @@ def _pipelines(groups: Mapping[str, Any] | None) -> str:
 
 def print_shapes(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Print shapes by number of nodes."""
-    table = Table(title="Pipelines by number of nodes")
     titles = {
         "nodes": "nodes",
         "depth": "depth",
@@ -54,11 +52,8 @@ def print_shapes(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         "idle_gpus": "idle GPUs",
         "samples_per_s": "samples/s",
     }
-    for title in titles.values():
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_number(row[name]) if name in row else "" for name in titles))
-    console.print(table)
+    cells = [[_number(row[name]) if name in row else "" for name in titles] for row in rows]
+    print_block(console, text_table(list(titles.values()), cells, "Pipelines by number of nodes"))
 
 
 def _number(value: float) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
-
+from wattkeeper.scenarios.cli.document import print_block
+from wattkeeper.scenarios.document.blocks import Paragraph, text_table
 from wattkeeper.scenarios.spec.wording import count, unlisted
 
 if TYPE_CHECKING:
@@ -16,43 +16,46 @@ if TYPE_CHECKING:
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
 
-MOST_ROWS = 20
+ABOUT: Final = ("model", "name", "task", "data set", "accuracy")
+
+MOST_ROWS: Final = 20
 """Parents that are listed; --json has all."""
 
 
 def print_models(console: Console, zoo: Zoo, models: Sequence[ZooModel]) -> None:
     """Print all models, and the size of the zoo."""
-    table = Table(title=f"{count(len(models), 'model')} of {zoo.path}")
-    for title in ("model", "name", "task", "data set"):
-        table.add_column(title, justify="right" if title == "model" else "left")
-    for title in ("accuracy", "parent", "size", "uses"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for model in models:
-        parent = "" if model.parent is None else f"{model.parent}"
-        table.add_row(*_about(model), parent, size(model.bytes), f"{model.uses}")
-    console.print(table)
+    rows = [
+        (
+            *_about(model),
+            "" if model.parent is None else f"{model.parent}",
+            size(model.bytes),
+            f"{model.uses}",
+        )
+        for model in models
+    ]
+    heads = (*ABOUT, "parent", "size", "uses")
+    print_block(console, text_table(heads, rows, f"{count(len(models), 'model')} of {zoo.path}"))
     bound = zoo.capacity_bytes
     capacity = ", unbounded" if bound is None else f" of {size(bound)}"
-    console.print(
+    meaning = (
         f"{size(zoo.bytes)}{capacity}, kept by {zoo.retain}. size: of a model's tensors; what "
-        "several models share is stored once.",
-        style="dim",
+        "several models share is stored once."
     )
+    print_block(console, Paragraph("note", (meaning,)))
 
 
 def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], many: int) -> None:
     """Print the most similar ones of `many` models."""
-    table = Table(title=title)
-    for title in ("model", "name", "task", "data set"):
-        table.add_column(title, justify="right" if title == "model" else "left")
-    for title in ("accuracy", "score", "over own"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for match in matches:
-        over_own = "-" if match.over_own is None else f"{match.over_own:.4g}"
-        table.add_row(*_about(match.model), f"{match.score:.4g}", over_own)
-    console.print(table)
-    if rest := unlisted(many, len(matches)):
-        console.print(rest, style="dim")
+    rows = [
+        (
+            *_about(match.model),
+            f"{match.score:.4g}",
+            "-" if match.over_own is None else f"{match.over_own:.4g}",
+        )
+        for match in matches
+    ]
+    table = text_table((*ABOUT, "score", "over own"), rows, title)
+    print_block(console, table._replace(caption=unlisted(many, len(matches))))
 
 
 def _about(model: ZooModel) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from wattkeeper.traces.schema import is_optional
 
 @pytest.fixture(scope="module")
 def done() -> ScenarioResult:
-    few = ["workload.recurrences=3", "workload.workloads=[image]"]
+    few = ["workload.recurrences=3", "workload.workloads=[image]", "variants.frugal=null"]
     return scenarios.load("quickstart", few, seeds=[1, 2]).run()
 
 

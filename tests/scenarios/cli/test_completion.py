@@ -20,7 +20,7 @@ from wattkeeper.scenarios.spec.loading import shipped
 
 Complete = Callable[..., list[str]]
 
-QUICKSTART = ("default", "grid-search", "zeus", "oracle")
+QUICKSTART = ("default", "zeus", "frugal", "oracle")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_variants_of_results(complete: Complete, inside: Command) -> None:
     few = ("--set", "workload.recurrences=1", "--set", "workload.workloads=[image]")
     inside("run", "quickstart", *few, "--seeds", "1", "--out", "out")
     assert complete("timeline", "out", "--variant", "") == plain(*QUICKSTART)
-    assert complete("timeline", "out", "--seed", "1", "--variant", "g") == plain("grid-search")
+    assert complete("timeline", "out", "--seed", "1", "--variant", "f") == plain("frugal")
     assert complete("timeline", "nowhere", "--variant", "") == []
 
 

@@ -42,7 +42,7 @@ start()
 
 POLICIES = {
     "configure.fixed",
-    "configure.grid_search",
+    "configure.frugal",
     "configure.zeus",
     "configure.oracle",
     "tune.max_power",
@@ -85,7 +85,7 @@ UNNEEDED = {
 }
 """Of no use to `quickstart`, from its first to its last moment."""
 
-LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.tables"}
+LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.document"}
 """Only what results are shown with."""
 
 

@@ -64,7 +64,7 @@ def test_what_a_closed_error_would_get_goes_to_the_output(tmp_path: Path) -> Non
     code, output, _ = shell(tmp_path, "2>&-", *UNKNOWN)
     assert (code, output.startswith("no scenario 'nope'")) == (2, True)
     code, output, _ = shell(tmp_path, "2>&- 0<&-", *RUN)
-    assert (code, output.splitlines()[-1]) == (0, "Results: out")
+    assert (code, output.splitlines()[-1]) == (0, "Page: out/report.html")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

@@ -37,7 +37,7 @@ def test_scenarios_and_studies_are_shown_in_one_line(done: ScenarioResult, tmp_p
 def test_a_study_displays_the_answer_and_the_table_of_its_page(done: ScenarioResult) -> None:
     shown, page = done._repr_html_(), render_page(done)
     assert len(shown) < 30_000
-    for part in (r'<ul class="answer">.*?</ul>', r'<table class="cards">.*?</table>'):
+    for part in (r'<section id="answer">.*?</section>', r'<section id="variants">.*?</section>'):
         (found,) = re.findall(part, shown, re.DOTALL)
         assert found in page
         assert all(variant in found for variant in done.summary["variants"])

@@ -21,9 +21,9 @@ from tests.conftest import run_command
 from tests.support.messages import assert_states
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.scenarios.charts.study_charts import draw_study
 from wattkeeper.scenarios.notebook import gantt
 from wattkeeper.scenarios.notebook.colours import variant_colours
-from wattkeeper.scenarios.charts.study_charts import draw_study
 from wattkeeper.scenarios.run.run import ScenarioResult
 
 NAMES = ("front", "power", "regret", "completion", "gantt")

@@ -23,10 +23,10 @@ from tests.support.reports import Window, chromium, instance, save_sweep
 from tests.support.results import seal
 from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.report import render_page, render_sweep_page
-from wattkeeper.scenarios.charts.pareto import EnergyTime, limit_points
 from wattkeeper.scenarios.analysis.points import read_points
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.charts.pareto import EnergyTime, limit_points
+from wattkeeper.scenarios.report import render_page, render_sweep_page
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.sim.cluster_results.schemas import CLUSTER
 
@@ -113,10 +113,16 @@ def test_page_loads_nothing_and_logs_nothing(
         "24 jobs each",
     )
     assert first.count("measured") == 2, "of the profiles, and of idle power"
-    baseline, said = window.page.inner_text(".answer").split("\n", 1)
-    assert_states(baseline, "default, the baseline: ", "energy", "MJ", "job completion time")
-    assert_states(said, "oracle (", "bound): ", "training time", "last 5 recurrences")
-    assert "job completion time" not in said, "nobody waits, so it changes alike"
+    assert window.page.locator("#answer > .lead").count() == 1
+    assert_states(
+        " ".join(window.page.inner_text("#answer").split()),
+        "The baseline default: energy ",
+        "MJ",
+        "job completion time",
+        "oracle, which knows the future and cannot be run, saves ",
+        "% of the energy of all jobs [",
+    )
+    assert "last 5 recurrences" in window.page.inner_text("#parts")
     marks = window.page.inner_text("#variants")
     assert_states(marks, "lower: the 95 % interval", "below 0 %", "unadjusted")
     assert "Power is that of the cluster" in window.page.inner_text("#time")
@@ -205,9 +211,9 @@ def test_front_is_of_shown_variants_without_oracles(
         path = write_page(render_sweep_page(tmp_path / "swept"), tmp_path)
     window = Window(browser, path)
     dots = read_positions(window, "dots")
-    assert set(dots) == {"default", "grid-search", "zeus", "oracle"}
+    assert set(dots) == {"default", "frugal", "zeus", "oracle"}
     hidden: set[str] = set()
-    for name in (None, "oracle", "zeus", "default", "grid-search", "oracle"):
+    for name in (None, "oracle", "zeus", "default", "frugal", "oracle"):
         if name is not None:
             window.page.locator(".chips button", has_text=name).click()
             hidden ^= {name}
@@ -312,7 +318,7 @@ def test_fifty_variants_of_one_seed_in_other_scripts(browser: Any, tmp_path: Pat
     assert window.said == []
     assert len({one["name"] for one in window.series("time")}) == 50
     assert "One seed" in window.page.inner_text("body")
-    assert window.page.locator(".answer li").count() == 7
+    assert "and 45 more do not change the cost" in window.page.inner_text("#answer")
     window.context.close()
 
 
@@ -350,7 +356,7 @@ def test_page_without_some_data(
         assert "Nothing measured energy" in body
         assert "Run live on cpu" in body
     if case == "one variant":
-        assert "default: energy" in window.page.inner_text(".answer")
+        assert "The baseline default: energy" in window.page.inner_text("#answer .lead")
         assert window.page.locator(".chips").count() == 0
     window.context.close()
 
@@ -358,27 +364,24 @@ def test_page_without_some_data(
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        ("identical", "the same energy as default"),
-        ("noise", "no difference beyond noise in energy"),
-        ("lower", "9.9 % less energy [5.0, 15.0]"),
-        (None, "9.9 % less energy [5.0, 15.0]"),
+        ("noise", "zeus does not change the cost beyond noise"),
+        ("cannot tell", "Cannot tell with 2 seeds whether these save: zeus ("),
+        ("higher", "(Worse than the baseline|Less is saved by): .*zeus \\("),
     ],
 )
-def test_answer_depends_on_the_verdict(
-    verdict: str | None, said: str, done: ScenarioResult
-) -> None:
+def test_answer_depends_on_the_verdict(verdict: str, said: str, done: ScenarioResult) -> None:
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         versus = summary["variants"]["zeus"]["versus"]
-        for metric in ("time_s", "cost", "jct_s"):
-            versus[metric] = {"ratio": None, "ci95": None}
-        versus["energy_j"] = {"ratio": 0.901, "ci95": [0.85, 0.95]}
-        if verdict:
-            versus["energy_j"] |= {"verdict": verdict, "effect": -1.5}
+        versus["cost"] |= {"verdict": verdict, "effect": -1.5}
 
     text = render_page(change_results(done, change))
-    (line,) = re.findall(r"<li[^>]*>(<span[^>]*data-variant=\"2\".*?)</li>", text)
-    assert said in re.sub(r"<[^>]*>", "", line)
-    assert ("effect size -1.50" in text) == (verdict is not None)
+    (answer,) = re.findall(r'<section id="answer">(.*?)</section>', text, re.DOTALL)
+    lines = [
+        re.sub(r"<[^>]*>", "", line) for line in re.findall(r"<(?:li|p).*?</(?:li|p)>", answer)
+    ]
+    pattern = said if verdict == "higher" else re.escape(said)
+    assert sum(bool(re.search(pattern, line)) for line in lines) == 1, lines
+    assert "effect size -1.50" in text
 
 
 def test_run_and_report_write_the_same_page(inside: Command, tmp_path: Path) -> None:
@@ -407,7 +410,7 @@ def test_page_of_a_sweep(browser: Any, inside: Command, tmp_path: Path) -> None:
     assert window.said == []
     assert window.charts() == ["pareto", "axis0", "axis1"]
     names = {one["name"] for one in window.series("pareto")}
-    assert names == {"default", "grid-search", "zeus", "oracle", "front"}
+    assert names == {"default", "frugal", "zeus", "oracle", "front"}
     dots = [one for one in window.series("pareto") if one["id"].startswith("dots")]
     assert [one["points"] for one in dots] == [5] * 4
     body = window.page.inner_text("body")
@@ -466,19 +469,19 @@ def test_sweep_answer_names_noise_ties_and_bounds(browser: Any, tmp_path: Path) 
         versus["energy_j"] |= {"verdict": "noise", "ratio": 1.02, "ci95": [0.9, 1.1]}
         ratio = 0.5 if path.parent.name in ("0003", "0004", "0005", "0006") else 0.9
         versus["time_s"] |= {"verdict": "lower", "ratio": ratio, "ci95": [ratio, ratio]}
-        times = {"default": (5e6, 3600), "grid-search": (7e6, 9000), "zeus": (6e6, 3600)}
+        times = {"default": (5e6, 3600), "frugal": (7e6, 9000), "zeus": (6e6, 3600)}
         for name, (energy, time) in (times | {"oracle": (1, 1)}).items():
             metrics = summary["variants"][name]["metrics"]
             metrics["energy_j"] |= {"mean": energy, "ci95": [0.9 * energy, 1.1 * energy]}
             metrics["time_s"] |= {"mean": time, "ci95": [time, time]}
         path.write_text(json.dumps(summary), encoding="utf-8")
     window = Window(browser, write_page(render_sweep_page(seal(tmp_path)), tmp_path))
-    said = " ".join(window.page.locator(".answer").inner_text().split())
+    said = " ".join(window.page.locator("#answer").inner_text().split())
     assert_states(
         said,
         "Least energy: 5.00 MJ [4.50, 5.50] by default at every point; ",
         "1.0 J by oracle",
-        "by default (and as little by zeus) at every point",
+        "by default (and as little by zeus) at every point; ",
         "oracle (",
         "bound)",
         "zeus: no difference beyond noise in energy at every point",
@@ -597,8 +600,8 @@ def test_page_of_a_search_has_savings(done: ScenarioResult) -> None:
     text = re.sub(r"<[^>]*>", "", render_page(change_results(done, change)))
     assert_states(
         text,
-        "zeus: 23.1 % less work [20.0, 26.0], ",
-        "23.1 % less epochs",
+        "zeus saves 23.1 % of work [+20.0, +26.0], ",
+        "23.1 % of epochs",
         "accuracy −0.12 points",
         "none: all trainings were real",
         "No meter",

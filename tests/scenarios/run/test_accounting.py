@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.scenarios.analysis.consumption import format_amount
-from wattkeeper.scenarios.report.phrases import typeset_minus
+from wattkeeper.scenarios.report.html import typeset_minus
 from wattkeeper.sim.cluster_results.accounting import ENERGY
 
 SLEEPING = """\

@@ -16,8 +16,9 @@ from scipy.optimize import linprog
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.scenarios.analysis.times.deadlines import deadline_notes, deadline_rows
-from wattkeeper.scenarios.report.markup import tag, to_html
-from wattkeeper.scenarios.report.page import deadlines_section
+from wattkeeper.scenarios.document.study import deadlines_section
+from wattkeeper.scenarios.report.html import section
+from wattkeeper.scenarios.report.markup import to_html
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.profiles import load_profiles
 
@@ -150,7 +151,7 @@ def test_losses_have_no_sign_and_jobs_their_number() -> None:
     assert "1 jobs" not in notes
     variants["day-ahead"] = variants.pop("static")
     variants["plan"]["than"] = "day-ahead"
-    page = to_html(deadlines_section(compared) or tag("p"))
+    page = to_html(section(deadlines_section(compared)))
     assert_states(page, ">day-ahead</td>", "−20.0 %", "−30.00", "loses at most (points)")
 
 
