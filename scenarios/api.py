@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,8 @@ def compare(reference: Results, other: Results) -> pd.DataFrame:
     """Compare results with others, metric by metric, paired by seed; as `wattkeeper compare`.
 
     Returns:
-        A row for each common variant and metric, and point of sweeps, as in `docs/compare.md`. Of a
+        A row for each common variant and metric, and point of sweeps, as in `docs/compare.md`:
+        first those that changed, with the verdicts that hold and the largest changes first. Of a
         live run and a simulated one, in either order: a row for each common attempt. In `attrs`,
         but for live runs: ``verdict``, a sentence on all rows; ``differences``, what else differs.
 
@@ -101,10 +103,20 @@ def compare(reference: Results, other: Results) -> pd.DataFrame:
         measured, predicted = (sides[index].points["{}"] for index in (live, 1 - live))
         return _to_frame(sim_vs_live.compare(measured, predicted))
     comparison = studies.compare_with(*sides)
-    frame = _to_frame(comparison)
+    frame = _to_frame({"rows": sorted(comparison["rows"], key=_rank)})
     frame.attrs["verdict"] = summarise(comparison)
     frame.attrs["differences"] = [line.strip() for line in list_notes(comparison)]
     return frame
+
+
+def _rank(row: Json) -> tuple[int, float]:
+    """The order of rows: they hold, differ, are identical, are not compared; then by change.
+
+    Of equal rank, those without a ratio come last.
+    """
+    differs = row["verdict"] not in ("identical", None)
+    place = 0 if row["holds"] else 1 if differs else 2 if row["verdict"] else 3
+    return place, math.inf if row["ratio"] is None else -abs(row["ratio"] - 1)
 
 
 def _to_frame(comparison: Json) -> pd.DataFrame:

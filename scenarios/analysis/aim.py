@@ -33,7 +33,7 @@ SAME: Final = 5e-4
 Judgement = Literal["better", "worse", "same", "noise", "cannot tell", "one seed"]
 
 
-class Change(NamedTuple):
+class VariantChange(NamedTuple):
     """What a variant changes in the metric that decides, against its baseline.
 
     Attributes:
@@ -74,7 +74,7 @@ class Aim(NamedTuple):
     """
 
     metric: str
-    changes: Mapping[str, Change]
+    changes: Mapping[str, VariantChange]
     of_year: bool
 
 
@@ -158,7 +158,7 @@ def _judge(
     verdict: str | None,
     foresight: bool,
     random: bool,
-) -> Change:
+) -> VariantChange:
     change = change_of(amounts, name, baseline, bill.cases)
     sign = 1 if is_gain(metric) or metric == "gpu_s_saved" else -1
     saved = sign * change.mean
@@ -180,4 +180,4 @@ def _judge(
         judgement = "cannot tell"
     elif verdict == "one seed" and random:
         judgement = "one seed"
-    return Change(name, baseline, saved, share, low, high, judgement, is_modelled, foresight)
+    return VariantChange(name, baseline, saved, share, low, high, judgement, is_modelled, foresight)

@@ -17,8 +17,8 @@ from wattkeeper.scenarios.document.blocks import (
     Facts,
     Figure,
     Fold,
+    InputOrigin,
     Name,
-    Origin,
     Paragraph,
     RangeBar,
     Span,
@@ -102,7 +102,7 @@ def _style(span: Span) -> tuple[str, str]:
             return span, ""
         case Name(text, _) | Strong(text):
             return text, "bold"
-        case Origin(text, is_made_up):
+        case InputOrigin(text, is_made_up):
             return text, "bold yellow" if is_made_up else ""
     return span.text, ""
 

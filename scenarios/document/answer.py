@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.aim import SAME, Aim, Change
+from wattkeeper.scenarios.analysis.aim import SAME, Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill
 from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
@@ -57,7 +57,8 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
         else:
             yield answer.lead()
         yield from answer.further()
-        yield answer.baseline()
+        if aim.changes:
+            yield answer.baseline()
     remark = describe_certainty(study)
     if remark:
         yield Paragraph("note", (remark,))
@@ -75,7 +76,7 @@ class _Answer:
         self._noun = METRICS[aim.metric].noun
         self._lead = self._find_lead()
 
-    def _find_lead(self) -> Change | None:
+    def _find_lead(self) -> VariantChange | None:
         """The best variant for certain, else the best by a model; None: none is better."""
         possible = [
             change
@@ -96,7 +97,7 @@ class _Answer:
             return Paragraph(
                 "lead",
                 (
-                    f"With {self._seeds} seeds nobody can tell whether any variant changes the "
+                    f"With {self._seeds} seeds nobody can tell whether any variant lowers the "
                     f"{self._noun}: run {FEWEST} or more (--seeds {FEWEST}).",
                 ),
             )
@@ -108,7 +109,7 @@ class _Answer:
             "lead", ("No variant that can be run is better than ", baseline, f" in {self._noun}.")
         )
 
-    def _tell_saving(self, change: Change) -> Text:
+    def _tell_saving(self, change: VariantChange) -> Text:
         may = " may" if change.is_modelled else ""
         chance = ", with one seed: chance may explain it" * (change.judgement == "one seed")
         return [
@@ -120,7 +121,7 @@ class _Answer:
             ".",
         ]
 
-    def _gain(self, change: Change, may: bool) -> Iterator[Span]:
+    def _gain(self, change: VariantChange, may: bool) -> Iterator[Span]:
         """What is saved, as the rest of a sentence."""
         s = "" if may else "s"
         share = f"{unsigned(abs(change.share))} %"
@@ -171,7 +172,7 @@ class _Answer:
             yield Strong(f"{text} {self._noun}")
             yield from [Small(f" {interval}")] * bool(interval)
 
-    def _amounts(self, change: Change) -> str:
+    def _amounts(self, change: VariantChange) -> str:
         """What is saved of the amount that decides, and of one that says something else."""
         texts = [self._bill.format(abs(change.saved), self._aim.metric)]
         other = ENERGY if self._aim.metric == CARBON else CARBON
@@ -184,7 +185,7 @@ class _Answer:
                 texts.append(self._bill.format(abs(saved), other))
         return " and ".join(texts)
 
-    def _range(self, change: Change, share: str) -> Iterator[Span]:
+    def _range(self, change: VariantChange, share: str) -> Iterator[Span]:
         """The range of what is saved: over cases, with how to narrow it, or over seeds."""
         low, high = (self._bill.format(bound, self._aim.metric) for bound in change[4:6])
         unit = high.partition(" ")[2]
@@ -256,7 +257,7 @@ class _Answer:
         others = [change for change in rest if not change.is_modelled]
         if is_elastic(self._summary):  # their sentences name the best ones
             return
-        groups: list[tuple[Callable[[Sequence[Change]], Text], list[Change]]] = [
+        groups: list[tuple[Callable[[Sequence[VariantChange]], Text], list[VariantChange]]] = [
             (self._tell_modelled, [each for each in modelled if each.judgement != "same"]),
             (self._tell_better, [c for c in others if c.is_better and not c.foresight]),
             (self._tell_foresight, [c for c in others if c.is_better and c.foresight]),
@@ -275,7 +276,7 @@ class _Answer:
             if changes and (text := tell(changes)):
                 yield Paragraph("answer", text)
 
-    def _tell_modelled(self, changes: Sequence[Change]) -> Text:
+    def _tell_modelled(self, changes: Sequence[VariantChange]) -> Text:
         """The best variant whose effect comes from a model; how many more there are."""
         best = changes[0]
         more = f" {len(changes) - 1} more limits are in the table." if len(changes) > 1 else ""
@@ -288,10 +289,10 @@ class _Answer:
             return ["No modelled limit saves anything."]
         return [*self._tell_saving(best), more]
 
-    def _tell_better(self, changes: Sequence[Change]) -> Text:
+    def _tell_better(self, changes: Sequence[VariantChange]) -> Text:
         return ["Less is saved by ", *self._list_changes(changes), "."]
 
-    def _tell_foresight(self, changes: Sequence[Change]) -> Text:
+    def _tell_foresight(self, changes: Sequence[VariantChange]) -> Text:
         best = changes[0]
         knows = "which knows run times in advance"
         if not knows_run_times(self._scenario, best.name):
@@ -299,12 +300,12 @@ class _Answer:
         name = name_of(best.name, self._names)
         return [name, f", {knows}, ", *self._gain(best, may=False), *self._side(best.name), "."]
 
-    def _tell_open(self, changes: Sequence[Change]) -> Text:
+    def _tell_open(self, changes: Sequence[VariantChange]) -> Text:
         run = f"; run {FEWEST} or more (--seeds {FEWEST})"
         listed = self._list_changes(changes)
         return [f"Cannot tell with {self._seeds} seeds whether these save: ", *listed, f"{run}."]
 
-    def _tell_same(self, changes: Sequence[Change]) -> Text:
+    def _tell_same(self, changes: Sequence[VariantChange]) -> Text:
         """Variants without an effect, and the one that ends jobs soonest among them."""
         beyond = " beyond noise" * any(change.judgement == "noise" for change in changes)
         is_one = len(changes) == 1
@@ -317,7 +318,7 @@ class _Answer:
             text += ["; ", *soonest]
         return [*text, "."]
 
-    def _soonest(self, changes: Sequence[Change]) -> list[Span]:
+    def _soonest(self, changes: Sequence[VariantChange]) -> list[Span]:
         """The variant among them that ends jobs soonest, if one ends them sooner for certain."""
         metric = "time_s" if self._summary["by"]["workload"] else "jct_s"
         sooner = []
@@ -337,11 +338,11 @@ class _Answer:
         knows = ", which knows run times in advance," * knows_run_times(self._scenario, name)
         return [name_of(name, self._names), f"{knows} ends jobs ", Strong(f"{share} sooner")]
 
-    def _tell_worse(self, changes: Sequence[Change]) -> Text:
+    def _tell_worse(self, changes: Sequence[VariantChange]) -> Text:
         worst_last = sorted(changes, key=lambda change: -change.saved)
         return ["Worse than the baseline: ", *self._list_changes(worst_last), "."]
 
-    def _list_changes(self, changes: Sequence[Change]) -> list[Span]:
+    def _list_changes(self, changes: Sequence[VariantChange]) -> list[Span]:
         """Variants, each with its change in per cent."""
         listed: list[Text] = []
         for change in changes[:MOST_NAMED]:

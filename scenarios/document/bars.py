@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.vocabulary import Unit, choose_unit
-from wattkeeper.scenarios.document.blocks import Cell, Head, Row, Small, StackedBar, Table
+from wattkeeper.scenarios.document.blocks import Cell, Head, Small, StackedBar, Table, TableRow
 from wattkeeper.scenarios.document.words import label_row
 
 PartValues = Mapping[str, float]
@@ -57,7 +57,7 @@ def bars_table(
         name, *remarks = label_row(variant, summary)
         below = describe(variant, summary)
         label = (name, *[Small(below)] * bool(below), *remarks)
-        rows.append(Row(label, [Cell((), mark=bar), *figures]))
+        rows.append(TableRow(label, [Cell((), mark=bar), *figures]))
     heads = [Head("variant"), Head(f"{quantity}, {unit}: 0 to {format_figure(largest / size)}")]
     heads += [Head(f"{part.label}, {unit}", part.colour) for part in shown.values()]
     return Table(heads, rows)

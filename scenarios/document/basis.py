@@ -7,7 +7,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_gpus
-from wattkeeper.scenarios.document.blocks import Facts, Fold, Origin, Section, Text, Verbatim
+from wattkeeper.scenarios.document.blocks import Chapter, Facts, Fold, InputOrigin, Text, Verbatim
 from wattkeeper.scenarios.inputs.energy_sources import describe_sources
 from wattkeeper.scenarios.spec.wording import count
 
@@ -95,12 +95,12 @@ def describe_input(trace: TraceProvenance) -> Text:
     notes = trace.get("notes", []) if trace["kind"] == "jobs" and not synthetic else []
     return (
         f"{trace['kind']}{name}: ",
-        Origin(origin, synthetic),
+        InputOrigin(origin, synthetic),
         "".join(f". {part.removesuffix('.')}" for part in (source, *notes) if part),
     )
 
 
-def details(manifest: Manifest, facts: Mapping[str, str], where: str = "") -> Section:
+def details(manifest: Manifest, facts: Mapping[str, str], where: str = "") -> Chapter:
     """What a repetition needs: the resolved scenario, seeds, versions and sources of inputs.
 
     `where`: for which point of a sweep the scenario was resolved.
@@ -115,7 +115,7 @@ def details(manifest: Manifest, facts: Mapping[str, str], where: str = "") -> Se
         **{f"input {trace['trace']}": _provenance(trace) for trace in manifest["inputs"]},
     }
     resolved = Verbatim(json.dumps(scenario, indent=2, ensure_ascii=False))
-    return Section(
+    return Chapter(
         "details",
         ("To repeat it",),
         [

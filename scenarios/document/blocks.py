@@ -28,14 +28,14 @@ class Small(NamedTuple):
     text: str
 
 
-class Origin(NamedTuple):
+class InputOrigin(NamedTuple):
     """Where an input comes from; a warning if it was made up."""
 
     text: str
     is_made_up: bool
 
 
-Span: TypeAlias = str | Name | Strong | Small | Origin
+Span: TypeAlias = str | Name | Strong | Small | InputOrigin
 Text: TypeAlias = Sequence[Span]
 
 Role: TypeAlias = Literal["lead", "answer", "caution", "note"]
@@ -102,7 +102,7 @@ class Cell(NamedTuple):
     mark: Whisker | RangeBar | StackedBar | None = None
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table; rows of one `group` that follow each other share its name."""
 
     head: Text
@@ -129,7 +129,7 @@ class Table(NamedTuple):
     """
 
     heads: Sequence[Head]
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     title: str = ""
     caption: str = ""
     texts: bool = False
@@ -163,7 +163,7 @@ class Fold(NamedTuple):
 Block: TypeAlias = Paragraph | Table | Facts | Verbatim | Figure | Fold
 
 
-class Section(NamedTuple):
+class Chapter(NamedTuple):
     """Blocks under a heading.
 
     Attributes:
@@ -193,7 +193,7 @@ class Document(NamedTuple):
     name: str
     title: str
     variants: Sequence[str]
-    sections: Sequence[Section]
+    sections: Sequence[Chapter]
 
 
 def caution(*text: Span) -> Paragraph:
@@ -220,7 +220,7 @@ def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     """A table of plain texts, whose first column names the row."""
     return Table(
         heads(*titles),
-        [Row((head,), [Cell((value,)) for value in values]) for head, *values in rows],
+        [TableRow((head,), [Cell((value,)) for value in values]) for head, *values in rows],
         title,
     )
 

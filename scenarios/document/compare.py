@@ -11,12 +11,12 @@ from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
+    Chapter,
     Document,
     Paragraph,
-    Row,
-    Section,
     Strong,
     Table,
+    TableRow,
 )
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 from wattkeeper.sim.results.statistics import FEWEST
@@ -180,19 +180,19 @@ def describe_comparison(content: Json, metrics: Sequence[str]) -> Document:
     reference, comparisons = content["reference"], content["comparisons"]
     others = [comparison["other"]["folder"] for comparison in comparisons]
     answer: list[Block] = [Paragraph("note", (describe_folder("reference", reference),))]
-    sections = [Section("answer", (), answer), _overview(reference, comparisons, metrics)]
+    sections = [Chapter("answer", (), answer), _overview(reference, comparisons, metrics)]
     for number, comparison in enumerate(comparisons):
         answer.append(
             Paragraph("lead", (Strong(comparison["other"]["folder"]), f": {summarise(comparison)}"))
         )
         sections.append(_compare_section(number, comparison))
     if any(comparison["differ"] for comparison in comparisons):
-        sections.append(Section("meaning", (), list(blocks.notes([NOTE]))))
+        sections.append(Chapter("meaning", (), list(blocks.notes([NOTE]))))
     title = f"{', '.join(others)} against {reference['folder']}"
     return Document(reference["scenario"] or "comparison", title, [], sections)
 
 
-def _overview(reference: Json, comparisons: Sequence[Json], metrics: Sequence[str]) -> Section:
+def _overview(reference: Json, comparisons: Sequence[Json], metrics: Sequence[str]) -> Chapter:
     """The main metrics of each variant, folder by folder."""
     rows: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for number, comparison in enumerate(comparisons):
@@ -204,11 +204,11 @@ def _overview(reference: Json, comparisons: Sequence[Json], metrics: Sequence[st
         first = next(iter(by_number.values()))
         cells = [Cell((label_of(metric),)), Cell((format_number(first["reference"], first),))]
         cells += [_value_cell(by_number.get(number)) for number in range(len(comparisons))]
-        lines.append(Row((run,), cells))
+        lines.append(TableRow((run,), cells))
     titles = ["variant", "metric", reference["folder"]]
     titles += [comparison["other"]["folder"] for comparison in comparisons]
     table = Table(blocks.heads(*titles), lines, "", unlisted(len(rows), MOST_ROWS))
-    return Section("overview", ("Main metrics",), [table], "page")
+    return Chapter("overview", ("Main metrics",), [table], "page")
 
 
 def _value_cell(row: Mapping[str, Any] | None) -> Cell:
@@ -221,7 +221,7 @@ def _value_cell(row: Mapping[str, Any] | None) -> Cell:
     return Cell(value, format_change(row), "", format_verdict(row))
 
 
-def _compare_section(number: int, comparison: Json) -> Section:
+def _compare_section(number: int, comparison: Json) -> Chapter:
     """What differs between results and the reference: settings, and all metrics.
 
     Where there are many, those that differ most significantly.
@@ -229,7 +229,7 @@ def _compare_section(number: int, comparison: Json) -> Section:
     differ = [row for row in comparison["rows"] if row["verdict"] not in (None, "identical")]
     chosen = sorted(range(len(differ)), key=lambda i: (differ[i]["p_holm"] or 0, i))[:MOST_ROWS]
     rows = [
-        Row(
+        TableRow(
             (name_run(row),),
             [
                 Cell((text,))
@@ -253,4 +253,4 @@ def _compare_section(number: int, comparison: Json) -> Section:
     else:
         content += blocks.notes(["No metric differs."])
     title = describe_folder("Compared", comparison["other"])
-    return Section(f"compared-{number}", (title,), content)
+    return Chapter(f"compared-{number}", (title,), content)

@@ -17,14 +17,14 @@ from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.bars import BarPart, PartValues, bars_table, format_figure
 from wattkeeper.scenarios.document.blocks import (
     Cell,
+    Chapter,
     Paragraph,
     Role,
-    Row,
-    Section,
     Small,
     Span,
     Strong,
     Table,
+    TableRow,
 )
 from wattkeeper.scenarios.document.words import describe_change, join_list, label_row, name_of
 from wattkeeper.scenarios.spec.wording import count
@@ -66,7 +66,7 @@ ALIKE = 0.001
 """Variants are as good as the best one if they differ by up to this share."""
 
 
-def elastic_section(study: Study) -> Section | None:
+def elastic_section(study: Study) -> Chapter | None:
     """Bars and figures by variant; None without elastic jobs."""
     summary = study.summary
     if not is_elastic(summary):
@@ -89,7 +89,7 @@ def elastic_section(study: Study) -> Section | None:
     if len(energies) == len(known):
         tables.append(bars_table("energy of a sample", energies, PARTS, JOULES, summary, *describe))
     tables += _rent_tables(study, known)
-    return Section(
+    return Chapter(
         "elastic",
         ("What became of the time and energy of elastic jobs",),
         [*tables, *blocks.notes(_explain(study.manifest, known))],
@@ -124,7 +124,7 @@ def _rent_tables(study: Study, means: Mapping[str, Mapping[str, float]]) -> Iter
         return
     money = currency_of_rent(study.manifest["scenario"])
     rows = [
-        Row(
+        TableRow(
             label_row(name, study.summary),
             [Cell((_format_rent(mean.get(metric), metric),)) for metric in heads],
         )

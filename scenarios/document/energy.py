@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.aim import Aim, Change
+from wattkeeper.scenarios.analysis.aim import Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill, change_of
 from wattkeeper.scenarios.analysis.consumption import (
     PARTS,
@@ -21,7 +21,7 @@ from wattkeeper.scenarios.analysis.consumption import (
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.vocabulary import format_value, label_of
 from wattkeeper.scenarios.document import blocks
-from wattkeeper.scenarios.document.blocks import Cell, RangeBar, Row, Section, Small, Table
+from wattkeeper.scenarios.document.blocks import Cell, Chapter, RangeBar, Small, Table, TableRow
 from wattkeeper.scenarios.document.words import label_row, name_of, unsigned
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
@@ -51,7 +51,7 @@ def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table 
     for change, (value, low, high) in zip(shown, spans, strict=True):
         bar = RangeBar(value, low, high, least, most, change.is_modelled)
         rows.append(
-            Row(
+            TableRow(
                 [
                     name_of(change.name, names),
                     *[Small("modelled")] * change.is_modelled,
@@ -71,7 +71,7 @@ def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table 
     return Table(blocks.heads("variant", title, saved), rows)
 
 
-def _bounds(change: Change, has_amount: bool) -> tuple[float, float, float]:
+def _bounds(change: VariantChange, has_amount: bool) -> tuple[float, float, float]:
     """Value and range of a bar: amounts, or shares of the baseline."""
     low, high = change.low, change.high
     if math.isnan(low):
@@ -82,7 +82,7 @@ def _bounds(change: Change, has_amount: bool) -> tuple[float, float, float]:
     return factor * change.saved, factor * low, factor * high
 
 
-def _saving_cell(change: Change, aim: Aim, bill: Bill) -> Cell:
+def _saving_cell(change: VariantChange, aim: Aim, bill: Bill) -> Cell:
     share = f"{unsigned(change.share)} %" if change.share == change.share else ""
     interval = ""
     if aim.metric in bill.amounts:
@@ -99,7 +99,7 @@ def _saving_cell(change: Change, aim: Aim, bill: Bill) -> Cell:
     return Cell((share,), "", interval, _open(change))
 
 
-def _open(change: Change) -> str:
+def _open(change: VariantChange) -> str:
     """What keeps a change from counting."""
     return change.judgement if change.judgement in ("noise", "cannot tell", "one seed") else ""
 
@@ -117,7 +117,7 @@ def amounts_table(bill: Bill, summary: Json) -> Table | None:
         if base_of(name) in summary["variants"]:
             continue
         rows.append(
-            Row(
+            TableRow(
                 label_row(name, summary),
                 [_amount_cell(bill, metric, name, summary) for metric in columns],
             )
@@ -170,7 +170,7 @@ def _share(bill: Bill, metric: str, name: str, baseline: str) -> float | None:
     return None if change.has_range or not whole else change.mean / whole
 
 
-def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Section | None:
+def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Chapter | None:
     """Energy of the cluster in its window by what GPUs do; None where it is unknown."""
     means = {
         name: {metric: figures["mean"] for metric, figures in about["metrics"].items()}
@@ -183,7 +183,7 @@ def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Section | N
     money = currency(manifest)
     shown |= known_rates(manifest, summary)
     rows = [
-        Row(
+        TableRow(
             label_row(name, summary),
             [
                 *_cells(shown, means[name], means[about["versus"]["baseline"]], money),
@@ -194,7 +194,7 @@ def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Section | N
     ]
     table = Table(blocks.heads("variant", *shown.values(), label_of("makespan_s")), rows)
     has_rates = len(bill.amounts) > 1
-    return Section(
+    return Chapter(
         "energy",
         ("Energy of the cluster in its window",),
         [table, *blocks.notes([_describe_window(manifest, summary)])],

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from wattkeeper.scenarios.analysis.learning.league import League, league_table, rank_variants
 from wattkeeper.scenarios.document import blocks
-from wattkeeper.scenarios.document.blocks import Cell, Paragraph, Row, Section, Strong, Table
+from wattkeeper.scenarios.document.blocks import Cell, Chapter, Paragraph, Strong, Table, TableRow
 from wattkeeper.scenarios.document.words import FUTURE, name_of
 
 
@@ -30,14 +30,14 @@ def rank_in_words(
         )
 
 
-def league_section(leagues: Sequence[tuple[str, League]], names: Sequence[str]) -> Section:
+def league_section(leagues: Sequence[tuple[str, League]], names: Sequence[str]) -> Chapter:
     """The regrets of variants, a table for each block; each league has its conditions in words."""
     listed, parts, note = league_table(leagues)
     tables = [
         Table(
             blocks.heads("variant", *(figure.head for figure in part.figures)),
             [
-                Row(
+                TableRow(
                     (name_of(name, names),),
                     [Cell((figure.cells[name],)) for figure in part.figures],
                 )
@@ -48,4 +48,4 @@ def league_section(leagues: Sequence[tuple[str, League]], names: Sequence[str]) 
         for part in parts
     ]
     title = f"Regret over that of {leagues[0][1]['against']}"
-    return Section("league", (title,), [*tables, *blocks.notes([note])])
+    return Chapter("league", (title,), [*tables, *blocks.notes([note])])

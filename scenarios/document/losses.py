@@ -9,7 +9,7 @@ from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.bars import BarPart, bars_table, format_figure
-from wattkeeper.scenarios.document.blocks import Section
+from wattkeeper.scenarios.document.blocks import Chapter
 from wattkeeper.scenarios.spec.wording import count, merge_names
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
 
@@ -53,7 +53,7 @@ MEANINGS: Final = {
 }
 
 
-def losses_section(study: Study) -> Section | None:
+def losses_section(study: Study) -> Chapter | None:
     """Bars and figures of useful and lost work by variant; None where no node is lost."""
     losing = find_losing(study)
     works = read_work(study) if losing else {}
@@ -82,7 +82,7 @@ def losses_section(study: Study) -> Section | None:
             "recovery is not recorded apart. Free GPUs are not in it."
         )
     lines += count_losses(study.summary)
-    return Section("losses", ("Useful and lost work",), [*tables, *blocks.notes(lines)], "page")
+    return Chapter("losses", ("Useful and lost work",), [*tables, *blocks.notes(lines)], "page")
 
 
 def _count_jobs(variant: str, summary: Json) -> str:

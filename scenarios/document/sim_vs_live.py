@@ -6,7 +6,7 @@ from typing import Any, Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.sim_vs_live import CHOSEN, METRICS
 from wattkeeper.scenarios.document import blocks
-from wattkeeper.scenarios.document.blocks import Block, Document, Section, Table, text_table
+from wattkeeper.scenarios.document.blocks import Block, Chapter, Document, Table, text_table
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 
 ABSENT: Final = {"measured": None, "predicted": None}
@@ -52,7 +52,7 @@ def describe_predictions(content: Json) -> Document:
     content_blocks.append(_attempts(content["attempts"]))
     name = content["measured"]["scenario"]
     return Document(
-        name, "How well did the simulation predict?", [], [Section("answer", (), content_blocks)]
+        name, "How well did the simulation predict?", [], [Chapter("answer", (), content_blocks)]
     )
 
 

@@ -19,7 +19,7 @@ from wattkeeper.scenarios.analysis.vocabulary import cautions, describe_profiles
 from wattkeeper.scenarios.charts.study_charts import draw_study
 from wattkeeper.scenarios.document import basis, blocks
 from wattkeeper.scenarios.document.answer import write_answer
-from wattkeeper.scenarios.document.blocks import Block, Document, Figure, Section
+from wattkeeper.scenarios.document.blocks import Block, Chapter, Document, Figure
 from wattkeeper.scenarios.document.elastic import elastic_section
 from wattkeeper.scenarios.document.energy import (
     amounts_table,
@@ -29,7 +29,7 @@ from wattkeeper.scenarios.document.energy import (
 )
 from wattkeeper.scenarios.document.league import league_section
 from wattkeeper.scenarios.document.losses import describe_losses, losses_section
-from wattkeeper.scenarios.document.times import describe_closeness, times_section, waits_section
+from wattkeeper.scenarios.document.times import compare_with_record, times_section, waits_section
 from wattkeeper.scenarios.document.variants import describe_variants, parts_table
 
 
@@ -44,15 +44,15 @@ def describe_study(study: Study, *, with_charts: bool = True) -> Document:
     )
 
 
-def _sections(study: Study, with_charts: bool) -> Iterator[Section | None]:
+def _sections(study: Study, with_charts: bool) -> Iterator[Chapter | None]:
     manifest, summary = study.manifest, study.summary
     elastic = only_elastic(manifest["scenario"])
     bill = read_bill(study)
-    yield Section("answer", (), list(_open_study(study)))
-    yield Section("variants", ("Variants",), list(describe_variants(manifest, summary)))
+    yield Chapter("answer", (), list(_open_study(study)))
+    yield Chapter("variants", ("Variants",), list(describe_variants(manifest, summary)))
     if "saved" not in summary and (amounts := amounts_table(bill, summary)):
         notes = [*bill.explain(), *explain_small(bill, summary)]
-        yield Section(
+        yield Chapter(
             "amounts",
             (amounts.title,),
             [amounts._replace(title=""), *blocks.notes(notes)],
@@ -68,14 +68,14 @@ def _sections(study: Study, with_charts: bool) -> Iterator[Section | None]:
     yield energy_section(manifest, summary, bill)
     losses = list(describe_losses(manifest["scenario"], summary))
     if losses:
-        yield Section(
+        yield Chapter(
             "cost-of-losses", ("What losses cost",), list(blocks.notes(losses)), "screens"
         )
     yield None if elastic else losses_section(study)
     yield _parts_section(summary, read_learning_window(study))
     if with_charts:
         figures = [Figure(chart) for chart in draw_study(study)]
-        yield Section("charts", (), figures, "page")
+        yield Chapter("charts", (), figures, "page")
     facts = {
         "digest of the results": manifest["results_digest"],
         "digest of the scenario": manifest["scenario_digest"],
@@ -97,14 +97,14 @@ def _open_study(study: Study) -> Iterator[Block]:
     if chart is not None:
         yield chart
     yield from blocks.cautions(describe_profiles(manifest))
-    yield from describe_closeness(manifest)
+    yield from compare_with_record(manifest)
     yield from blocks.cautions(cautions(manifest, summary))
     yield basis.describe_basis(manifest)
 
 
-def deadlines_section(summary: Json) -> Section:
+def deadlines_section(summary: Json) -> Chapter:
     """What jobs with deadlines save, job by job."""
-    return Section(
+    return Chapter(
         "deadlines",
         (deadline_title(summary),),
         [blocks.text_table(HEADS, deadline_rows(summary)), *blocks.notes(deadline_notes(summary))],
@@ -112,7 +112,7 @@ def deadlines_section(summary: Json) -> Section:
     )
 
 
-def _parts_section(summary: Json, window: LearningWindow) -> Section | None:
+def _parts_section(summary: Json, window: LearningWindow) -> Chapter | None:
     parts = parts_table(summary, window)
     if parts is None:
         return None
@@ -122,4 +122,4 @@ def _parts_section(summary: Json, window: LearningWindow) -> Section | None:
         "Change against the baseline, and its 95 % interval where there are several seeds; by "
         f"metric, of all jobs, learning included.{after}"
     )
-    return Section("parts", (f"Differences by {title}",), [table, *blocks.notes([note])], "screens")
+    return Chapter("parts", (f"Differences by {title}",), [table, *blocks.notes([note])], "screens")

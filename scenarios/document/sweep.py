@@ -33,16 +33,16 @@ from wattkeeper.scenarios.document.answer import describe_certainty
 from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
+    Chapter,
     Document,
     Facts,
     Figure,
     Paragraph,
-    Row,
-    Section,
     Small,
     Span,
     Strong,
     Table,
+    TableRow,
     Text,
 )
 from wattkeeper.scenarios.document.league import league_section, rank_in_words
@@ -91,16 +91,16 @@ def describe_sweep(
     """What a sweep says, given its `sweep.json`, what its points show, and its first study."""
     variants = all_variants(points)
     leagues = leagues_of_sweep([(p.values, p.summary) for p in points], list(sweep["axes"]))
-    sections = [Section("answer", (), list(_open_sweep(sweep, points, first, leagues)))]
+    sections = [Chapter("answer", (), list(_open_sweep(sweep, points, first, leagues)))]
     if leagues:
         sections.append(league_section(leagues, variants))
     if with_charts:
         figures = [Figure(chart) for chart in draw_sweep(sweep, points, variants)]
-        sections.append(Section("charts", (), figures, "page"))
+        sections.append(Chapter("charts", (), figures, "page"))
     if points:
         place = "page" if leagues else "all"
         table = list(list_points(sweep, points, most_rows))
-        sections.append(Section("points", ("Points",), table, place))  # type: ignore[arg-type]
+        sections.append(Chapter("points", ("Points",), table, place))  # type: ignore[arg-type]
     if first is not None:
         facts = {
             f"axis {path}": ", ".join(map(axis_text, values))
@@ -310,7 +310,7 @@ def list_points(sweep: Json, points: Sequence[PointRow], most_rows: int) -> Iter
         cells += [Cell((f"{point.cautions.jobs:,}",))] * with_jobs
         cells.append(Cell(label_row(name, point.summary)))
         cells += [compare_cell(name, about, metric) for metric in metrics]
-        rows.append(Row((point.id,), cells))
+        rows.append(TableRow((point.id,), cells))
     heads = ["point", *titles, *["jobs"] * with_jobs, "variant", *map(label_of, metrics)]
     text = f"The first {most_rows} of {len(every)} rows; all are in metrics.parquet."
     table = Table(blocks.heads(*heads), rows, "", text * (len(every) > most_rows))

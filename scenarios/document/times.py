@@ -1,19 +1,33 @@
-"""Who pays with time: extra time of jobs by size, queue and user; and recorded waits."""
+"""Times of jobs: who waits or runs for longer, and how far waits are those of the record."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.logged.waits import WaitPart
+from wattkeeper.scenarios.analysis.logged.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.policy_kinds import (
+    RECORDED,
+    knows_run_times,
+    list_schedulers,
+    policy_kind,
+)
 from wattkeeper.scenarios.analysis.times.job_times import JobTimes, Loser, RunTimes, TimesPart
 from wattkeeper.scenarios.analysis.vocabulary import format_value, own_baselines
-from wattkeeper.scenarios.document import blocks, waits
-from wattkeeper.scenarios.document.blocks import Block, Cell, Fold, Paragraph, Row, Section, Table
+from wattkeeper.scenarios.document import blocks
+from wattkeeper.scenarios.document.blocks import (
+    Block,
+    Cell,
+    Chapter,
+    Fold,
+    Paragraph,
+    Table,
+    TableRow,
+)
 from wattkeeper.scenarios.document.words import label_row, name_of
 from wattkeeper.scenarios.spec.case_names import base_of, case_name
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.traces.describe.waits import label_part
+from wattkeeper.traces.describe.waits import WaitStatistics, label_part
 from wattkeeper.traces.gpus.model import BOUNDNESS
 
 TIMES_NOTE: Final = (
@@ -25,7 +39,42 @@ FIRST_SENTENCES: Final = 2
 """Sentences on the record that stand beside the answer; the others stand in the section."""
 
 
-def times_section(manifest: Manifest, summary: Json) -> Section | None:
+FAR: Final = 1.5
+"""Ratio of mean waits above which a run does not reproduce the record."""
+FAR_S: Final = 60.0
+"""Difference of mean waits above which their ratio counts, s."""
+
+HEADS: Final = (
+    "jobs",
+    "number",
+    "recorded mean",
+    "recorded median",
+    "recorded 95 %",
+    "simulated mean",
+    "simulated median",
+    "simulated 95 %",
+    "median difference",
+)
+"""Titles of the columns of `rows_by_part`."""
+
+
+CLOSENESS_HEADS: Final = (
+    "scheduler",
+    "mean wait",
+    "median wait",
+    "95 %",
+    "median difference",
+    "mean difference",
+    "as recorded",
+)
+"""Titles of the columns of `rows_by_scheduler`."""
+WAITS_NOTE: Final = (
+    "Wait: from submission to start. Differences: of a job's simulated wait from its recorded one. "
+    f"As recorded: share of jobs that start within {SAME_S:g} s of their recorded start."
+)
+
+
+def times_section(manifest: Manifest, summary: Json) -> Chapter | None:
     """Extra time of jobs by size, queue and user; None where nothing can be compared."""
     times = manifest.get("job_times")
     if times is None:
@@ -46,7 +95,7 @@ def times_section(manifest: Manifest, summary: Json) -> Section | None:
     usual = "their baselines" if own_baselines(summary["variants"]) else name_of(baseline, names)
     content: list[Block] = [_parts(sizes, baseline, variants, summary), *blocks.notes([TIMES_NOTE])]
     content += [Fold(f"By {title}", more)] * bool(more)
-    return Section("times", ("Who pays with time, against ", usual), content, "page")
+    return Chapter("times", ("Who pays with time, against ", usual), content, "page")
 
 
 def _parts(
@@ -56,9 +105,11 @@ def _parts(
     heads = [label_part(part["by"], part["part"]).removeprefix("queue ") for part in parts]
     titles = [f"{head} ({part['jobs']:,})" for head, part in zip(heads, parts, strict=True)]
     usual = [_usual(part["runs"][baseline]) for part in parts]
-    rows = [Row((name_of(baseline, list(summary["variants"])), blocks.Small("baseline")), usual)]
+    rows = [
+        TableRow((name_of(baseline, list(summary["variants"])), blocks.Small("baseline")), usual)
+    ]
     rows += [
-        Row(label_row(name, summary), [_extra(part["runs"], name) for part in parts])
+        TableRow(label_row(name, summary), [_extra(part["runs"], name) for part in parts])
         for name in variants
     ]
     return Table(blocks.heads("jobs (number)", *titles), rows)
@@ -87,7 +138,7 @@ def _losers(times: JobTimes, variants: Sequence[str], summary: Json) -> Iterator
     if not times["owner"]:
         return
     rows = [
-        Row(
+        TableRow(
             label_row(name, summary),
             [Cell((", ".join(map(_describe_loser, times["losers"].get(name, []))) or "none",))],
         )
@@ -109,31 +160,31 @@ def _format_extra(extra_s: float) -> str:
     return f"{'+' if extra_s > 0 else '-'}{format_value(abs(extra_s), 'jct_s')}"
 
 
-def describe_closeness(manifest: Manifest) -> Iterator[Paragraph]:
+def compare_with_record(manifest: Manifest) -> Iterator[Paragraph]:
     """How far the baseline reproduces the record: a caution if it is far, else a note."""
     parts, baseline = _recorded(manifest)
     if parts:
-        lines = list(waits.describe_waits(parts, baseline, manifest["scenario"]))
+        lines = list(describe_waits(parts, baseline, manifest["scenario"]))
         text = (" ".join(lines[:FIRST_SENTENCES]),)
-        yield Paragraph("caution" if waits.is_far(parts[0], baseline) else "note", text)
+        yield Paragraph("caution" if is_far(parts[0], baseline) else "note", text)
 
 
-def waits_section(manifest: Manifest, summary: Json) -> Section | None:
+def waits_section(manifest: Manifest, summary: Json) -> Chapter | None:
     """Recorded and simulated waits; None where the trace has no recorded starts."""
     scenario = manifest["scenario"]
     parts, baseline = _recorded(manifest)
     if not parts:
         return None
-    sentences = list(waits.describe_waits(parts, baseline, scenario))
-    return Section(
+    sentences = list(describe_waits(parts, baseline, scenario))
+    return Chapter(
         "waits",
         ("Waits of each scheduler, and the record",),
         [
-            blocks.text_table(waits.CLOSENESS_HEADS, waits.rows_by_scheduler(parts, scenario)),
-            *blocks.notes([waits.WAITS_NOTE, *sentences[FIRST_SENTENCES:]]),
+            blocks.text_table(CLOSENESS_HEADS, rows_by_scheduler(parts, scenario)),
+            *blocks.notes([WAITS_NOTE, *sentences[FIRST_SENTENCES:]]),
             blocks.text_table(
-                waits.HEADS,
-                waits.rows_by_part(parts, baseline),
+                HEADS,
+                rows_by_part(parts, baseline),
                 f"Recorded waits, and simulated ones of {baseline}",
             ),
         ],
@@ -145,3 +196,86 @@ def _recorded(manifest: Manifest) -> tuple[Sequence[WaitPart], str]:
     """Waits of the parts of the jobs, with the baseline's; empty where there is no record."""
     parts, baseline = manifest.get("waits"), manifest["scenario"]["baseline"]
     return (parts, baseline) if parts and baseline in parts[0]["runs"] else ((), baseline)
+
+
+def describe_waits(parts: Sequence[WaitPart], baseline: str, scenario: Json) -> Iterator[str]:
+    """How far the baseline reproduces the record, and where the record itself was impossible."""
+    yield from describe_closeness(parts, baseline)
+    replays = [
+        name
+        for name in (baseline, *parts[0]["runs"])
+        if policy_kind(scenario, name, "select") == RECORDED
+    ]
+    late = 0
+    if replays:
+        run = parts[0]["runs"][replays[0]]
+        late = round((1 - run["as_recorded"]) * parts[0]["jobs"])
+    if late:
+        delay = _format(run["mean_difference_s"] * parts[0]["jobs"] / late)
+        yield (
+            f"Not all of the record fits the described nodes: {count(late, 'job')} had no place "
+            "there at the recorded start, and started "
+            f"{delay} later on average (variant {replays[0]})."
+        )
+
+
+def describe_closeness(parts: Sequence[WaitPart], variant: str) -> Iterator[str]:
+    """How far a variant reproduces the recorded waits, in sentences."""
+    whole = parts[0]
+    recorded, run = whole["recorded"], whole["runs"][variant]
+    yield (
+        f"Recorded waits of {count(whole['jobs'], 'job')}: {_format_waits(recorded)}. Simulated "
+        f"({variant}): {_format_waits(run)}."
+    )
+    if is_far(whole, variant):
+        more = "longer" if run["mean_s"] > recorded["mean_s"] else "shorter"
+        yield f"The simulation does not reproduce the record: mean waits are much {more}."
+        yield (
+            "The log does not say what else held jobs back or let them pass, such as priorities, "
+            "reservations, limits of users, or nodes that were down or added."
+        )
+
+
+def is_far(part: WaitPart, variant: str) -> bool:
+    """Whether a variant's mean wait is far from the recorded one."""
+    low, high = sorted((part["recorded"]["mean_s"], part["runs"][variant]["mean_s"]))
+    return high > FAR * low and high - low > FAR_S
+
+
+def rows_by_scheduler(parts: Sequence[WaitPart], scenario: Json) -> Iterator[tuple[str, ...]]:
+    """A row for the record, and one for each scheduler: its waits, and how close they come."""
+    whole = parts[0]
+    yield "the record", *_format_statistics(whole["recorded"]), "", "", ""
+    for name in list_schedulers(scenario):
+        if name in whole["runs"]:
+            run = whole["runs"][name]
+            label = f"{name}, the baseline" if name == scenario["baseline"] else name
+            if knows_run_times(scenario, name):
+                label += " (knows run times in advance)"
+            differences = run["median_difference_s"], run["mean_difference_s"]
+            share = f"{100 * run['as_recorded']:.0f} %"
+            yield label, *_format_statistics(run), *map(_format, differences), share
+
+
+def rows_by_part(parts: Sequence[WaitPart], variant: str) -> Iterator[tuple[str, ...]]:
+    """A row for each part: its jobs, recorded and simulated waits, and their median difference."""
+    for part in parts:
+        recorded, run = part["recorded"], part["runs"][variant]
+        waits = (*_format_statistics(recorded), *_format_statistics(run))
+        label = label_part(part["by"], part["part"])
+        yield label, f"{part['jobs']:,}", *waits, _format(run["median_difference_s"])
+
+
+def _format_statistics(waits: WaitStatistics) -> Iterator[str]:
+    return map(_format, (waits["mean_s"], waits["median_s"], waits["p95_s"]))
+
+
+def _format_waits(waits: WaitStatistics) -> str:
+    return (
+        f"mean {_format(waits['mean_s'])}, median {_format(waits['median_s'])}, 95th "
+        f"percentile {_format(waits['p95_s'])}"
+    )
+
+
+def _format(wait_s: float) -> str:
+    return format_value(wait_s, "queue_delay_s")

@@ -10,7 +10,7 @@ from wattkeeper.scenarios.analysis.randomness import may_draw
 from wattkeeper.scenarios.analysis.savings import savings_labels, savings_note
 from wattkeeper.scenarios.analysis.vocabulary import knows_energy, label_of, notes, shown_metrics
 from wattkeeper.scenarios.document import blocks
-from wattkeeper.scenarios.document.blocks import Block, Cell, Head, Row, Table
+from wattkeeper.scenarios.document.blocks import Block, Cell, Head, Table, TableRow
 from wattkeeper.scenarios.document.words import compare_cell, label_row, name_of
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.wording import percent
@@ -90,7 +90,7 @@ def _variant_table(manifest: Manifest, summary: Json) -> Table:
             own = about["metrics"]
             cells.append(compare_cell(name, about, "regret", None))
             cells.append(Cell((f"{own['gave_up']['mean']:g} of {own['jobs']['mean']:g}",)))
-        rows.append(Row(label_row(name, summary), cells))
+        rows.append(TableRow(label_row(name, summary), cells))
     titles += ["regret", "gave up"] * has_regret
     return Table(blocks.heads("variant", *titles), rows, describe_means(manifest, summary))
 
@@ -142,7 +142,7 @@ def _savings_table(summary: Json) -> Table:
             cells.append(
                 Cell((f"{text(value)} {'points' if is_points else '% saved'}",), "", bounds)
             )
-        rows.append(Row((name_of(name, list(summary["variants"])),), cells))
+        rows.append(TableRow((name_of(name, list(summary["variants"])),), cells))
     return Table(blocks.heads("variant", *titles.values()), rows, caption=savings_note(summary))
 
 
@@ -162,7 +162,7 @@ def parts_table(summary: Json, window: LearningWindow) -> tuple[str, Table] | No
     if summary["by"]["workload"] and window.longer:
         shown.append("last5_energy_j" if knows_energy(summary) else "last5_time_s")
     rows = [
-        Row(
+        TableRow(
             label_row(name, summary),
             [compare_cell(name, about, metric, with_value=False) for metric in shown],
             part,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.logged.waits import closest_to_log
 from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
-from wattkeeper.scenarios.document.waits import describe_waits
+from wattkeeper.scenarios.document.times import describe_waits
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster

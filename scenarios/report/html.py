@@ -10,20 +10,20 @@ from xml.etree.ElementTree import Element
 from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
+    Chapter,
     Facts,
     Figure,
     Fold,
     Head,
+    InputOrigin,
     Name,
-    Origin,
     Paragraph,
     RangeBar,
-    Row,
-    Section,
     Small,
     StackedBar,
     Strong,
     Table,
+    TableRow,
     Text,
     Verbatim,
     Whisker,
@@ -39,7 +39,7 @@ NUMERIC: Final = re.compile(r"[+-]?[\d.]")
 COLOURS: Final = 8
 
 
-def section(part: Section) -> Element:
+def section(part: Chapter) -> Element:
     """A section with its heading."""
     title = tag("h2", *spans(part.title)) if part.title else None
     return tag("section", title, *render(part.blocks), id=part.id)
@@ -88,7 +88,7 @@ def spans(text: Text) -> Iterator[Element | str]:
             yield _span(span)
 
 
-def _span(span: Name | Strong | Small | Origin) -> Element:
+def _span(span: Name | Strong | Small | InputOrigin) -> Element:
     match span:
         case Name(text, number):
             return tag("span", swatch(number), text, class_="variant", data_variant=number)
@@ -96,7 +96,7 @@ def _span(span: Name | Strong | Small | Origin) -> Element:
             return tag("strong", typeset_minus(text))
         case Small(text):
             return tag("small", typeset_minus(text))
-        case Origin(text, is_made_up):
+        case InputOrigin(text, is_made_up):
             return tag("b", text, class_="warn" if is_made_up else "good")
 
 
@@ -145,7 +145,7 @@ def table(block: Table) -> Iterator[Element]:
     yield tag("div", whole, class_="scroll")
 
 
-def _count_group(rows: Sequence[Row], first: int) -> int:
+def _count_group(rows: Sequence[TableRow], first: int) -> int:
     """The number of rows of a group from the first one on."""
     name = rows[first].group
     return next((i for i, row in enumerate(rows[first:]) if row.group != name), len(rows) - first)

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.charts.chart import Chart
-from wattkeeper.scenarios.document.blocks import Document, Figure, Section
+from wattkeeper.scenarios.document.blocks import Chapter, Document, Figure
 from wattkeeper.scenarios.document.study import describe_study
 from wattkeeper.scenarios.document.sweep import read_sweep_document
 from wattkeeper.scenarios.report import html
@@ -56,7 +56,7 @@ def render_document(document: Document) -> str:
     return assemble_page(document.name, body, list(document.variants), charts)
 
 
-def _render_section(section: Section, variants: Sequence[str]) -> Iterator[Element]:
+def _render_section(section: Chapter, variants: Sequence[str]) -> Iterator[Element]:
     """The elements of a section; buttons that choose variants stand above charts."""
     charts = [block.chart for block in section.blocks if isinstance(block, Figure)]
     if not charts:

@@ -11,7 +11,7 @@ from wattkeeper.traces.arrow import encode, to_floats
 
 SIZES: Final = ((1, "1 GPU"), (4, "2 to 4 GPUs"), (8, "5 to 8 GPUs"), (64, "9 to 64 GPUs"))
 """Size classes of jobs, each with its largest number of GPUs."""
-LARGEST: Final = "more than 64 GPUs"
+SIZE_NAMES: Final = (*(name for _, name in SIZES), "more than 64 GPUs")
 QUEUES: Final = 10
 """Queues with figures of their own: those with the most jobs."""
 
@@ -56,17 +56,21 @@ def summarise_waits(waits_s: Floats) -> WaitStatistics:
 def split_jobs(jobs: pa.Table) -> Iterator[JobsPart]:
     """All jobs; those of each size class; those of each of the largest queues, largest first."""
     yield JobsPart("", "", np.ones(jobs.num_rows, dtype=bool))
-    names = [name for _, name in SIZES] + [LARGEST]
-    size = np.searchsorted([most for most, _ in SIZES], jobs["gpus"].to_numpy())
-    for index, name in enumerate(names):
-        if (mask := size == index).any():
-            yield JobsPart("size", name, mask)
+    yield from split_sizes(jobs["gpus"].to_numpy())
     codes, queues = encode(jobs["queue"])
     if len(queues) < 2:
         return
     counts: Ints = np.bincount(codes[codes >= 0], minlength=len(queues))
     for code in np.argsort(-counts, kind="stable")[:QUEUES].tolist():
         yield JobsPart("queue", queues[code], codes == code)
+
+
+def split_sizes(gpus: Ints) -> Iterator[JobsPart]:
+    """The jobs of each size class, by their numbers of GPUs, shape (jobs,)."""
+    size = np.searchsorted([most for most, _ in SIZES], gpus)
+    for index, name in enumerate(SIZE_NAMES):
+        if (mask := size == index).any():
+            yield JobsPart("size", name, mask)
 
 
 def label_part(by: str, name: str) -> str:

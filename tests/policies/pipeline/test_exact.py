@@ -121,7 +121,10 @@ def gap_of(frontier: ExactFrontier, time_s: float) -> float:
     return result.held(time_s, frontier.waiting_w) / frontier.bound_j(time_s) - 1
 
 
-@pytest.mark.parametrize("microbatches", [4, 8, pytest.param(16, marks=pytest.mark.slow)])
+SLOW = [pytest.param(size, marks=pytest.mark.slow) for size in (8, 16)]
+
+
+@pytest.mark.parametrize("microbatches", [4, *SLOW])
 def test_recorded_plans_are_nearer_than_the_published_ones(shared: Path, microbatches: int) -> None:
     profile = recorded_profile(shared)
     graph = schedule_graph(PipelineSchedule("1f1b", 4, microbatches))

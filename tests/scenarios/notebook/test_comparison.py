@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -38,14 +39,33 @@ def test_rows_are_those_of_the_command(folders: tuple[Path, Path], inside: Comma
     frame = scenarios.compare(*folders)
     found = json.loads(inside("compare", *folders, "--json").stdout)["comparisons"][0]
     assert len(frame) == found["compared"] > 50
-    for row, expected in zip(frame.to_dict("records"), found["rows"], strict=True):
-        for key in ("variant", "metric", "reference", "other", "verdict", "holds"):
+    rows = {(row["variant"], row["metric"]): row for row in frame.to_dict("records")}
+    for expected in found["rows"]:
+        row = rows.pop((expected["variant"], expected["metric"]))
+        for key in ("reference", "other", "verdict", "holds"):
             assert row[key] == expected[key]
         bounds = [row["ci95_low"], row["ci95_high"]]
         assert bounds == expected["ci95"] or (expected["ci95"] is None and pd.isna(bounds).all())
+    assert not rows
     assert frame.attrs["verdict"] in inside("compare", *folders).stdout.replace("\n", " ")
     assert any("configure.beta" in line for line in frame.attrs["differences"])
     assert frame["p"].dtype == frame["ratio"].dtype == float
+
+
+def test_rows_that_changed_come_first_by_size(studies: list[ScenarioResult]) -> None:
+    scaled = scenarios.load("quickstart", [*FEW, "variants.zeus.objective.eta=0.4"], seeds=6).run()
+    usual = scenarios.load("quickstart", FEW, seeds=6).run()
+    compared = [scenarios.compare(*studies), scenarios.compare(usual, scaled)]
+    for frame in compared:
+        differs = ~frame["verdict"].isin(["identical", None])
+        place = np.select([frame["holds"], differs, frame["verdict"].notna()], [0, 1, 2], 3)
+        assert (np.diff(place) >= 0).all()
+        assert len(set(place)) > 1
+        for number in set(place):
+            change = (frame["ratio"][place == number] - 1).abs()
+            assert change.fillna(-1).is_monotonic_decreasing
+    assert compared[1]["holds"].any()
+    assert compared[1]["verdict"].isna().any()  # costs under another eta
 
 
 def test_studies_compare_in_memory_as_in_folders(

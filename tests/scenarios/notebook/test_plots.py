@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +12,24 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from tests.conftest import run_command
-from tests.support.messages import assert_states
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.charts.study_charts import draw_study
-from wattkeeper.scenarios.notebook import gantt
-from wattkeeper.scenarios.notebook.colours import variant_colours
+from wattkeeper.scenarios.notebook.colours import VariantStyle, variant_colours
 from wattkeeper.scenarios.run.run import ScenarioResult
 
-NAMES = ("front", "power", "regret", "completion", "gantt")
+NAMES = ("front", "energy", "power", "regret", "completion", "gantt")
+ORACLE = {"policies": {"configure": "oracle"}}
 FEW = ["workload.recurrences=6", "workload.workloads=[image,language]"]
 
 
 @pytest.fixture(scope="module")
 def done() -> ScenarioResult:
     return scenarios.load("quickstart", FEW, seeds=2).run()
-
-
-@pytest.fixture(autouse=True)
-def no_windows_and_no_figures_stay() -> Iterator[None]:
-    pyplot.switch_backend("agg")
-    yield
-    pyplot.close("all")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,45 +101,83 @@ def test_the_front_leaves_out_what_knows_the_future(done: ScenarioResult) -> Non
     ratio = drawn / np.array(best)
     np.testing.assert_allclose(ratio, ratio[:1].repeat(len(best), axis=0), rtol=1e-4)
     labels = axes.get_legend_handles_labels()[1]
-    assert labels == ["default", "grid-search", "zeus", "oracle (a bound)"]
+    assert labels == [*means, "oracle (a bound)"]
 
 
-def test_bars_cover_the_time_that_jobs_held_gpus(done: ScenarioResult) -> None:
-    for seed in (1, 2):
-        axes = done.plot.gantt("zeus", seed)
-        assert_states(axes.get_title(), "zeus", f"seed {seed}")
-        boxes = [np.array(path.vertices) for bars in axes.collections for path in bars.get_paths()]
-        hours = sum(np.ptp(box[:, 0]) for box in boxes)
-        jobs = done.jobs.query("variant == 'zeus' and seed == @seed")
-        held_s = ((jobs["finish_time_s"] - jobs["start_time_s"]) * jobs["gpus"]).sum()
-        scale = {"h": 3600, "min": 60, "days": 86400}[axes.get_xlabel().rpartition(", ")[2]]
-        assert hours * scale == pytest.approx(held_s, rel=1e-6)
-        by_lane: dict[float, list[tuple[float, float]]] = {}
-        for box in boxes:
-            span = float(box[:, 0].min()), float(box[:, 0].max())
-            by_lane.setdefault(round(float(box[:, 1].mean()), 3), []).append(span)
-        for spans in by_lane.values():
-            spans.sort()
-            assert all(a[1] <= b[0] + 1e-9 for a, b in pairwise(spans))
-    colours = {to_hex(np.asarray(bars.get_facecolor())[0]) for bars in axes.collections}
-    assert colours <= set(variant_colours())
-    assert axes.get_legend_handles_labels()[1] == ["image", "language"]
+def test_variants_are_chosen_in_an_order_and_keep_their_looks(done: ScenarioResult) -> None:
+    for name in ("front", "power", "regret", "completion"):
+        plot = getattr(done.plot, name)
+        whole, part = plot(), plot(variants=["zeus", "default"])
+        assert part.get_legend_handles_labels()[1] == ["zeus", "default"]
+        for label in ("zeus", "default"):
+            lines = [
+                markers(axes)[label] if name == "front" else by_label(axes)[label]
+                for axes in (whole, part)
+            ]
+            assert lines[0].get_color() == lines[1].get_color()
+            assert lines[0].get_marker() == lines[1].get_marker()
+            assert lines[0].get_linestyle() == lines[1].get_linestyle()
+    bars = done.plot.energy(variants=["oracle", "zeus"])
+    assert [text.get_text() for text in bars.get_yticklabels()] == ["oracle", "zeus"]
+    with pytest.raises(InputError, match=r"variants: found zeuss; .* default, .*oracle"):
+        done.plot.power(variants=["zeuss", "default"])
+    for wrong, found in (("zeus", "zeus"), ([], "none")):
+        with pytest.raises(InputError, match=f"variants: found {found}; "):
+            done.plot.front(variants=wrong)
 
 
-def test_what_cannot_be_plotted_is_said(
-    done: ScenarioResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variants_look_different_without_colours() -> None:
+    looks = {(style.line, style.marker) for style in (VariantStyle("", n) for n in range(8))}
+    assert len(looks) == 8
+    every = [VariantStyle("", number) for number in range(64)]
+    assert len({(style.colour, style.marker) for style in every}) == 64
+
+
+def test_markers_in_the_same_place_are_rings(done: ScenarioResult) -> None:
+    assert len({marker.get_markersize() for marker in markers(done.plot.front()).values()}) == 1
+    variants: dict[str, Any] = {"default": {}, "same": {}, "too": {}, "oracle": ORACLE}
+    settings = [*FEW, f"variants={json.dumps(variants)}"]
+    twice = scenarios.load("quickstart", settings, seeds=1).run()
+    axes = twice.plot.front()
+    sizes = {label: marker.get_markersize() for label, marker in markers(axes).items()}
+    assert sizes["default"] > sizes["same"] + 2 > sizes["too"] + 4
+    assert sizes["oracle (a bound)"] == sizes["too"]
+    legend = axes.get_legend()
+    assert legend is not None
+    shown_sizes = {line.get_markersize() for line in legend.get_lines()}
+    assert len(shown_sizes) == 1
+    alike = json.dumps({name: {} for name in ("default", *"abcdefghijk")})
+    many = scenarios.load("quickstart", [*FEW, f"variants={alike}"], seeds=1).run()
+    axes = many.plot.front(size=(3.3, 2.5))
+    wide = [marker.get_markersize() for marker in markers(axes).values()]
+    assert wide == sorted(wide, reverse=True)
+    assert len(set(wide)) == 4
+    (names,) = (text.get_text() for text in axes.texts)
+    assert names.replace("\n", " ") == ", ".join(["default", *"abcdefghijk"])
+
+
+def by_label(axes: Axes) -> dict[str, Line2D]:
+    """The lines of variants."""
+    return {str(line.get_label()): line for line in axes.lines}
+
+
+def markers(axes: Axes) -> dict[str, Any]:
+    """The marker of each variant."""
+    return {str(each.get_label()): each[0] for each in axes.containers}
+
+
+def test_what_cannot_be_plotted_is_said(done: ScenarioResult) -> None:
     with pytest.raises(InputError, match=r"variant none with seed any; variants: default, .*1, 2"):
         done.plot.gantt("none")
     with pytest.raises(InputError, match=r"variant any with seed 0; "):
         done.plot.gantt(seed=0)
     with pytest.raises(InputError, match=r"ax: found ndarray; must be one matplotlib Axes"):
-        done.plot.front(pyplot.subplots(2)[1])
+        done.plot.front(ax=pyplot.subplots(2)[1])
     with pytest.raises(InputError, match=r"workload: found 'img'; .* image, language"):
         done.plot.regret("img")
-    monkeypatch.setattr(gantt, "MOST_BARS", 3)
-    with pytest.raises(InputError, match=r"12 bars.*at most 3"):
-        done.plot.gantt()
+    for name in ("queue_delay", "queue_delay_by_size"):
+        with pytest.raises(InputError, match=r"no job that waited"):
+            getattr(done.plot, name)()
     once = scenarios.load("quickstart", [*FEW, "workload.recurrences=1"], seeds=1).run()
     with pytest.raises(InputError, match=r"no cost of jobs that recur"):
         once.plot.regret()
@@ -181,6 +209,9 @@ def test_the_front_of_a_sweep_has_its_values(tmp_path: Path) -> None:
     texts = [text.get_text() for text in axes.texts]
     assert "0–1" in texts  # the default does not depend on eta
     assert {"0", "0.5", "1"} <= set(texts)
+    some = scenarios.read(tmp_path / "eta").plot.front(variants=["zeus"], title=False)
+    assert some.get_title() == ""
+    assert {text.get_text() for text in some.texts} >= {"0", "0.5", "1"}
 
 
 def test_names_are_no_tex_and_stay_in_the_legend() -> None:
@@ -192,6 +223,9 @@ def test_names_are_no_tex_and_stay_in_the_legend() -> None:
         axes.figure.canvas.draw()  # raises where TeX is wrong
         if name == "gantt":
             assert names[0] in shown(axes.title)
+            continue
+        if name == "energy":
+            assert {shown(text).strip() for text in axes.get_yticklabels()} == {"default", *names}
             continue
         legend = axes.get_legend()
         assert legend is not None

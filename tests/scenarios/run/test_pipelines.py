@@ -222,6 +222,7 @@ baseline: free
 """
 
 
+@pytest.mark.slow
 def test_pipelines_share_a_cap_by_marginal_gain(inside: Command, shared: Path) -> None:
     """Five recorded jobs at 80 % of what they draw; weighted by GPUs, speeds fall least."""
     profile = shared / "data/perseus/bert_a40_pp4_inst_profile.csv"
