@@ -321,7 +321,7 @@ def test_a_source_of_ones_own_submits_the_jobs(tmp_path: Path) -> None:
     """As the page on sources shows it."""
     code = "\n".join(text for kind, text in BLOCK.findall(PAGES["sources.md"]) if kind == "python")
     lines = dict(line.split(": ") for line in run_python(code, tmp_path).splitlines())
-    assert list(lines) == ["default", "grid-search", "zeus"]
+    assert list(lines) == ["default", "zeus", "frugal"]
     assert all(line.startswith("40 trials, ") for line in lines.values())
     assert lines["zeus"] != lines["default"]
 
