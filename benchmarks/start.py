@@ -18,10 +18,9 @@ from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
 
-from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.run.unit import run_unit
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import run_specs
 
 TRIES = 5
 RUNS = 1000
@@ -56,12 +55,12 @@ def single_run(tries: int = 20 * TRIES) -> float:
     """Mean CPU seconds of a run of `quickstart` in this process, without writing results."""
     loaded = load("quickstart")
     inputs = read_inputs(loaded).runs
-    specs = run_specs(loaded.scenario)
+    specs = loaded.runs
     for spec in specs:
-        run_unit(spec, inputs[spec.variant])
+        run_unit(spec, inputs[spec.variant.name])
     began = time.process_time()
     for spec in islice(cycle(specs), tries):
-        run_unit(spec, inputs[spec.variant])
+        run_unit(spec, inputs[spec.variant.name])
     return (time.process_time() - began) / tries
 
 

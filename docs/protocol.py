@@ -17,7 +17,7 @@ from pathlib import Path
 from wattkeeper.policies import points
 from wattkeeper.policies.registry import POINTS
 from wattkeeper.scenarios.contract import check, impurities, lines, suite, watch
-from wattkeeper.scenarios.contract.new_policy import EXAMPLES, read_example
+from wattkeeper.scenarios.contract.new_policy import EXAMPLES, PREEMPTIVE, read_example
 from wattkeeper.scenarios.notebook.docstrings import format_signature
 
 ROOT = Path(points.__file__).parents[2]
@@ -151,20 +151,27 @@ def _examples() -> Iterator[str]:
         "`wattkeeper policy new POINT NAME` writes them, with another name.",
     )
     for point in POINTS:
-        yield from (
-            "",
-            f"### `{point}: {EXAMPLES[point]}`",
-            "",
-            "```python",
-            read_example(point).rstrip(),
-            "```",
-            "",
-            "Its test:",
-            "",
-            "```python",
-            read_example(point, "_test").rstrip(),
-            "```",
-        )
+        yield from _show_example(f"`{point}: {EXAMPLES[point]}`", point)
+        if point in PREEMPTIVE:
+            name, kind = PREEMPTIVE[point]
+            yield from _show_example(f"`{point}: {kind}` (`--preemptive`)", name)
+
+
+def _show_example(title: str, name: str) -> Iterator[str]:
+    yield from (
+        "",
+        f"### {title}",
+        "",
+        "```python",
+        read_example(name).rstrip(),
+        "```",
+        "",
+        "Its test:",
+        "",
+        "```python",
+        read_example(name, "_test").rstrip(),
+        "```",
+    )
 
 
 def _file_of(defined: type) -> str:

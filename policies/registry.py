@@ -46,6 +46,9 @@ class PolicyConfig(Part):
     """Whether a `Tune` policy also limits the power of jobs without a profile, for which a model of
     the GPU type says what that changes."""
 
+    names_queues: ClassVar[bool] = False
+    """Whether a `Select` policy reads the queues of jobs (`Job.queue`), which others do not see."""
+
     draws: ClassVar[bool] = False
     """Whether it draws at random (`Context.rng`), so that seeds may give other results; those of
     other distributions count as if they did."""

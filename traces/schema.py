@@ -132,6 +132,14 @@ JOBS: Final = table_schema(
             "not empty",
             optional=True,
         ),
+        field(
+            "serves",
+            _whole,
+            "",
+            "1: it serves until the log ends, and its wait does not count",
+            "> 0",
+            optional=True,
+        ),
     ],
 )
 

@@ -46,6 +46,7 @@ JOB_ATTRIBUTES = (
     "recorded_start_s",
     "reserved_w",
     "deadline_s",
+    "queue",
 )
 """The attributes that a job is constructed from; the others are derived."""
 
@@ -77,6 +78,8 @@ class Job:
         reserved_w: Power of all its GPUs that counts under a power cap until a limit is chosen, W;
             0: the most that its workload, or a job without one, may draw.
         deadline_s: When it should have ended, s; NaN if it has no deadline.
+        queue: Partition or virtual cluster that it was submitted to; None if unknown, or if the
+            policy does not say that it reads it (`names_queues`).
         gpus_held: Allocated GPUs, fractions included.
     """
 
@@ -101,6 +104,7 @@ class Job:
         recorded_start_s: float = math.nan,
         reserved_w: float = 0.0,
         deadline_s: float = math.nan,
+        queue: str | None = None,
     ) -> None:
         self.job_id: Final = job_id
         self.group_id: Final = group_id
@@ -119,6 +123,7 @@ class Job:
         self.recorded_start_s: Final = recorded_start_s
         self.reserved_w: Final = reserved_w
         self.deadline_s: Final = deadline_s
+        self.queue: Final = queue
         self.gpus_held: Final = gpus * gpu_milli / WHOLE
 
     @property
@@ -140,7 +145,8 @@ class Job:
         return Job, tuple(getattr(self, name) for name in JOB_ATTRIBUTES)
 
     def __repr__(self) -> str:
-        return f"Job({', '.join(f'{name}={getattr(self, name)!r}' for name in JOB_ATTRIBUTES)})"
+        shown = JOB_ATTRIBUTES if self.queue is not None else JOB_ATTRIBUTES[:-1]
+        return f"Job({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 make_immutable(Job)

@@ -11,8 +11,8 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.bill import Bill, change_of
 from wattkeeper.scenarios.analysis.consumption import Amounts, read_values, year_spans
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
-from wattkeeper.scenarios.analysis.randomness import may_draw
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
+from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     has_zoo,

@@ -11,9 +11,9 @@ import numpy as np
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.differences import list_differences
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.randomness import may_draw
+from wattkeeper.scenarios.analysis.resolved.differences import list_differences
+from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.sim.cluster_results.registry import COSTS, METRICS
 from wattkeeper.sim.results.folder import is_sweep

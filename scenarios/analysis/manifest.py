@@ -116,5 +116,6 @@ class Manifest(TypedDict):
     waits: NotRequired[list[WaitPart]]
     recorded_load: NotRequired[BinnedLoad]
     job_times: NotRequired[JobTimes]
+    usage: NotRequired[str]
     live: NotRequired[LiveReport]
     wall_s: NotRequired[float]

@@ -6,7 +6,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.consumption import year_spans
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.traces.electricity.series import DAY_S
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.key_words import label_point
+from wattkeeper.scenarios.analysis.resolved.key_words import label_point
 from wattkeeper.scenarios.analysis.sweep_cautions import PointCautions, read_cautions
 from wattkeeper.scenarios.analysis.vocabulary import (
     ELASTIC_METRICS,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.differences import list_differences
+from wattkeeper.scenarios.analysis.resolved.differences import list_differences
 from wattkeeper.scenarios.analysis.study import Study
 
 SIDES: Final = ("measured", "predicted")

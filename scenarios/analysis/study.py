@@ -60,7 +60,8 @@ class Study(ABC):
 
         Args:
             name: `jobs`, `decisions`, `timeline`, `metrics`; `models` where there is a zoo, `nodes`
-                where nodes are lost, `shapes` where there are elastic jobs.
+                where nodes are lost, `shapes` where there are elastic jobs, `usage` where jobs of a
+                trace name users, accounts or queues.
             columns: Columns to read, in this order; all that there are if absent. Optional ones
                 that the results lack are null.
 

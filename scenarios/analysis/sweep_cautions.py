@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.key_words import label_point
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times, policy_kind
+from wattkeeper.scenarios.analysis.resolved.key_words import label_point
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times, policy_kind
 from wattkeeper.scenarios.analysis.vocabulary import (
     cautions,
     describe_free_preemption,

@@ -11,8 +11,8 @@ from wattkeeper.policies.registry import Point
 from wattkeeper.scenarios.analysis.consumption import CLUSTER_ENERGY, describe_window, format_amount
 from wattkeeper.scenarios.analysis.manifest import LiveReport, Manifest
 from wattkeeper.scenarios.analysis.outside_window import describe_idle_end, describe_outside
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_overrides
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kinds
+from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant, describe_overrides
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_kinds
 from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
 from wattkeeper.scenarios.inputs.measured_energy import describe_measured
 from wattkeeper.scenarios.inputs.profiled_jobs import describe_share

@@ -20,16 +20,10 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, WattkeeperE
 from wattkeeper.scenarios.bench.baselines import Entry, ExpectedResult, ExpectedVariant
 from wattkeeper.scenarios.bench.speed import SLOWER, Speed, core, measure
 from wattkeeper.scenarios.bench.traces import NAME, generate_trace
-from wattkeeper.scenarios.inputs.clusters import nodes_path
 from wattkeeper.scenarios.run.run import ScenarioResult, run
-from wattkeeper.scenarios.spec.loading import LoadedScenario, load, shipped
+from wattkeeper.scenarios.spec.loading import LoadedScenario, load, nodes_path, shipped
 from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
-from wattkeeper.scenarios.spec.sections.workload import (
-    RecurringWorkload,
-    SyntheticSource,
-    TraceWorkload,
-)
-from wattkeeper.scenarios.spec.variants import cluster_of
+from wattkeeper.scenarios.spec.sections.workload import SyntheticSource
 from wattkeeper.scenarios.spec.yaml_document import ValuePath
 from wattkeeper.traces.files.user_dirs import library_folder
 from wattkeeper.traces.library import folder, store
@@ -128,13 +122,11 @@ def _load(entry: Entry, beside: Path, scratch: Path) -> LoadedScenario:
 def _find_absent(loaded: LoadedScenario) -> str:
     """Message about a trace that is not in the library; empty if all are."""
     scenario = loaded.scenario
-    names: list[tuple[object, ValuePath]] = []
-    if isinstance(scenario.workload, RecurringWorkload | TraceWorkload):
-        names.append((scenario.workload.profiles, ("workload", "profiles")))
-    if isinstance(scenario.workload, TraceWorkload):
-        names.append((scenario.workload.trace, ("workload", "trace")))
+    names: list[tuple[object, ValuePath]] = [
+        (getattr(scenario.workload, key), ("workload", key)) for key in scenario.workload.trace_keys
+    ]
     for variant in scenario.variants:
-        cluster = cluster_of(scenario, variant)
+        cluster = scenario.variants[variant].cluster or scenario.cluster
         if isinstance(cluster, MixedCluster):
             names.append((cluster.nodes, nodes_path(loaded.document, variant)))
     for name, place in names:

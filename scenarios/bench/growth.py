@@ -23,11 +23,10 @@ from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.scenarios.bench.baselines import SHIPPED, JobsTrace
 from wattkeeper.scenarios.bench.traces import NAME, generate_trace
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.synthetic_models import graph_of
-from wattkeeper.scenarios.run.simulated_run import execute
+from wattkeeper.scenarios.kinds.simulation import execute
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.traces.library import folder
 from wattkeeper.traces.library.folder import keep_traces
 
@@ -138,9 +137,9 @@ def _schedule(kind: str, trace: Path) -> int:
         f"policies.select={json.dumps(policy)}",
     ]
     loaded = load("scheduler-pool", settings)
-    (spec,) = run_specs(loaded.scenario)
+    (spec,) = loaded.runs
     worlds: list[Any] = []
-    execute(spec, read_inputs(loaded).runs[spec.variant], worlds.append)
+    execute(spec, read_inputs(loaded).runs[spec.variant.name], worlds.append)
     return int(worlds[0].env.events + worlds[0].questions)
 
 

@@ -11,11 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.scenarios.bench.random_scenarios import RandomScenario, draw_scenario
-from wattkeeper.scenarios.inputs.policy_checks import check_policies
-from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.simulated_run import execute
+from wattkeeper.scenarios.kinds.simulation import execute
+from wattkeeper.scenarios.run.policy_checks import check_policies
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.library import folder
 from wattkeeper.traces.library.folder import keep_traces
@@ -103,9 +102,9 @@ def run_checked(drawn: RandomScenario, scratch: Path) -> int:
         check_policies(loaded, inputs)
     except WattkeeperError as error:
         raise CannotRun(error.problems[0].message) from error
-    specs = run_specs(loaded.scenario)
+    specs = loaded.runs
     for spec in specs:
-        execute(spec, inputs.runs[spec.variant])
+        execute(spec, inputs.runs[spec.variant.name])
     return len(specs)
 
 

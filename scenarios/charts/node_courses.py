@@ -7,7 +7,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.traces.arrow import to_floats
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import SIZES, TIMES, choose_unit
 from wattkeeper.scenarios.charts.chart import (

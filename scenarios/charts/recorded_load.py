@@ -6,8 +6,8 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.scenarios.analysis.logged.load import BinnedLoad, edges_of
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant
-from wattkeeper.scenarios.analysis.policy_kinds import list_schedulers
+from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import list_schedulers
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.charts.chart import (
     RECORD,

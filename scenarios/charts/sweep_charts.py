@@ -4,13 +4,18 @@ import math
 from collections.abc import Iterator, Sequence
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.key_words import key_words, label_point, short_keys, title_of_key
 from wattkeeper.scenarios.analysis.points import (
     PointRow,
     all_oracles,
     all_shown_metrics,
     is_number,
     sort_points,
+)
+from wattkeeper.scenarios.analysis.resolved.key_words import (
+    key_words,
+    label_point,
+    short_keys,
+    title_of_key,
 )
 from wattkeeper.scenarios.analysis.vocabulary import (
     choose_unit,

@@ -54,7 +54,7 @@ def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> N
     elif form == "csv":
         terminal.write(_format_rows(comparison), end="")
     else:
-        from wattkeeper.scenarios.cli.document import print_document
+        from wattkeeper.scenarios.cli.tables.document import print_document
 
         print_document(terminal.console(), document)
     if html is not None:

@@ -169,11 +169,10 @@ def validate(
     configure_process()
     from wattkeeper.scenarios.inputs.job_filter import describe_dropped, describe_ignored_types
     from wattkeeper.scenarios.inputs.measured_energy import describe_measured
-    from wattkeeper.scenarios.inputs.policy_checks import check_policies, warn_estimates
     from wattkeeper.scenarios.inputs.profiled_jobs import describe_counted
-    from wattkeeper.scenarios.inputs.read import read_inputs
+    from wattkeeper.scenarios.run.policy_checks import check_policies, warn_estimates
+    from wattkeeper.scenarios.run.read import read_inputs
     from wattkeeper.scenarios.spec.loading import describe_overridden, load
-    from wattkeeper.scenarios.spec.variants import run_specs
     from wattkeeper.scenarios.spec.wording import count
 
     loaded = load(scenario, settings, axes=axes, policy_files=policy_files)
@@ -197,7 +196,7 @@ def validate(
     measured = () if inputs.measured is None else describe_measured(inputs.measured)
     for line in (*profiled, *measured, *dropped, *describe_ignored_types(inputs.ignored)):
         terminal.write(line)
-    runs, variants = len(run_specs(loaded.scenario)), len(loaded.scenario.variants)
+    runs, variants = len(loaded.runs), len(loaded.scenario.variants)
     terminal.write(
         f"{loaded.document.name}: good; {count(variants, 'variant')}, {count(runs, 'run')}"
     )

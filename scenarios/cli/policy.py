@@ -48,7 +48,8 @@ def check(file: Path) -> None:
 @click.argument("point", type=click.Choice(tuple(POINTS)))
 @click.argument("name")
 @click.option("--out", type=PATH, default=Path(), help="Folder of the files [.].")
-def new(point: Point, name: str, out: Path) -> None:
+@click.option("--preemptive", is_flag=True, help="A select policy that preempts jobs.")
+def new(point: Point, name: str, out: Path, preemptive: bool) -> None:
     """Write a file with a policy of a decision point, called NAME, and one with its test.
 
     They are a stateful example, with comments, to change. Prints the commands that check it, and
@@ -57,7 +58,7 @@ def new(point: Point, name: str, out: Path) -> None:
     from wattkeeper.scenarios.contract.new_policy import list_next_steps, write_policy
 
     out.mkdir(parents=True, exist_ok=True)
-    written = write_policy(point, name, out)
+    written = write_policy(point, name, out, preemptive)
     for path in written:
         terminal.write(str(path))
     terminal.write("Next:")

@@ -131,7 +131,7 @@ def run(
         if form is not None:
             terminal.write(_format_summary(done.summary, form), end="")
             return
-        from wattkeeper.scenarios.cli.document import print_document
+        from wattkeeper.scenarios.cli.tables.document import print_document
         from wattkeeper.scenarios.document.study import describe_study
 
         print_document(terminal.console(), describe_study(done, with_charts=False))
@@ -148,7 +148,7 @@ def _format_summary(summary: Json, form: str) -> str:
 def _run_sweep(
     loaded: LoadedScenario, folder: Path, workers: int, ray: str | None, form: str | None
 ) -> None:
-    from wattkeeper.scenarios.cli.document import print_document
+    from wattkeeper.scenarios.cli.tables.document import print_document
     from wattkeeper.scenarios.notebook.flat_rows import sweep_content, sweep_rows, to_csv
     from wattkeeper.scenarios.sweep.points import describe_overridden_axes, expand_sweep
     from wattkeeper.scenarios.sweep.run import run_sweep

@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline", type=click.Choice(SCHEDULERS), help="Scheduler to compare with [the closest]."
 )
+@click.option(
+    "--pause", "pauses", metavar="HOURS", multiple=True, help="Hours without jobs, as 22:00-06:00."
+)
+@click.option("--place", "places", metavar="POLICY", multiple=True, help="Placement to compare.")
+@click.option(
+    "--quota",
+    "quotas",
+    metavar="QUEUE=GPUS|FILE",
+    multiple=True,
+    help="Most GPUs of a queue, or a file of limits.",
+)
 @click.option("--replace", is_flag=True, help="Replace a finished study.")
 def study(
     form: str,
@@ -43,6 +54,9 @@ def study(
     skip_bad: bool,
     workers: int,
     baseline: str | None,
+    pauses: tuple[str, ...],
+    places: tuple[str, ...],
+    quotas: tuple[str, ...],
     replace: bool,
 ) -> None:
     """Study a cluster from its LOG of format FORMAT: what would save energy, money and CO2.
@@ -59,12 +73,14 @@ def study(
 
     configure_process()
     from wattkeeper.scenarios.log_study import study as log_study
+    from wattkeeper.scenarios.log_study.asked import read_asked
     from wattkeeper.scenarios.log_study.electricity import RateOptions, at_place, read_electricity
     from wattkeeper.scenarios.log_study.nodes import read_nodes
     from wattkeeper.scenarios.log_study.scenario_text import StudyPlan
     from wattkeeper.traces.library import store
 
     log_study.check_free(out, replace=replace)
+    asked = read_asked(pauses, places, quotas)
     cluster = read_nodes(nodes)
     options_of_rates = RateOptions(price, currency, carbon)
     rates = read_electricity(options_of_rates, cluster, nodes.parent)
@@ -85,8 +101,8 @@ def study(
     plan = StudyPlan(added.name, f"./{log_study.TRACE}", cluster, rates, baseline=baseline or "")
     with terminal.trainings(added.name, live=False) as (progress, _):
         reporter = log_study.Reporter(terminal.write, progress)
-        ended = log_study.study_log(plan, out, workers, reporter)
-    from wattkeeper.scenarios.cli.document import print_document
+        ended = log_study.study_log(plan, out, workers, reporter, asked, options.zone)
+    from wattkeeper.scenarios.cli.tables.document import print_document
     from wattkeeper.scenarios.document.study import describe_study
 
     print_document(terminal.console(), describe_study(ended.done, with_charts=False))

@@ -195,7 +195,7 @@ def trainings(
                 if key in tasks:
                     bars.remove_task(tasks.pop(key))
                 return
-            bars.update(runs, description=f"{title}: {spec.variant}, seed {spec.seed}")
+            bars.update(runs, description=f"{title}: {spec.variant.name}, seed {spec.seed}")
             text = f"  {_describe(attempt)}"
             if key not in tasks:
                 tasks[key] = bars.add_task(text, total=attempt.max_epochs)
@@ -258,7 +258,7 @@ def _print_ended(spec: RunSpec, attempt: AttemptProgress) -> None:
     epochs = count(attempt.epoch, "epoch")
     duration = f"after {epochs}, {attempt.time_s:,.1f} s{energy}"
     why = f": {attempt.message}" if attempt.message else ""
-    line = f"{spec.variant}, seed {spec.seed}: {_describe(attempt)} {duration}{why}"
+    line = f"{spec.variant.name}, seed {spec.seed}: {_describe(attempt)} {duration}{why}"
     _write_line(line)
 
 

@@ -23,6 +23,10 @@ EXAMPLES: Final[dict[Point, str]] = {
     "retain": "fading",
 }
 """Kind of the example of each decision point."""
+PREEMPTIVE: Final[dict[Point, tuple[str, str]]] = {
+    "select": ("select_preemptive", "shortest-remaining")
+}
+"""Name of the file and kind of the preemptive example of decision points that have one."""
 
 PRICE: Final = (
     "'signals={price: {series: {mean: 0.3, amplitude: 0.1, period_s: 86400, slots: 24}, "
@@ -50,9 +54,9 @@ def class_name(kind: str) -> str:
     return "".join(word.capitalize() for word in kind.split("-"))
 
 
-def read_example(point: Point, suffix: str = "") -> str:
-    """The text of an example, or with `_test` that of its test."""
-    path = files("wattkeeper.scenarios.policy_examples") / f"{point}{suffix}.py"
+def read_example(name: str, suffix: str = "") -> str:
+    """The text of an example, by the name of its file, or with `_test` that of its test."""
+    path = files("wattkeeper.scenarios.policy_examples") / f"{name}{suffix}.py"
     return path.read_text(encoding="utf-8")
 
 
@@ -65,12 +69,19 @@ def list_next_steps(point: Point, kind: str, file: Path) -> tuple[str, str]:
     return f"wattkeeper policy check {name}", f"{run} --set {setting}" if setting else run
 
 
-def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
-    """Write a file with a policy of this kind, and one with its test.
+def write_policy(
+    point: Point, kind: str, folder: Path, preemptive: bool = False
+) -> tuple[Path, Path]:
+    """Write a file with a policy of this kind, and one with its test; begin with an example.
 
     Raises:
-        InputError: If the kind is no name, is taken, or a file is there already.
+        InputError: If the kind is no name, is taken, or a file is there already; or no policy of
+            the decision point preempts.
     """
+    if preemptive and point not in PREEMPTIVE:
+        raise InputError(
+            f"--preemptive: only {', '.join(PREEMPTIVE)} policies preempt, not {point}"
+        )
     if not NAME.fullmatch(kind):
         raise InputError(
             f"found {kind!r}; a name has small letters and digits, and '-' between them, as "
@@ -81,8 +92,9 @@ def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
     stem = kind.replace("-", "_")
     if iskeyword(stem) or stem in sys.stdlib_module_names:
         raise InputError(f"{kind!r} means something in Python: choose another name")
-    example, name = EXAMPLES[point], class_name(kind)
-    if kind != example and re.search(rf"\b{name}(Config)?\b", read_example(point)):
+    source, example = PREEMPTIVE[point] if preemptive else (point, EXAMPLES[point])
+    name = class_name(kind)
+    if kind != example and re.search(rf"\b{name}(Config)?\b", read_example(source)):
         raise InputError(
             f"{kind!r} makes a class {name!r}, which the file has already: choose another name"
         )
@@ -91,8 +103,8 @@ def write_policy(point: Point, kind: str, folder: Path) -> tuple[Path, Path]:
         if path.exists() or path.is_symlink():
             raise InputError("is there already: choose another name, or another folder", path)
     for path, suffix in zip(written, ("", "_test"), strict=True):
-        text = read_example(point, suffix).replace(class_name(example), name)
+        text = read_example(source, suffix).replace(class_name(example), name)
         text = text.replace(f'"{example}"', f'"{kind}"').replace(f"`{example}`", f"`{kind}`")
-        text = text.replace(f'"{point}.py"', f'"{stem}.py"').replace("FILE`", f"{path.name}`")
+        text = text.replace(f'"{source}.py"', f'"{stem}.py"').replace("FILE`", f"{path.name}`")
         path.write_text(text, encoding="utf-8")
     return written

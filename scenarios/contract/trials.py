@@ -11,7 +11,7 @@ from wattkeeper.live.controller.backend import LIVE
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.run.run import ScenarioResult, run
 from wattkeeper.scenarios.spec.loading import LoadedScenario, check
 from wattkeeper.scenarios.spec.policy_files import PolicyFile

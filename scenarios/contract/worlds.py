@@ -18,9 +18,10 @@ from wattkeeper.scenarios.contract.scripted import GPU, NEVER, profile, scripted
 from wattkeeper.scenarios.contract.steps import Step
 from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, SignalInput
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModel, TraceModels
-from wattkeeper.scenarios.run.simulated_run import prepare_world
+from wattkeeper.scenarios.kinds.simulation import prepare_world
 from wattkeeper.scenarios.spec.sections.settings import ZooSection
-from wattkeeper.scenarios.spec.variants import DEFAULTS, RunSpec
+from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
+from wattkeeper.scenarios.spec.variants import DEFAULTS, RunSpec, VariantSpec
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster.losses import ClusterLosses, LossRules
 from wattkeeper.sim.elastic.jobs import ElasticJob
@@ -98,16 +99,14 @@ def script_world(
     chosen = {point: find_config(point, kind) for point, kind in DEFAULTS.items()}
     if config.point == "retain":
         chosen["configure"] = find_config("configure", "random-parent")
-    spec = RunSpec(
-        "rehearsal",
-        seed,
-        PolicySet(**(chosen | {config.point: config})),
-        RunRules(Objective(0.5), MAX_ATTEMPTS),
-        "simulated",
-        "measured",
-        published=False,
+    variant = VariantSpec(
+        name="rehearsal",
+        workload=TraceWorkload(kind="trace", trace="rehearsal"),
+        policies=PolicySet(**(chosen | {config.point: config})),
+        rules=RunRules(Objective(0.5), MAX_ATTEMPTS),
         zoo=ZooSection(capacity_gb=CAPACITY_GB) if inputs.models.known else None,
     )
+    spec = RunSpec(variant, seed)
     return Script(prepare_world(spec, inputs._replace(signals=signals)), times_s)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.registry import Point
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kind, policy_kinds
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_kind, policy_kinds
 from wattkeeper.scenarios.document.blocks import Name, Text
 from wattkeeper.scenarios.document.words import name_of
 

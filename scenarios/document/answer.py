@@ -13,8 +13,8 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.aim import SAME, Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill
-from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
-from wattkeeper.scenarios.analysis.randomness import may_draw, seeds_agree
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
+from wattkeeper.scenarios.analysis.resolved.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     currency_of_rent,
@@ -26,8 +26,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 from wattkeeper.scenarios.document.actions import describe_action, scheduler_words
 from wattkeeper.scenarios.document.blocks import Name, Paragraph, Small, Span, Strong, Text
 from wattkeeper.scenarios.document.elastic import compare_goodput
-from wattkeeper.scenarios.document.league import rank_in_words
-from wattkeeper.scenarios.document.savings import describe_savings
+from wattkeeper.scenarios.document.rankings import describe_savings, rank_in_words
 from wattkeeper.scenarios.document.words import describe_change, join_list, name_of, unsigned
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS

@@ -6,7 +6,7 @@ from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
-from wattkeeper.scenarios.analysis.overrides import clusters_by_variant, describe_gpus
+from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant, describe_gpus
 from wattkeeper.scenarios.document.blocks import Chapter, Facts, Fold, InputOrigin, Text, Verbatim
 from wattkeeper.scenarios.inputs.energy_sources import describe_sources
 from wattkeeper.scenarios.spec.wording import count

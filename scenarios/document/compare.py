@@ -5,7 +5,7 @@ from typing import Any
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.compare import LEVEL, is_significant
-from wattkeeper.scenarios.analysis.key_words import label_point
+from wattkeeper.scenarios.analysis.resolved.key_words import label_point
 from wattkeeper.scenarios.analysis.vocabulary import format_value, label_of
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (

@@ -27,9 +27,10 @@ from wattkeeper.scenarios.document.energy import (
     explain_small,
     savings_chart,
 )
-from wattkeeper.scenarios.document.league import league_section
 from wattkeeper.scenarios.document.losses import describe_losses, losses_section
+from wattkeeper.scenarios.document.rankings import league_section
 from wattkeeper.scenarios.document.times import compare_with_record, times_section, waits_section
+from wattkeeper.scenarios.document.usage import usage_section
 from wattkeeper.scenarios.document.variants import describe_variants, parts_table
 
 
@@ -66,6 +67,7 @@ def _sections(study: Study, with_charts: bool) -> Iterator[Chapter | None]:
     yield None if elastic else times_section(manifest, summary)
     yield elastic_section(study)
     yield energy_section(manifest, summary, bill)
+    yield usage_section(study)
     losses = list(describe_losses(manifest["scenario"], summary))
     if losses:
         yield Chapter(

@@ -8,7 +8,6 @@ from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
-from wattkeeper.scenarios.analysis.key_words import label_point, title_of_key
 from wattkeeper.scenarios.analysis.learning.league import League, leagues_of_sweep
 from wattkeeper.scenarios.analysis.points import (
     PointRow,
@@ -17,6 +16,7 @@ from wattkeeper.scenarios.analysis.points import (
     describe_points,
     read_points,
 )
+from wattkeeper.scenarios.analysis.resolved.key_words import label_point, title_of_key
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.sweep_cautions import have_different_jobs, merge_cautions
 from wattkeeper.scenarios.analysis.vocabulary import (
@@ -45,7 +45,7 @@ from wattkeeper.scenarios.document.blocks import (
     TableRow,
     Text,
 )
-from wattkeeper.scenarios.document.league import league_section, rank_in_words
+from wattkeeper.scenarios.document.rankings import league_section, rank_in_words
 from wattkeeper.scenarios.document.variants import explain_verdicts
 from wattkeeper.scenarios.document.words import (
     FUTURE,

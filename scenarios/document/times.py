@@ -6,7 +6,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.logged.waits import SAME_S, WaitPart
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.policy_kinds import (
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import (
     RECORDED,
     knows_run_times,
     list_schedulers,

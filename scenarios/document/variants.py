@@ -6,7 +6,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.randomness import may_draw
+from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
 from wattkeeper.scenarios.analysis.savings import savings_labels, savings_note
 from wattkeeper.scenarios.analysis.vocabulary import knows_energy, label_of, notes, shown_metrics
 from wattkeeper.scenarios.document import blocks

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from wattkeeper.policies.errors import EnvironmentLacks, InputError
+from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.losses import read_losses
-from wattkeeper.scenarios.spec.case_names import base_of, name_as_written
-from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.scenarios.spec.loading import LoadedScenario, nodes_path
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.cluster import (
     Facility,
@@ -22,7 +21,6 @@ from wattkeeper.scenarios.spec.sections.cluster import (
     UniformCluster,
     fault_of_partition,
 )
-from wattkeeper.scenarios.spec.variants import cluster_of, occupancy_of
 from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.cluster.cluster_spec import (
@@ -35,9 +33,6 @@ from wattkeeper.sim.cluster.cluster_spec import (
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read
 from wattkeeper.traces.trace import Trace
-
-if TYPE_CHECKING:
-    from wattkeeper.live.search.processor import Processor
 
 CLUSTER: Final = "cluster"
 """Key of a cluster in a scenario and in its variants."""
@@ -90,8 +85,8 @@ def used_clusters(loaded: LoadedScenario) -> tuple[list[UsedCluster], list[Trace
     different: list[tuple[ClusterSpec, bool]] = []
     variants: list[list[str]] = []
     traces: dict[Path, Trace] = {}
-    for variant, overrides in scenario.variants.items():
-        stated = overrides.cluster or scenario.cluster
+    for variant in scenario.variants:
+        stated = scenario.variants[variant].cluster or scenario.cluster
         with locate_errors(document, *_path(scenario, variant)):
             spec = cluster_spec(stated, traces, document.folder_of(nodes_path(document, variant)))
         key = spec, "preemption" in stated.model_fields_set
@@ -102,10 +97,10 @@ def used_clusters(loaded: LoadedScenario) -> tuple[list[UsedCluster], list[Trace
     clusters = [
         UsedCluster(
             spec=spec,
-            stated=cluster_of(scenario, names[0]),
+            stated=scenario.variants[names[0]].cluster or scenario.cluster,
             variants=tuple(names),
             path=_path(scenario, names[0]),
-            recorded=any(occupancy_of(scenario, name) == "recorded" for name in names),
+            recorded=any(loaded.variants[name].occupancy == "recorded" for name in names),
             of_some=len(different) > 1,
         )
         for (spec, _), names in zip(different, variants, strict=True)
@@ -117,14 +112,6 @@ def _path(scenario: Scenario, variant: str) -> tuple[str, ...]:
     """The place of a variant's cluster in the scenario."""
     overrides = scenario.variants[variant].cluster is not None
     return ("variants", variant, CLUSTER) if overrides else (CLUSTER,)
-
-
-def nodes_path(document: YamlDocument, variant: str) -> tuple[str, ...]:
-    """The place of the nodes of a variant's cluster, in the document as it was written."""
-    written = document.data["variants"]
-    name = name_as_written(variant, written)
-    own = (written.get(name) or {}).get(CLUSTER) or {}
-    return (CLUSTER, "nodes") if own.get("nodes") is None else ("variants", name, CLUSTER, "nodes")
 
 
 def cluster_spec(
@@ -186,25 +173,6 @@ def _node_rent(rent: Rent) -> NodeRent:
     )
     assert node_hour is not None  # the section states it
     return NodeRent(node_hour, on_demand, rent.currency)
-
-
-def search_processor(cluster: ClusterSpec) -> Processor:
-    """The processor of this host that a search trains on.
-
-    Raises:
-        EnvironmentLacks: If a library that training needs is absent; it says how to install it.
-        InputError: If this machine has no such processor.
-    """
-    absent = [name for name in ("torch", "safetensors", "numba", "sklearn") if not find_spec(name)]
-    if absent:
-        raise EnvironmentLacks(
-            f"training for real needs {', '.join(absent)}: pip install 'wattkeeper[live,digits]'"
-        )
-    if cluster.gpus != 1:
-        raise InputError(f"gpus: a search trains on one, not {cluster.gpus}")
-    from wattkeeper.live.search.processor import find_processor
-
-    return find_processor(cluster.gpu_types[0])
 
 
 def _node_groups(trace: Trace) -> list[NodeGroup]:

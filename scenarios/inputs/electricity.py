@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from wattkeeper.policies.errors import InputError, Problem
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.inputs.usual_rates import explain_unusual
 from wattkeeper.scenarios.spec.case_names import name_as_written
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
-from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff
 from wattkeeper.traces.arrow import to_floats
@@ -38,8 +38,8 @@ AGAIN: Final = "import the log again with its zone (`wattkeeper traces import --
 """Advice where dates of a log have no offset."""
 
 
-def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, Tariff]:
-    """The tariff of each variant of a scenario with `electricity`; empty without.
+def with_tariffs(loaded: LoadedScenario, inputs: ScenarioInputs) -> ScenarioInputs:
+    """The inputs with the tariff of each variant of a scenario with `electricity`.
 
     Raises:
         InputError: If files are wrong, all of them, or the date of second 0 is not known; the
@@ -48,11 +48,11 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
     scenario, document = loaded
     faults: list[Problem] = []
     if scenario.electricity is None:
-        return {}
+        return inputs
     read = cache(read_rate)
-    tariffs = {}
+    runs = {}
     for variant in scenario.variants:
-        section = electricity_of(scenario, variant)
+        section = scenario.variants[variant].electricity or scenario.electricity
         assert section is not None
         own = scenario.variants[variant].electricity is not None
         name = name_as_written(variant, document.data["variants"])
@@ -72,11 +72,13 @@ def read_tariffs(loaded: LoadedScenario, traces: Sequence[Trace]) -> dict[str, T
         with locate_errors(document, *place):
             _check_currency(section, rates.get(COST))
             is_timed = any(isinstance(rate, Series) for rate in rates.values())
-            origin_s = find_origin_s(section.origin, section.zone, traces) if is_timed else 0.0
-            tariffs[variant] = Tariff(rates, origin_s)
+            origin_s = (
+                find_origin_s(section.origin, section.zone, inputs.traces) if is_timed else 0.0
+            )
+            runs[variant] = inputs.runs[variant]._replace(tariff=Tariff(rates, origin_s))
     if faults:
         raise InputError(list(dict.fromkeys(faults)))
-    return tariffs
+    return inputs._replace(runs=runs)
 
 
 @contextmanager

@@ -46,10 +46,9 @@ def check_cap(used: UsedCluster, document: YamlDocument) -> None:
     """
     cluster = used.spec
     cap_w, idle_w = cluster.power_cap_w, cluster.idle_power_w
-    place = used.where(document, "power_cap_w")
     if cap_w is not None and used.recorded:
         what = "power_cap_w: a cap cannot be kept with occupancy: recorded; leave one of them out"
-        raise InputError(f"{used.label}{what}", place)
+        raise InputError(f"{used.label}{what}", used.where(document, "power_cap_w"))
     if cap_w is not None and idle_w > cap_w:
         parts = " + ".join(
             f"{cluster.most_gpus(name)} x {cluster.power[name].idle_w:g} W ({name})"
@@ -59,7 +58,7 @@ def check_cap(used: UsedCluster, document: YamlDocument) -> None:
             f"{used.label}power_cap_w: no job can ever start below {cap_w:g} W, for all GPUs "
             f"draw {parts} = {idle_w:g} W while they idle"
         )
-        raise InputError(what, place)
+        raise InputError(what, used.where(document, "power_cap_w"))
 
 
 def check_busy_power(jobs: pa.Table, used: UsedCluster, document: YamlDocument) -> None:

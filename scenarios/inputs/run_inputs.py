@@ -11,17 +11,15 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.forecasting import ForecastConfig
-from wattkeeper.scenarios.inputs.latencies import NO_LATENCIES
 from wattkeeper.scenarios.inputs.measured_energy import MeasuredEnergy
 from wattkeeper.scenarios.inputs.profiled_jobs import ProfiledJobs
 from wattkeeper.scenarios.inputs.zoo_models import NO_MODELS, TraceModels
-from wattkeeper.scenarios.spec.policy_files import PolicyFile
-from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import NO_TARIFF, Tariff
 from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.sim.replay.backend import Profiles
-from wattkeeper.sim.replay.latencies import AllLatencies
+from wattkeeper.sim.replay.latencies import Latencies
+from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.parquet import ScratchFolder
 from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.trace import Trace
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from wattkeeper.sim.engine.features.stragglers import Stragglers
     from wattkeeper.traces.layer_costs import LayerProfile
     from wattkeeper.traces.node_rates import NodeRates
-    from wattkeeper.traces.pipelines import PipelinePoints
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
@@ -52,6 +49,34 @@ class SignalInput(NamedTuple):
     forecast: ForecastConfig | None
     source: AnyLiveSource | None = None
     beside: Path = Path()
+
+
+class SourceFile(NamedTuple):
+    """A file besides traces, or the model that stands for it.
+
+    Attributes:
+        name: Its name.
+        kind: What it holds.
+        format: Its format.
+        origin: Whether it was recorded or made up.
+        sha256: SHA-256 of each file.
+        content: Digest of its content.
+        parameters: Of the model.
+    """
+
+    name: str
+    kind: str
+    format: str
+    origin: str
+    sha256: Mapping[str, str]
+    content: str
+    parameters: Mapping[str, Any] = {}
+
+    @classmethod
+    def of_csv(cls, file: NodeRates | LayerProfile, kind: str) -> SourceFile:
+        """A recorded CSV file."""
+        digest = digest_tables({"rates": file.table})
+        return cls(file.name, kind, "csv", "recorded", {file.name: file.sha256}, digest)
 
 
 class ElasticInputs(NamedTuple):
@@ -85,8 +110,7 @@ class RunInputs(NamedTuple):
             recurrence follows when the one before finishes.
         models: The models that jobs train.
         latencies: Latencies of trainings, by the key of their profile.
-        search: The search whose networks are trained, instead of jobs that are replayed.
-        trainings: Folder of those trainings.
+        trainings: Folder of what a search trains.
         scratch: For rows and tables of large runs; None: they are in memory.
         checked: Whether all laws of `wattkeeper.sim.cluster_results.laws` are checked after each
             run.
@@ -111,8 +135,7 @@ class RunInputs(NamedTuple):
     gpus: int = 1
     every_s: Mapping[str, float] = {}
     models: TraceModels = NO_MODELS
-    latencies: AllLatencies = NO_LATENCIES
-    search: ArchitectureSearch | None = None
+    latencies: Mapping[tuple[str, int, str], Latencies] = {}
     trainings: Path = Path()
     scratch: ScratchFolder | None = None
     checked: bool = False
@@ -150,10 +173,8 @@ class ScenarioInputs(NamedTuple):
         timed: Number of jobs that got a duration from a model.
         profiled: What profiles stand for; None if there is nothing to say.
         measured: Jobs with measured energy; None if there are none.
-        pipelines: The points of pipeline-parallel jobs.
-        node_rates: The files of rates of elastic jobs.
-        layer_profiles: The costs of layers that their pipelines are planned from.
-        policy_files: The files of policies.
+        files: Other files, of jobs and of policies.
+        adjusted: What the workload states instead of what was recorded, in words.
     """
 
     runs: InputsByVariant
@@ -166,14 +187,12 @@ class ScenarioInputs(NamedTuple):
     timed: int = 0
     profiled: ProfiledJobs | None = None
     measured: MeasuredEnergy | None = None
-    pipelines: tuple[PipelinePoints, ...] = ()
-    node_rates: tuple[NodeRates, ...] = ()
-    layer_profiles: tuple[LayerProfile, ...] = ()
-    policy_files: tuple[PolicyFile, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+    adjusted: tuple[str, ...] = ()
 
     @property
     def any_run(self) -> RunInputs:
-        """The inputs of a variant, for what is the same in all: jobs, models and the search."""
+        """The inputs of a variant, for what is the same in all: jobs and models."""
         return next(iter(self.runs.values()))
 
     def update_runs(self, **changes: Any) -> ScenarioInputs:

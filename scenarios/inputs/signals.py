@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,14 +14,11 @@ import numpy as np
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.numerics.portable import each
-from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.electricity import KEYS, find_origin_s
-from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import Kind, explain_first_excess
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs, SignalInput
 from wattkeeper.scenarios.inputs.usual_rates import explain_unusual
-from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.schema import Scenario
+from wattkeeper.scenarios.spec.loading import LoadedScenario, locate_error
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.signals import (
     GrowingFileSource,
@@ -30,7 +27,6 @@ from wattkeeper.scenarios.spec.sections.signals import (
     StepSeries,
     WaveSeries,
 )
-from wattkeeper.scenarios.spec.variants import electricity_of, points_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import Tariff
@@ -50,10 +46,10 @@ WATTS: Final = {"W": 1.0, "kW": 1e3, "MW": 1e6}
 """Watts in one of each unit of a power cap."""
 
 
-def read_signals(
+def with_signals(
     loaded: LoadedScenario, inputs: ScenarioInputs, *, live: bool = False
-) -> dict[str, dict[str, SignalInput]]:
-    """The signals that the policies of each variant read, by name.
+) -> ScenarioInputs:
+    """The inputs with the signals that the policies of each variant read.
 
     With `live`, values of signals with a source of live values are not read.
 
@@ -81,7 +77,7 @@ def read_signals(
             with locate_errors(document, "signals", name):
                 stated = section.series
                 if isinstance(stated, SignalFile):
-                    electricity = electricity_of(scenario, variant)
+                    electricity = scenario.variants[variant].electricity or scenario.electricity
                     origin_s = _origin_s(stated, electricity, inputs.traces)
                     beside = document.folder_of(("signals", name, "series", "file"))
                     read = read_file(stated, name, beside)
@@ -109,7 +105,8 @@ def read_signals(
             f"no policy reads the signal {name!r}, and neither a power cap nor a rent follows it",
             document.where(("signals", name)),
         )
-    return signals
+    runs = {name: run._replace(signals=signals[name]) for name, run in inputs.runs.items()}
+    return inputs._replace(runs=runs)
 
 
 def series_options(source: GrowingFileSource) -> SeriesOptions:
@@ -188,13 +185,9 @@ def _names_read(
     loaded: LoadedScenario, variant: str, followed: Mapping[str, str]
 ) -> dict[str, None]:
     """The signals that policies of a variant read, or its cluster follows."""
-    configs = _configs_of(loaded.scenario, variant)
+    configs = loaded.variants[variant].policies.by_point.values()
     names = (name for config in configs for name in config.signals)
     return dict.fromkeys((*names, *followed))
-
-
-def _configs_of(scenario: Scenario, variant: str) -> Iterator[PolicyConfig]:
-    return (policy_of(scenario, variant, point) for point in points_of(scenario, variant))
 
 
 def _of_rate(
@@ -204,7 +197,7 @@ def _of_rate(
     series = read_tariff(name, tariff)
     if series is not None:
         return series
-    configs = _configs_of(loaded.scenario, variant)
+    configs = loaded.variants[variant].policies.by_point.values()
     reader = next((config for config in configs if name in config.signals), None)
     if reader is None:
         key = followed[name]

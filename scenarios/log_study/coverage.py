@@ -9,7 +9,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.inputs.job_filter import TYPES
 from wattkeeper.scenarios.spec.wording import count
@@ -82,9 +84,9 @@ def begin_with_log(trace: Trace) -> Trace:
     """The trace from when its log begins to show the cluster at work, and a note on what changes.
 
     That is the submission before which 0.5 % of the jobs were submitted, in whole seconds. Jobs
-    submitted before count as submitted then; those that started before are left out. So all
-    variants do the same work in the time that is charged. The trace is returned as it is where that
-    would leave too little time for amounts of a year.
+    submitted before count as submitted then; those that started before are left out, but for
+    services, which run on. So all variants do the same work in the time that is charged. The trace
+    is returned as it is where that would leave too little time for amounts of a year.
     """
     jobs = trace.tables["jobs"]
     submit_s = to_floats(jobs["submit_time_s"])
@@ -93,8 +95,9 @@ def begin_with_log(trace: Trace) -> Trace:
     early = submit_s < begin_s
     if ordered[-1] - begin_s < SHORTEST_S or not early.any():
         return trace
-    started = early & (to_floats(jobs["start_time_s"]) < begin_s)
-    held, gpu_s = int((early & ~started).sum()), gpu_seconds(jobs)
+    serves = pc.is_valid(jobs["serves"]).to_numpy()
+    started = early & (to_floats(jobs["start_time_s"]) < begin_s) & ~serves
+    held, gpu_s = int((early & ~started & ~serves).sum()), gpu_seconds(jobs)
     texts = []
     if held:
         texts.append(
@@ -111,5 +114,14 @@ def begin_with_log(trace: Trace) -> Trace:
             f"{'are' if started.sum() > 1 else 'is'} left out: the log has only part of their runs."
         )
     moved = replace_column(jobs, "submit_time_s", pa.array(np.maximum(submit_s, begin_s)))
+    if serves.any():  # they go on until the log ends
+        start_s, duration_s = (to_floats(jobs[name]) for name in ("start_time_s", "duration_s"))
+        later_s = np.where(serves, np.maximum(begin_s - start_s, 0.0), 0.0)
+        moved = replace_column(moved, "start_time_s", _absent_if_nan(start_s + later_s))
+        moved = replace_column(moved, "duration_s", _absent_if_nan(duration_s - later_s))
     kept = moved.filter(pa.array(~started))
     return replace(trace, tables={**trace.tables, "jobs": kept}, notes=(*trace.notes, *texts))
+
+
+def _absent_if_nan(values: Floats) -> pa.Array:
+    return pa.array(values, from_pandas=True)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from wattkeeper.policies.errors import Problem, ScenarioError
 from wattkeeper.scenarios.spec.loading import validate
-from wattkeeper.scenarios.spec.sections.cluster import MAX_GPUS, Sleep
+from wattkeeper.scenarios.spec.sections.cluster import MAX_GPUS, Preemption, Sleep
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Watts
@@ -18,6 +18,9 @@ from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model, highest_limit
 
 ASSUMED_SLEEP: Final = Sleep(after_s=600.0, power_w=0.0, wake_s=300.0)
 """Sleep of nodes where the file states none: they are switched off, and boot again."""
+
+ASSUMED_PREEMPTION: Final = Preemption(checkpoint_s=60.0, restore_s=60.0)
+"""Cost of pausing a job where the file states none."""
 
 
 class StudyNodes(Section):
@@ -54,6 +57,8 @@ class StudyCluster(Section):
     """Power usage effectiveness: power of the whole facility over that of its GPUs."""
     sleep: Sleep | None = None
     """How nodes would sleep, for the variant in which they do."""
+    preemption: Preemption | None = None
+    """Cost of pausing a job, for the variants in which they pause (`--pause`)."""
     electricity: StatedElectricity | None = None
     """What electricity costs and emits, where options do not say it."""
 

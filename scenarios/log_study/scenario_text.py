@@ -11,7 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import RECORDED
+from wattkeeper.scenarios.log_study.asked import AskedVariant
 from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
 from wattkeeper.scenarios.log_study.partitions import Partitions
@@ -42,6 +43,7 @@ class StudyPlan(NamedTuple):
         is_final: Whether the variants that vary power are there.
         notes: What was filled into the trace, in lines.
         partitions: Those of the log, where they form several queues.
+        asked: Variants that options ask for, once the baseline is known.
     """
 
     name: str
@@ -55,6 +57,7 @@ class StudyPlan(NamedTuple):
     is_final: bool = False
     notes: Sequence[str] = ()
     partitions: Partitions = MappingProxyType({})
+    asked: Sequence[AskedVariant] = ()
 
 
 def write_scenario(plan: StudyPlan, path: Path, results: Path) -> str:
@@ -79,11 +82,17 @@ def _lines(plan: StudyPlan, path: Path, results: Path) -> Iterator[str]:
     yield "  unusable: drop"
     if plan.rates.section is not None:
         yield f"electricity: {to_yaml(_stated(plan.rates.section))}"
+    if signals := {name: each for one in plan.asked for name, each in one.signals.items()}:
+        yield "signals:"
+        yield from (f"  {to_yaml(name)}: {to_yaml(each)}" for name, each in signals.items())
     yield from _comment("The scheduler of all variants that name no other.", plan.why)
     yield f"policies: {{select: {plan.baseline}}}"
     yield "variants:"
     if plan.is_final:
         yield from _power_lines(plan)
+    for asked in plan.asked:
+        yield from _comment(*asked.why, indent=2)
+        yield f"  {to_yaml(asked.name)}: {to_yaml(asked.keys)}"
     for name in plan.schedulers:
         if name == RECORDED:
             yield from _comment("Each job at its recorded start.", indent=2)

@@ -11,8 +11,15 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.logged.waits import closest_to_log
-from wattkeeper.scenarios.analysis.policy_kinds import RECORDED
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import RECORDED
 from wattkeeper.scenarios.document.times import describe_waits
+from wattkeeper.scenarios.log_study.asked import (
+    NOTHING_ASKED,
+    PAUSES,
+    AskedOptions,
+    check_quotas,
+    list_variants,
+)
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.scenarios.log_study.electricity import RATES, check_dates
 from wattkeeper.scenarios.log_study.nodes import DescribedCluster
@@ -38,7 +45,7 @@ SCENARIO: Final = "scenario.yaml"
 KEPT: Final = "scenario.before.yaml"
 TRACE: Final = "trace"
 RESULTS: Final = "results"
-PARTS: Final = (TRACE, RESULTS, *RATES)
+PARTS: Final = (TRACE, RESULTS, PAUSES, *RATES)
 """What a study writes besides its scenario."""
 NAMED: Final = "chosen with --baseline."
 FRACTIONS: Final = (0.9, 0.8, 0.7)
@@ -108,7 +115,14 @@ def check_free(out: Path, *, replace: bool) -> None:
         )
 
 
-def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> StudyResult:
+def study_log(
+    plan: StudyPlan,
+    out: Path,
+    workers: int,
+    reporter: Reporter,
+    asked: AskedOptions = NOTHING_ASKED,
+    zone: str | None = None,
+) -> StudyResult:
     """Study a log that was imported into `out`; write its scenario and its results there.
 
     Jobs without a time limit get one, if any job has one. The baseline is that of the plan, else
@@ -119,6 +133,8 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         out: The folder of the study.
         workers: Number of processes.
         reporter: Of what is done.
+        asked: What else options ask for.
+        zone: Time zone of the log's dates, if it is stated.
 
     Raises:
         WattkeeperError: If no job can run, or a file is wrong.
@@ -137,6 +153,9 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         reporter.tell(describe_queues(partitions, types))
     elif why := explain_one_queue(jobs, types):
         reporter.tell(why)
+    if asked.quotas is not None:
+        gpus = sum(group.count * group.gpus for group in plan.cluster.stated.nodes)
+        check_quotas(asked.quotas, jobs, gpus)
     schedulers = list(_choose_schedulers(jobs, reporter.tell))
     named = plan.baseline
     if named and named not in schedulers:
@@ -159,7 +178,11 @@ def study_log(plan: StudyPlan, out: Path, workers: int, reporter: Reporter) -> S
         why = NAMED if named else _explain_default(jobs)
         plan = plan._replace(why=f"{plan.baseline}: {why}")
         reporter.tell(f"Baseline {plan.why}")
-    loaded = _load(plan._replace(is_final=True), out)
+    variants = list(list_variants(asked, plan.baseline, trace, plan.cluster, zone))
+    for path, text in ((out / name, text) for one in variants for name, text in one.files.items()):
+        with replace_file(path, make_parents=True) as fresh:
+            fresh.write_text(text, encoding="utf-8")
+    loaded = _load(plan._replace(is_final=True, asked=variants), out)
     done = run(loaded, workers, reporter.progress, known=known)
     folder = out / RESULTS
     done.save(folder)

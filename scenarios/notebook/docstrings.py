@@ -1,4 +1,4 @@
-"""Docstrings of what policies see, for `help` and for notebooks: compiled classes have none."""
+"""Docstrings of what policies see, for notebooks: with signatures, which compiled classes lack."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 
+from wattkeeper.policies import profile
 from wattkeeper.policies.points import configure, job, moments, place, policy, select, tune, views
 
-MODULES = (configure, job, moments, place, policy, select, tune, views)
+MODULES = (configure, job, moments, place, policy, profile, select, tune, views)
 """Modules that are compiled, with what policies see."""
 
 
 def restore_docstrings() -> None:
-    """Give the classes that policies see their docstrings, from the sources.
+    """Give the classes that policies see docstrings that list their methods, from the sources.
 
-    What is compiled has neither docstrings nor annotations. Those of a method cannot be set: the
-    docstring of its class lists it.
+    What is compiled has no annotations, and its named tuples and data classes no docstrings; other
+    classes and their methods have those from the build (setup.py).
     """
     for module in MODULES:
         package, _, name = module.__name__.rpartition(".")

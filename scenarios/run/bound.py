@@ -16,9 +16,8 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.inputs.signals import read_tariff
-from wattkeeper.scenarios.run.build import source_of
+from wattkeeper.scenarios.kinds.simulation import source_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.variants import zoo_of
 from wattkeeper.sim.kernel.signals import SignalSeries
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
 from wattkeeper.traces.electricity.charges import JOULES_PER_KWH
@@ -69,7 +68,7 @@ def check_bound(loaded: LoadedScenario, inputs: RunInputs) -> None:
             "variant; state workload.every_s",
             where,
         )
-    if any(zoo_of(loaded.scenario, name) for name in loaded.scenario.variants):
+    if any(variant.zoo for variant in loaded.variants.values()):
         raise ScenarioError("bound: what a parent of the zoo saves is not known beforehand", where)
     rate = read_tariff(loaded.scenario.bound, inputs.tariff)
     if rate is not None and rate.value.min() < 0:

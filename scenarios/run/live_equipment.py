@@ -16,13 +16,11 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.suggestions import did_you_mean
-from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
 from wattkeeper.scenarios.run import live_folder
-from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.loading import LoadedScenario, locate_error
 from wattkeeper.scenarios.spec.sections.live import LiveSection, LiveWorkload
-from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
-from wattkeeper.scenarios.spec.variants import occupancy_of, points_of, policy_of, zoo_of
+from wattkeeper.scenarios.spec.variants import VariantSpec
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.replay.backend import options_of
 
@@ -139,14 +137,20 @@ def check_live(loaded: LoadedScenario, runs: InputsByVariant, section: LiveSecti
         InputError: If its workload, or the setting of a variant, is for the simulator alone.
         PolicyError: If a policy is.
     """
-    for variant, inputs in runs.items():
+    for name, inputs in runs.items():
         _check_workload(loaded, inputs, section)
-        _check_variant(loaded, variant)
-        if section.workloads:
-            _check_forecasts(loaded, variant, inputs)
-            _check_samples(loaded, variant, section)
-        if section.workloads and zoo_of(loaded.scenario, variant) is not None:
-            _check_zoo(loaded, variant, inputs, section)
+        variant = loaded.variants[name]
+        try:
+            _check_variant(variant)
+            if section.workloads:
+                _check_forecasts(inputs)
+                _check_samples(variant, section)
+            if section.workloads and variant.zoo is not None:
+                _check_zoo(loaded, inputs, section)
+        except ScenarioError:  # it has its place
+            raise
+        except (InputError, PolicyError) as error:
+            raise locate_error(loaded, name, error) from None
 
 
 def _trained_jobs(inputs: RunInputs) -> list[tuple[str, int]]:
@@ -160,10 +164,7 @@ def _trained_jobs(inputs: RunInputs) -> list[tuple[str, int]]:
 
 def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSection) -> None:
     """Refuse a workload that cannot run live, whatever devices there are."""
-    scenario, document = loaded
-    here = document.where(("workload",))
-    if isinstance(scenario.workload, ArchitectureSearch):
-        raise ScenarioError("kind: a search trains for real as it is; leave out --live", here)
+    document = loaded.document
     unknown = sorted(set(section.workloads) - set(inputs.recurrences))
     if unknown and inputs.jobs is None:
         raise ScenarioError(
@@ -177,65 +178,44 @@ def _check_workload(loaded: LoadedScenario, inputs: RunInputs, section: LiveSect
         milli != WHOLE for milli in inputs.jobs["gpu_milli"].unique().to_pylist()
     ):
         shared = "trace: it has jobs that share GPUs, which no process does live"
-        raise ScenarioError(shared, here)
+        raise ScenarioError(shared, document.where(("workload",)))
 
 
-def _check_variant(loaded: LoadedScenario, variant: str) -> None:
+def _check_variant(variant: VariantSpec) -> None:
     """Refuse settings and policies of a variant that only the simulator supports."""
-    scenario = loaded.scenario
-    if occupancy_of(scenario, variant) == "recorded":
-        raise locate_error(
-            loaded,
-            variant,
-            InputError(
-                "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"
-            ),
+    if variant.occupancy == "recorded":
+        raise InputError(
+            "occupancy: live, a job holds its GPUs for as long as it takes; leave out recorded"
         )
-    if (scenario.variants[variant].profiling or scenario.profiling) == "foreknown":
-        raise locate_error(
-            loaded,
-            variant,
-            InputError(
-                "profiling: live, what it finds is known when it is done; leave out foreknown"
-            ),
+    if variant.profiling == "foreknown":
+        raise InputError(
+            "profiling: live, what it finds is known when it is done; leave out foreknown"
         )
-    for point in points_of(scenario, variant):
-        config = policy_of(scenario, variant, point)
-        try:
-            LIVE.check(config)
-        except PolicyError as error:
-            raise locate_error(loaded, variant, error) from None
+    for config in variant.policies.by_point.values():
+        LIVE.check(config)
 
 
-def _check_forecasts(loaded: LoadedScenario, variant: str, inputs: RunInputs) -> None:
+def _check_forecasts(inputs: RunInputs) -> None:
     """Refuse forecasts that read the future where scripts train."""
     for name, signal in inputs.signals.items():
         forecast = signal.forecast
         if forecast is not None and forecast.needs_foresight:
-            raise locate_error(
-                loaded,
-                variant,
-                InputError(
-                    f"signals: the forecast {forecast.kind} of {name} reads true values to come, "
-                    "which no live run knows: choose another one, or rehearse it (leave out "
-                    "live.workloads)"
-                ),
+            raise InputError(
+                f"signals: the forecast {forecast.kind} of {name} reads true values to come, "
+                "which no live run knows: choose another one, or rehearse it (leave out "
+                "live.workloads)"
             )
 
 
-def _check_samples(loaded: LoadedScenario, variant: str, section: LiveSection) -> None:
+def _check_samples(variant: VariantSpec, section: LiveSection) -> None:
     """Refuse slices of some steps where nobody says how many steps an epoch has."""
-    tune = policy_of(loaded.scenario, variant, "tune")
+    tune = variant.policies.tune
     for name, workload in section.workloads.items():
         if tune.slices and workload.samples_per_epoch is None:
-            raise locate_error(
-                loaded,
-                variant,
-                PolicyError(
-                    f"{tune.point}: {tune.kind} trains slices of some steps: say how many samples "
-                    f"an epoch of {name} has (live.workloads.{name}.samples_per_epoch)",
-                    tune.point,
-                ),
+            raise PolicyError(
+                f"{tune.point}: {tune.kind} trains slices of some steps: say how many samples "
+                f"an epoch of {name} has (live.workloads.{name}.samples_per_epoch)",
+                tune.point,
             )
 
 
@@ -255,18 +235,12 @@ def _check_gpu_types(loaded: LoadedScenario, runs: InputsByVariant) -> None:
             )
 
 
-def _check_zoo(
-    loaded: LoadedScenario, variant: str, inputs: RunInputs, section: LiveSection
-) -> None:
+def _check_zoo(loaded: LoadedScenario, inputs: RunInputs, section: LiveSection) -> None:
     """Refuse a zoo that the scripts of a live run cannot share, or whose models have no weights."""
     if section.runner == "ray":
-        raise locate_error(
-            loaded,
-            variant,
-            InputError(
-                "zoo: hosts of a Ray cluster cannot share the weights of one; use live.runner: "
-                "subprocess or torchrun"
-            ),
+        raise InputError(
+            "zoo: hosts of a Ray cluster cannot share the weights of one; use live.runner: "
+            "subprocess or torchrun"
         )
     for name, workload in section.workloads.items():
         if not workload.higher_is_better:
@@ -281,13 +255,9 @@ def _check_zoo(
         model = inputs.models.of_job.get(job_id)
         if model is not None and workload not in inputs.trained:
             task = inputs.models.known[model].child.task
-            raise locate_error(
-                loaded,
-                variant,
-                InputError(
-                    f"zoo: nothing trains the model of job {job_id}, so that none could start from "
-                    f"its weights: say how {workload or task!r} is trained (live.workloads)"
-                ),
+            raise InputError(
+                f"zoo: nothing trains the model of job {job_id}, so that none could start from "
+                f"its weights: say how {workload or task!r} is trained (live.workloads)"
             )
 
 
@@ -295,10 +265,7 @@ def _check_devices(
     loaded: LoadedScenario, section: LiveSection, devices: HostDevices, gpus: int
 ) -> None:
     """Refuse a cost that counts energy without a meter, and a host with too few GPUs."""
-    scenario = loaded.scenario
-    eta = max(
-        (variant.objective or scenario.objective).eta for variant in scenario.variants.values()
-    )
+    eta = max(variant.rules.objective.eta for variant in loaded.variants.values())
     if devices.how == "absent" and eta > 0:
         raise EnvironmentLacks(
             f"nothing here measures energy, so that no cost with eta={eta:g} is known: say "

@@ -58,11 +58,11 @@ def report(
     arrived = [
         signal
         for spec, _ in endings
-        for signal in describe_arrivals(spec, inputs[spec.variant], equipment.folder)
+        for signal in describe_arrivals(spec, inputs[spec.variant.name], equipment.folder)
     ]
     failed: list[FailedAttempt] = [
         {
-            "variant": spec.variant,
+            "variant": spec.variant.name,
             "seed": spec.seed,
             "job_id": end.job_id,
             "attempt": end.attempt,

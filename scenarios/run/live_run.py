@@ -32,7 +32,7 @@ from wattkeeper.live.wire.server import SessionServer
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, RunInputs
-from wattkeeper.scenarios.run.build import (
+from wattkeeper.scenarios.kinds.simulation import (
     build_world,
     build_zoo,
     collect_results,
@@ -45,7 +45,7 @@ from wattkeeper.scenarios.run.live_results import with_outcomes
 from wattkeeper.scenarios.run.live_signals import log_path, open_live_signals
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.live import LiveSection
-from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
+from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 
 STUCK_S: Final = 8.0
@@ -65,8 +65,7 @@ def replay(loaded: LoadedScenario, runs: InputsByVariant, folder: Path) -> list[
     """
     equipment = equip(loaded, runs, folder)
     return [
-        execute(spec, runs[spec.variant], equipment, again=True)[0]
-        for spec in run_specs(loaded.scenario)
+        execute(spec, runs[spec.variant.name], equipment, again=True)[0] for spec in loaded.runs
     ]
 
 
@@ -90,9 +89,9 @@ def execute(
         wall = _wall(section, log)
         env, streams = LiveEnvironment(wall, log), streams_of(spec, inputs)
         environment = _environment(section, wall)
-        stores = spec.zoo is not None and inputs.trained
+        stores = spec.variant.zoo is not None and inputs.trained
         settings = LiveSettings(
-            spec.rules.objective,
+            spec.variant.rules.objective,
             folder,
             section.lease_s,
             environment,
@@ -105,14 +104,13 @@ def execute(
             inputs.cluster,
             streams,
             settings,
-            unprofiled_power(inputs, spec.boundness),
+            unprofiled_power(inputs, spec.variant.boundness),
             watch,
             signals.by_name,
         )
         zoo = build_zoo(spec, inputs, streams)
-        world = build_world(
-            spec, inputs, env, streams, backend, source_of(inputs), zoo, signals.by_name
-        )
+        source = source_of(inputs, spec.variant.policies.select.names_queues)
+        world = build_world(spec, inputs, env, streams, backend, source, zoo, signals.by_name)
         if not again:
             backend.processes.links = _links(
                 backend, log, section, inputs.cluster.capacity.tolist()

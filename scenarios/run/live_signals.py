@@ -222,7 +222,7 @@ def describe_arrivals(spec: RunSpec, inputs: RunInputs, folder: Path) -> Iterato
             ending = _ending(log, name)
             late_s = -(known["values"][-1][0] + known["slot_s"])
             yield {
-                "variant": spec.variant,
+                "variant": spec.variant.name,
                 "seed": spec.seed,
                 "name": name,
                 "source": known["source"],
@@ -261,4 +261,4 @@ def _ending(log: EventLog, name: str) -> dict[str, Any]:
 
 def log_path(spec: RunSpec, folder: Path) -> Path:
     """The log of a run."""
-    return folder / file_name(spec.variant) / str(spec.seed) / "log.sqlite"
+    return folder / file_name(spec.variant.name) / str(spec.seed) / "log.sqlite"

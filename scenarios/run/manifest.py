@@ -6,7 +6,6 @@ import platform
 import socket
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,20 +23,15 @@ from wattkeeper.scenarios.inputs.electricity import currency_of
 from wattkeeper.scenarios.inputs.energy_sources import share_sources
 from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.profiled_jobs import add_baseline
-from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs, SourceFile
+from wattkeeper.scenarios.kinds.kind import WorkloadKind, find_kind
 from wattkeeper.scenarios.run.unit import software_versions
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.scenarios.spec.policy_files import PolicyFile
 from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection, RateFile
-from wattkeeper.scenarios.spec.sections.workload import (
-    RecurringWorkload,
-    ReplayedWorkload,
-    Workload,
-)
-from wattkeeper.scenarios.spec.variants import electricity_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff, Window
+from wattkeeper.sim.cluster_results.attribution import find_owner_column
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
@@ -45,11 +39,6 @@ from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
 from wattkeeper.traces.schema import drop_optional
 from wattkeeper.traces.trace import Trace
-
-if TYPE_CHECKING:
-    from wattkeeper.traces.layer_costs import LayerProfile
-    from wattkeeper.traces.node_rates import NodeRates
-    from wattkeeper.traces.pipelines import PipelinePoints
 
 
 def make_manifest(
@@ -64,14 +53,10 @@ def make_manifest(
 
     `summary`: text of `summary.json`. Without a report of what trained, runs were simulated.
     """
-    resolved = scenario.model_dump_json()
+    kind, resolved = find_kind(scenario.workload.kind), scenario.model_dump_json()
     measured = int(np.sum(~np.isnan(measured_power(inputs.any_run.jobs))))
-    versions = software_versions()
+    versions = software_versions(*kind.libraries)
     window_by_seed = {result.seed: result.account.window for result in results}
-    if inputs.any_run.search is not None:
-        from wattkeeper.scenarios.run.search_run import training_versions
-
-        versions |= training_versions()
     manifest: Manifest = {
         "scenario": scenario.model_dump(mode="json", exclude_none=True),
         "scenario_digest": sha256(resolved.encode()).hexdigest(),
@@ -81,7 +66,7 @@ def make_manifest(
         "dropped_jobs": dict(inputs.dropped),
         "ignored_gpu_types": dict(inputs.ignored),
         "mapping": [dict(row) for row in inputs.mapping],
-        "modelled": _list_modelled(inputs, scenario.workload, results, measured),
+        "modelled": _list_modelled(inputs, kind, results, measured),
         "windows": [window_by_seed[seed] for seed in scenario.all_seeds],
         "results_digest": digest_results(results, summary),
         "jobs": sum(int(result.metrics["jobs"]) for result in results),
@@ -99,7 +84,11 @@ def make_manifest(
     if scenario.electricity is not None:
         window = results[0].account.window
         manifest["electricity"] = {
-            name: _describe_tariff(electricity_of(scenario, name), inputs.runs[name].tariff, window)
+            name: _describe_tariff(
+                scenario.variants[name].electricity or scenario.electricity,
+                inputs.runs[name].tariff,
+                window,
+            )
             for name in scenario.variants
         }
     if inputs.profiled is not None:
@@ -118,6 +107,8 @@ def make_manifest(
             manifest["recorded_load"] = load
     if times := _compare_times(scenario, inputs, results):
         manifest["job_times"] = times
+    if any("usage" in result.tables for result in results):
+        manifest["usage"] = find_owner_column(inputs.any_run.jobs)
     if live is not None:
         manifest["live"] = live
     return manifest
@@ -158,16 +149,14 @@ def _compare_times(
     return compare_times(jobs, attempts, baselines)
 
 
-def _describe_tariff(
-    section: ElectricitySection | None, tariff: Tariff, window: Window
-) -> TariffReport:
+def _describe_tariff(section: ElectricitySection, tariff: Tariff, window: Window) -> TariffReport:
     """The part of the manifest on the tariff of a variant; the window is the first seed's."""
     report: TariffReport = {"origin_s": tariff.origin_s, "notes": []}
     price, carbon = (tariff.rates.get(metric) for metric in (COST, CARBON))
-    if price is not None and section is not None:
+    if price is not None:
         report["currency"] = currency_of(section, price)
         report["price"] = _describe_rate(price, section.price, f"{report['currency']}/kWh")
-    if carbon is not None and section is not None:
+    if carbon is not None:
         report["carbon"] = _describe_rate(carbon, section.carbon, "g/kWh")
     for rate in (price, carbon):
         if isinstance(rate, Series):
@@ -186,54 +175,20 @@ def _describe_rate(rate: Rate, stated: float | RateFile | None, unit: str) -> st
 
 def list_sources(inputs: ScenarioInputs) -> list[TraceProvenance]:
     """Where all inputs come from."""
-    return [
-        *map(provenance, inputs.traces),
-        *map(_pipeline_provenance, inputs.pipelines),
-        *(_file_provenance(file, "rates by number of nodes") for file in inputs.node_rates),
-        *(_file_provenance(file, "costs of layers") for file in inputs.layer_profiles),
-        *map(_policies_provenance, inputs.policy_files),
-    ]
+    return [*map(provenance, inputs.traces), *map(_file_provenance, inputs.files)]
 
 
-def _policies_provenance(file: PolicyFile) -> TraceProvenance:
+def _file_provenance(file: SourceFile) -> TraceProvenance:
     return {
         "trace": file.name,
-        "kind": "policies",
-        "format": "python",
-        "origin": "file",
+        "kind": file.kind,
+        "format": file.format,
+        "origin": file.origin,
         "source": "",
         "licence": "",
-        "sha256": {file.name: file.sha256},
-        "parameters": {},
-        "content": file.sha256,
-    }
-
-
-def _file_provenance(file: NodeRates | LayerProfile, kind: str) -> TraceProvenance:
-    return {
-        "trace": file.name,
-        "kind": kind,
-        "format": "csv",
-        "origin": "recorded",
-        "source": "",
-        "licence": "",
-        "sha256": {file.name: file.sha256},
-        "parameters": {},
-        "content": digest_tables({"rates": file.table}),
-    }
-
-
-def _pipeline_provenance(points: PipelinePoints) -> TraceProvenance:
-    return {
-        "trace": points.name,
-        "kind": "pipeline",
-        "format": "csv" if points.inputs else "model",
-        "origin": points.origin,
-        "source": "",
-        "licence": "",
-        "sha256": dict(points.inputs),
-        "parameters": dict(points.parameters),
-        "content": digest_tables({"points": points.table}),
+        "sha256": dict(file.sha256),
+        "parameters": dict(file.parameters),
+        "content": file.content,
     }
 
 
@@ -264,7 +219,7 @@ def _list_busy_power(jobs: pa.Table | None, measured: int) -> list[str]:
     return [f"{what}nor measured energy (busy_power_w)"] if rest else []
 
 
-def _list_adjusted(inputs: ScenarioInputs, workload: Workload) -> Iterator[str]:
+def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
     """What a scenario changes in recorded profiles."""
     profiles = [
         profile
@@ -277,11 +232,7 @@ def _list_adjusted(inputs: ScenarioInputs, workload: Workload) -> Iterator[str]:
     stated = {profile.fixed_epochs for profile in profiles} - {None}
     if stated:
         yield f"number of epochs, {max(filter(None, stated))} (workload.epochs)"
-    if isinstance(workload, ReplayedWorkload) and workload.epochs_sd is not None:
-        deviation = f"{workload.epochs_sd:g} (workload.epochs_sd)"
-        yield f"epochs of a run, lognormal with deviation {deviation}"
-    if isinstance(workload, RecurringWorkload) and workload.drift is not None:
-        yield "change of the epochs over recurrences (workload.drift)"
+    yield from inputs.adjusted
 
 
 def _list_assumed(inputs: ScenarioInputs) -> Iterator[str]:
@@ -308,10 +259,10 @@ def _list_fallbacks(live: LiveReport | None) -> Iterator[str]:
 
 
 def _list_modelled(
-    inputs: ScenarioInputs, workload: Workload, results: Sequence[ClusterResult], measured: int
+    inputs: ScenarioInputs, kind: WorkloadKind, results: Sequence[ClusterResult], measured: int
 ) -> list[str]:
     """The inputs that come from a model and were not recorded; `measured`: jobs of known power."""
-    if inputs.any_run.search is not None:
+    if not kind.is_simulated:
         return []
     modelled = ["idle power of GPUs"]
     if any("duration" in result.by["replayed"] for result in results):
@@ -333,7 +284,7 @@ def _list_modelled(
         modelled.append("power and waking of sleeping nodes")
     if any(cluster.pue != 1 for cluster in clusters):
         modelled.append("power usage effectiveness")
-    modelled += [*_list_adjusted(inputs, workload), *_list_assumed(inputs)]
+    modelled += [*_list_adjusted(inputs), *_list_assumed(inputs)]
     if inputs.mapping:
         modelled.append("workloads of the jobs")
     if inputs.timed:

@@ -93,4 +93,4 @@ def _run_on_host(spec: RunSpec, inputs: InputsByVariant, code: str) -> UnitResul
             "on all hosts"
         )
     configure_process()
-    return run_unit(spec, inputs[spec.variant])
+    return run_unit(spec, inputs[spec.variant.name])

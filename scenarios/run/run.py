@@ -27,21 +27,21 @@ from wattkeeper.scenarios.analysis.times.deadlines import (
     DeadlineSavings,
     compare_deadlines,
 )
-from wattkeeper.scenarios.inputs.policy_checks import check_policies, locate_error, warn_estimates
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
+from wattkeeper.scenarios.kinds.kind import find_kind
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
 from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
+from wattkeeper.scenarios.run.policy_checks import check_policies, warn_estimates
 from wattkeeper.scenarios.run.process_pool import run_tasks
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
 from wattkeeper.scenarios.spec.cases import drop_cases
-from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.loading import LoadedScenario, locate_error
 from wattkeeper.scenarios.spec.schema import Scenario
-from wattkeeper.scenarios.spec.sections.settings import AccountingSection
-from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
+from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.sim.cluster_results.schemas import CLUSTER, TABLES
 from wattkeeper.sim.cluster_results.tables import ClusterResult, charge_alike
@@ -155,27 +155,22 @@ def run(
     if live is not None:
         loaded = loaded._replace(scenario=drop_cases(loaded.scenario))
     scenario = loaded.scenario
+    specs = loaded.runs
     inputs = read_inputs(loaded, live=live is not None)
     inputs = inputs.update_runs(trainings=trainings, checked=check)
     check_policies(loaded, inputs)
     check_bound(loaded, inputs.any_run)
     if warning := warn_estimates(loaded, inputs):
         tell(warning)
-    specs = run_specs(scenario)
     if scratch is not None and ray is None:
         inputs = inputs.update_runs(scratch=ScratchFolder(scratch, final=len(specs) == 1))
     end_start()
-    if inputs.any_run.search is not None:
-        from wattkeeper.scenarios.run import search_run
-
-        if ray is not None:
-            raise InputError("a search (workload.kind) trains on this machine: leave out --ray")
-        search_run.check_workers(inputs.any_run.cluster, workers)
-        if finished := len(search_run.finished_trainings(trainings, specs)):
-            tell(f"Goes on with {count(finished, 'training')} in {trainings}.")
+    kind = find_kind(scenario.workload.kind)
+    if note := kind.begin(specs, inputs.any_run, workers, ray):
+        tell(note)
     endings: list[tuple[RunSpec, list[AttemptEnding]]] = []
     if live is None:
-        jobs = sum(inputs.runs[spec.variant].job_count for spec in specs)
+        jobs = sum(inputs.runs[spec.variant.name].job_count for spec in specs)
         if advice := advise_compiling(jobs):
             tell(advice)
         runs = _run_units(specs, inputs.runs, workers, ray, known)
@@ -194,16 +189,13 @@ def run(
             results.append(result)
             progress(len(results), len(specs), _describe_next(specs, len(results)))
     except (InputError, PolicyError) as error:
-        raise locate_error(loaded, specs[len(results)].variant, error) from None
+        raise locate_error(loaded, specs[len(results)].variant.name, error) from None
     if check:
         tell(f"Laws of conservation: {count(len(results), 'run')} kept them.")
-    report = None
-    if live is not None:
+    if live is None:
+        report = kind.report(specs, inputs.any_run)
+    else:
         report = live_results.report(equipment, endings, inputs.runs)
-    elif inputs.any_run.search is not None:
-        from wattkeeper.scenarios.run import search_run
-
-        report = search_run.report(trainings, specs, inputs.any_run.cluster)
     sources = list_sources(inputs)
     concluded = conclude(scenario, inputs, sources, results, report)
     concluded.manifest["wall_s"] = time.perf_counter() - began
@@ -213,7 +205,7 @@ def run(
 def _describe_next(specs: Sequence[RunSpec], finished: int) -> str:
     if finished == len(specs):
         return ""
-    return f"{specs[finished].variant}, seed {specs[finished].seed}"
+    return f"{specs[finished].variant.name}, seed {specs[finished].seed}"
 
 
 def conclude(
@@ -233,13 +225,10 @@ def conclude(
     }
     tariffs = {name: inputs.runs[name].tariff for name in scenario.variants}
     results = charge_alike(results, tariffs)
-    if scenario.accounting != AccountingSection():
+    if scenario.accounting.model_fields_set:
         _check_window(results)
     summary = summarise(results, baselines, etas)
-    if inputs.any_run.search is not None:
-        from wattkeeper.scenarios.analysis.savings import savings
-
-        summary["saved"] = savings(results, scenario.baseline)
+    find_kind(scenario.workload.kind).add_to_summary(summary, results, scenario.baseline)
     compared = _compare_deadlines(scenario, inputs, results, baselines)
     if compared is not None:
         summary["deadlines"] = compared
@@ -313,7 +302,7 @@ def _run_units(
     tasks: deque[tuple[int, RunSpec]] = deque()
     outcomes_known: list[tuple[tuple[int, RunSpec], UnitResult]] = []
     for task in enumerate(specs):
-        done = finished.get((task[1].variant, task[1].seed))
+        done = finished.get((task[1].variant.name, task[1].seed))
         if done is None:
             tasks.append(task)
         else:
@@ -331,7 +320,7 @@ def _run_units(
             results[number] = (
                 outcome.result
                 if isinstance(outcome, UnitResult)
-                else EnvironmentLacks(f"variant {spec.variant!r}, seed {spec.seed}: {outcome}")
+                else EnvironmentLacks(f"variant {spec.variant.name!r}, seed {spec.seed}: {outcome}")
             )
             if isinstance(results[number], Exception):
                 tasks.clear()  # those before it are under way
@@ -356,11 +345,11 @@ def _run_live(
 
     for spec in specs:
         result, of_run = live_run.execute(
-            spec, inputs[spec.variant], equipment, watch=partial(watch, spec), tell=tell
+            spec, inputs[spec.variant.name], equipment, watch=partial(watch, spec), tell=tell
         )
         endings.append((spec, of_run))
         yield result
 
 
 def _run_task(inputs: InputsByVariant, task: tuple[int, RunSpec]) -> UnitResult:
-    return run_unit(task[1], inputs[task[1].variant])
+    return run_unit(task[1], inputs[task[1].variant.name])

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.parts import foreign_modules
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.run import simulated_run
+from wattkeeper.scenarios.kinds.kind import find_kind
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 
@@ -39,12 +39,7 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     began = time.perf_counter()
     result: ClusterResult | Exception
     try:
-        if inputs.search is None:
-            result = simulated_run.execute(spec, inputs)
-        else:
-            from wattkeeper.scenarios.run import search_run
-
-            result = search_run.execute(spec, inputs)
+        result = find_kind(spec.variant.workload.kind).execute(spec, inputs)
     except WattkeeperError as error:
         result = error
     except Exception as error:  # of a policy, whose author reads the note; perhaps no pickle
@@ -55,9 +50,10 @@ def run_unit(spec: RunSpec, inputs: RunInputs) -> UnitResult:
     return UnitResult(result, time.perf_counter() - began)
 
 
-def software_versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that results depend on."""
-    return {"python": platform.python_version()} | {name: _version(name) for name in SOFTWARE}
+def software_versions(*more: str) -> dict[str, str]:
+    """Versions of Python and of the libraries that results depend on; `more`: some of them."""
+    names = (*SOFTWARE, *more)
+    return {"python": platform.python_version()} | {name: _version(name) for name in names}
 
 
 _version = cache(version)

@@ -2,7 +2,6 @@
 
 from wattkeeper.scenarios.spec.case_names import BOUNDS, base_of, case_name
 from wattkeeper.scenarios.spec.schema import Scenario
-from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
 from wattkeeper.scenarios.spec.variants import policy_of
 
 
@@ -12,7 +11,7 @@ def add_cases(scenario: Scenario) -> Scenario:
     `NAME` is the middle case then, `NAME (low)` and `NAME (high)` are the others. A variant that
     states its `boundness` has that case alone.
     """
-    if not isinstance(scenario.workload, TraceWorkload):
+    if not scenario.workload.is_log:
         return scenario
     varied = {
         name

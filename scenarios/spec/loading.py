@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -10,10 +11,17 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from wattkeeper.policies.errors import InputError, Problem, ScenarioError
+from wattkeeper.policies.errors import (
+    InputError,
+    PolicyError,
+    Problem,
+    ScenarioError,
+    WattkeeperError,
+)
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.registry import POINTS
 from wattkeeper.policies.suggestions import did_you_mean
+from wattkeeper.scenarios.spec.case_names import name_as_written
 from wattkeeper.scenarios.spec.cases import add_cases
 from wattkeeper.scenarios.spec.overrides import merge_clusters, overriding_variants
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, register_policy_files
@@ -21,6 +29,7 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.policies import OneOf, Policies
 from wattkeeper.scenarios.spec.sections.signals import SignalSection
 from wattkeeper.scenarios.spec.sections.variant import Variant
+from wattkeeper.scenarios.spec.variants import RunSpec, VariantSpec, resolve_variants
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read, read_text
 
 M = TypeVar("M", bound=BaseModel)
@@ -39,11 +48,55 @@ WORDS = {
 OWN_POLICY = "; one of your own needs its file: policy_files: [FILE.py], or --policy FILE.py"
 
 
-class LoadedScenario(NamedTuple):
-    """A checked scenario, and the document that messages about it refer to."""
-
+class _Loaded(NamedTuple):
     scenario: Scenario
     document: YamlDocument
+
+
+class LoadedScenario(_Loaded):
+    """A checked scenario, and the document that messages about it refer to."""
+
+    @cached_property
+    def variants(self) -> Mapping[str, VariantSpec]:
+        """The variants as all their runs have them, by name."""
+        return resolve_variants(self.scenario)
+
+    @property
+    def runs(self) -> list[RunSpec]:
+        """The runs: each variant with each seed."""
+        seeds = self.scenario.all_seeds
+        return [RunSpec(variant, seed) for variant in self.variants.values() for seed in seeds]
+
+
+def locate_error(
+    loaded: LoadedScenario, variant: str, error: InputError | PolicyError
+) -> WattkeeperError:
+    """The same error with the variant, and the place of the policy that it is about."""
+    scenario, document = loaded
+    point = error.point if isinstance(error, PolicyError) else None
+    path: tuple[str, ...] = ("variants", variant)
+    if point is not None:
+        own = getattr(scenario.variants[variant].policies, point) is not None
+        path = (*path, "policies", point) if own else ("policies", point)
+    where = document.where_inside(path)
+    problems = [
+        Problem(f"variant {variant!r}: {f'{p.where}: ' * bool(p.where)}{p.message}", where)
+        for p in error.problems
+    ]
+    located = type(error)(problems)
+    for note in getattr(error, "__notes__", ()):
+        located.add_note(note)
+    return located
+
+
+def nodes_path(document: YamlDocument, variant: str) -> tuple[str, ...]:
+    """The place of the nodes of a variant's cluster, in the document as it was written."""
+    written = document.data["variants"]
+    name = name_as_written(variant, written)
+    own = (written.get(name) or {}).get("cluster") or {}
+    return (
+        ("cluster", "nodes") if own.get("nodes") is None else ("variants", name, "cluster", "nodes")
+    )
 
 
 def shipped() -> dict[str, Path]:

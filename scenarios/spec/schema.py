@@ -16,10 +16,8 @@ from pydantic_core import PydanticCustomError
 from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.scenarios.spec.case_names import split_case
 from wattkeeper.scenarios.spec.sections.cluster import AnyCluster, MixedCluster
-from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
 from wattkeeper.scenarios.spec.sections.live import LiveSection
-from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.policies import Policies
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.settings import (
@@ -32,13 +30,7 @@ from wattkeeper.scenarios.spec.sections.settings import (
 from wattkeeper.scenarios.spec.sections.signals import PauseMode, SignalSection
 from wattkeeper.scenarios.spec.sections.values import Label, check_distinct
 from wattkeeper.scenarios.spec.sections.variant import Variant
-from wattkeeper.scenarios.spec.sections.workload import (
-    ArchitectureSearch,
-    RecurringWorkload,
-    TraceWorkload,
-    Workload,
-    WorkloadSize,
-)
+from wattkeeper.scenarios.spec.sections.workload import Workload, WorkloadSize
 from wattkeeper.sim.replay.backend import Occupancy, Profiling
 from wattkeeper.traces.files.names import LONGEST, PATTERN
 
@@ -165,18 +157,22 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _overrides_fit(self) -> Self:
         """Refuse keys of variants that this kind of workload does not have."""
-        kind = self.workload.kind
+        workload = self.workload
         for name, variant in self.variants.items():
-            size = variant.workload or WorkloadSize()
-            faults = {
-                ("workload", "load"): size.load is not None and kind != "trace",
-                ("workload", "recurrences"): size.recurrences is not None and kind != "recurring",
-                ("cluster",): variant.cluster is not None and kind == "search",
-            }
-            for path, wrong in faults.items():
-                if wrong:
-                    what = f"{path[-1]}: a variant cannot override it for a workload of kind {kind}"
-                    raise PydanticCustomError("elsewhere", what, {"at": ("variants", name, *path)})
+            sizes = sorted(variant.workload or WorkloadSize())
+            wrong: list[tuple[str, ...]] = [
+                ("workload", key)
+                for key, value in sizes
+                if value is not None and key not in workload.overrides
+            ]
+            if variant.cluster is not None and not workload.varies_clusters:
+                wrong.append(("cluster",))
+            for path in wrong:
+                raise _elsewhere(
+                    f"{path[-1]}: a variant cannot override it for a workload of kind "
+                    f"{workload.kind}",
+                    *("variants", name, *path),
+                )
         return self
 
     @model_validator(mode="after")
@@ -200,7 +196,7 @@ class Scenario(Section):
     def _bound_is_possible(self) -> Self:
         if self.bound is None:
             return self
-        if not isinstance(self.workload, RecurringWorkload | TraceWorkload):
+        if not self.workload.has_bound:
             raise _elsewhere("bound: it needs a workload of kind recurring or trace", "bound")
         if self.bound != "energy" and self.bound not in _stated_rates(self.electricity):
             raise _elsewhere(f"bound: {self.bound} needs electricity.{self.bound}", "bound")
@@ -214,7 +210,7 @@ class Scenario(Section):
             name = getattr(self.league, key)
             if name not in self.variants:
                 raise _elsewhere(no_variant(name, self.variants), "league", key)
-        if self.workload.kind != "recurring" or isinstance(self.cluster, MixedCluster):
+        if not self.workload.has_league or isinstance(self.cluster, MixedCluster):
             raise _elsewhere(
                 "league: it needs a workload of kind recurring, on one GPU type (cluster.gpu)",
                 "league",
@@ -244,37 +240,29 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _recorded_jobs(self) -> Self:
+        workload = self.workload
         recorded = any(
             (variant.occupancy or self.occupancy) == "recorded"
             for variant in self.variants.values()
         )
-        if recorded and not isinstance(self.workload, TraceWorkload):
+        if recorded and not workload.is_log:
             raise ValueError("occupancy: recorded needs a workload of kind trace")
-        if self.latencies is not None and (
-            recorded
-            or isinstance(self.workload, ArchitectureSearch | PipelineWorkload | ElasticWorkload)
-            or self.workload.profiles is None
-        ):
-            raise PydanticCustomError(
-                "elsewhere",
+        if self.latencies is not None and (recorded or not workload.is_profiled):
+            raise _elsewhere(
                 "latencies: they need profiles that they come on top of (workload.profiles), and "
                 "occupancy: simulated; a live run takes what it takes, so leave them out there",
-                {"at": ("latencies",)},
+                "latencies",
             )
         zoos = [self.zoo, *(variant.zoo for variant in self.variants.values())]
-        without_models = isinstance(self.workload, PipelineWorkload | ElasticWorkload) or (
-            isinstance(self.workload, RecurringWorkload) and self.workload.models is None
-        )
-        if any(zoos) and (recorded or without_models):
+        if any(zoos) and (recorded or not (workload.has_models or workload.needs_zoo)):
             raise ValueError(
                 "zoo: it needs a workload of kind trace or search, or recurring with models, and "
                 "occupancy: simulated"
             )
-        if isinstance(self.workload, RecurringWorkload) and self.workload.models and not any(zoos):
-            raise PydanticCustomError(
-                "elsewhere",
+        if workload.needs_zoo and not any(zoos):
+            raise _elsewhere(
                 "models: there is no zoo that would keep them: say `zoo: {accuracy: 0.9}`",
-                {"at": ("workload", "models")},
+                *("workload", "models"),
             )
         return self
 

@@ -11,16 +11,16 @@ from math import prod
 from typing import Any, Final, NamedTuple
 
 from wattkeeper.policies.errors import InputError, PolicyError, Problem, ScenarioError
-from wattkeeper.scenarios.inputs.policy_checks import check_policies, warn_estimates
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
+from wattkeeper.scenarios.kinds.kind import find_kind
+from wattkeeper.scenarios.run.policy_checks import check_policies, warn_estimates
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import (
     LoadedScenario,
     check,
     describe_overridden,
     line_and_column,
 )
-from wattkeeper.scenarios.spec.variants import occupancy_of
 from wattkeeper.scenarios.spec.wording import axis_text
 from wattkeeper.scenarios.spec.yaml_document import ValuePath, YamlDocument
 from wattkeeper.traces.library.folder import keep_traces
@@ -224,7 +224,7 @@ def _read_groups(
     for same in (same for alike in by_workload.values() for same in alike.values()):
         try:
             inputs = read_inputs(same[0].loaded)
-            if inputs.any_run.search is not None:
+            if not find_kind(same[0].loaded.scenario.workload.kind).is_simulated:
                 raise InputError(
                     "sweep: a search (workload.kind) trains for real; run it once for each value "
                     "(--set), each with its own --out"
@@ -256,7 +256,7 @@ def _inputs_key(loaded: LoadedScenario) -> str:
     own = {name: {"cluster", "workload"} for name in scenario.variants}
     keys = dict.fromkeys(("workload", "cluster", "latencies", "live", "baseline"), True)
     parts = scenario.model_dump_json(include={**keys, "variants": own})
-    return parts + repr([occupancy_of(scenario, variant) for variant in scenario.variants])
+    return parts + repr([variant.occupancy for variant in loaded.variants.values()])
 
 
 def _name_points(problem: Problem, points: Sequence[SweepPoint], total: int) -> Problem:

@@ -20,12 +20,12 @@ from wattkeeper.policies.errors import (
 )
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.document.blocks import Document
-from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.run_inputs import ScenarioInputs
 from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.process_pool import run_tasks
 from wattkeeper.scenarios.run.run import conclude
 from wattkeeper.scenarios.run.unit import UnitResult, run_unit
+from wattkeeper.scenarios.spec.loading import locate_error
 from wattkeeper.scenarios.sweep.cache import load, lock_folder, remove_folder, store
 from wattkeeper.scenarios.sweep.points import SweepPoint
 from wattkeeper.scenarios.sweep.results import write_sweep
@@ -116,7 +116,7 @@ def _record_outcome(
     work.missing.discard(unit.result)
     if outcome is None:
         return
-    variant, seed = unit.spec.variant, unit.spec.seed
+    variant, seed = unit.spec.variant.name, unit.spec.seed
     if isinstance(outcome, InputError | PolicyError):
         outcome = locate_error(work.point.loaded, variant, outcome)
     failure = {"variant": variant, "seed": seed, "message": str(outcome)}
@@ -209,7 +209,7 @@ def _run_task(task: Task) -> list[Exception | None]:
     runs, began = _load_inputs(work.inputs).runs, time.monotonic()
     results: list[UnitResult] = []
     for unit in units:
-        results.append(run_unit(unit.spec, runs[unit.spec.variant]))
+        results.append(run_unit(unit.spec, runs[unit.spec.variant.name]))
         if time.monotonic() - began > LONGEST_S:
             break
     errors = [_error_of(result) for result in results]

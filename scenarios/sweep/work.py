@@ -16,7 +16,7 @@ from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.manifest import list_sources
 from wattkeeper.scenarios.run.unit import code_digest
 from wattkeeper.scenarios.spec.policy_files import PolicyFile, list_changes
-from wattkeeper.scenarios.spec.variants import RunSpec, run_specs
+from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.scenarios.sweep.cache import is_stored
 from wattkeeper.scenarios.sweep.points import SweepPoint, read_point_inputs
 from wattkeeper.traces.files.atomic import replace_file
@@ -77,7 +77,7 @@ def prepare(
         place = shared.write(inputs._replace(traces=()))
         alike = [_work(point, sources, place, folder) for point in same]
         units = (unit for work in alike for unit in work.units if unit.result in work.missing)
-        jobs += sum(inputs.runs[unit.spec.variant].job_count for unit in units)
+        jobs += sum(inputs.runs[unit.spec.variant.name].job_count for unit in units)
         works += alike
     if advice := advise_compiling(jobs):
         tell(advice)
@@ -104,7 +104,8 @@ def _work(
     own = folder / sha256("\n".join(content).encode()).hexdigest()[:32]
     order = {name: number for number, name in enumerate(scenario.variants)}
     units = [
-        SweepUnit(spec, own / f"{order[spec.variant]}-{spec.seed}") for spec in run_specs(scenario)
+        SweepUnit(spec, own / f"{order[spec.variant.name]}-{spec.seed}")
+        for spec in point.loaded.runs
     ]
     work = PointWork(point, sources, inputs, own, units)
     if not own.exists():

@@ -197,7 +197,7 @@ def account(
     All is a sum of steps of power, whose integral is the sum of each step times what is left of the
     window after it.
     """
-    sleeps = _sleeps(recorder)
+    sleeps = find_sleeps(recorder)
 
     def parts(clock: Clock) -> tuple[EnergyParts, float]:
         return _parts(recorder, cluster, held, sleeps, window, clock)
@@ -275,13 +275,13 @@ def _parts(
 
     drawn = (lengths * recorder.column("power", rows.start, rows.stop) for rows, lengths in spans())
     above = math.fsum(chain.from_iterable(joules.data for joules in drawn))
-    changed, change = recorder.events(PowerChangeRow)
+    _, changed, change = recorder.events(PowerChangeRow)
     above += _product(_lengths(changed, np.inf, window, clock), change)
     gpus = _by_type(
         cluster,
         ((lengths, held.thousandths[rows], held.gpu_type[rows]) for rows, lengths in spans()),
     )
-    rows, paused, resumed = _pauses(recorder)
+    rows, paused, resumed = find_pauses(recorder)
     if len(rows):
         lost = _lengths(paused, resumed, window, clock)
         gpus -= _by_type(cluster, [(lost, held.thousandths[rows], held.gpu_type[rows])])
@@ -341,12 +341,13 @@ def _product(lengths: Floats, values: Floats | Ints) -> float:
     return math.fsum((lengths * values).data)
 
 
-def _sleeps(recorder: Recorder) -> Sleeps:
+def find_sleeps(recorder: Recorder) -> Sleeps:
+    """The sleeps of nodes."""
     from_s, to_s, awake, asleep = recorder.events(SleepRow)
     return Sleeps(from_s, to_s, awake / UNITS_PER_WATT, asleep / UNITS_PER_WATT)
 
 
-def _pauses(recorder: Recorder) -> tuple[Ints, Floats, Floats]:
+def find_pauses(recorder: Recorder) -> tuple[Ints, Floats, Floats]:
     """An attempt of the job of each pause, its begin and its end, s."""
     numbers, paused, resumed = recorder.events(PauseRow)
     if not len(numbers):

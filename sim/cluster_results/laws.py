@@ -18,7 +18,7 @@ import pyarrow as pa
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.errors import Problem, WattkeeperError
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
-from wattkeeper.sim.cluster_results.accounting import ENERGY, Account, Window
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY, Account, Window
 from wattkeeper.sim.results.parquet import AnyTable, StoredTable
 
 ROUNDING: Final = 1e-9
@@ -102,6 +102,7 @@ def check_laws(tables: Mapping[str, AnyTable], metrics: Mapping[str, float], law
             *_find_lost_jobs(tables["jobs"], laws),
             *_find_on_lost_nodes(tables),
             *_find_uneven_shapes(tables, metrics, laws),
+            *_find_uneven_usage(tables, metrics),
         ]
     )
 
@@ -216,6 +217,8 @@ SIGNED: Final = {
     *(f"{table}.time_s" for table in ("decisions", "timeline", "nodes", "shapes", "models")),
     *(f"jobs.{moment}_s" for moment in ("submit_time", "start_time", "finish_time", "deadline")),
     "jobs.electricity_cost",
+    "usage.electricity_cost",
+    "usage.idle_electricity_cost",
     "decisions.saw",
     "nodes.deadline_s",
     "shapes.until_s",
@@ -471,3 +474,27 @@ def _find_uneven_shapes(
     whole_j = metrics.get("elastic_energy_j", 0.0)
     if abs(math.fsum(parts) - whole_j) > ROUNDING * whole_j:
         yield Problem(f"elastic_energy_j is {whole_j:.12g} J, its parts {math.fsum(parts):.12g} J")
+
+
+def _find_uneven_usage(
+    tables: Mapping[str, AnyTable], metrics: Mapping[str, float]
+) -> Iterator[Problem]:
+    """Amounts of all owners and nobody that are not those of the cluster, in sum."""
+    if "usage" not in tables:
+        return
+    usage = tables["usage"]
+    wholes = {
+        ENERGY: ("energy_j", "idle_energy_j"),
+        COST: (COST, f"idle_{COST}"),
+        CARBON: (CARBON, f"idle_{CARBON}"),
+    }
+    for metric, columns in wholes.items():
+        if columns[0] not in usage.column_names:
+            continue
+        parts = np.concatenate([_column(usage, name) for name in columns])
+        if abs(math.fsum(parts) - metrics[metric]) > ROUNDING * float(np.abs(parts).sum()):
+            yield Problem(
+                f"{metric} is {metrics[metric]:.12g}, that of all owners and nobody "
+                f"{math.fsum(parts):.12g}",
+                "usage",
+            )

@@ -224,6 +224,24 @@ SHAPES = run_schema(
     ),
 )
 
+USAGE = run_schema(
+    field(
+        "name",
+        TEXT,
+        "",
+        "user, else account or queue, of jobs; -: they name none; null: nobody held GPUs",
+        null=True,
+    ),
+    field("jobs", LONG, "", "jobs that ran"),
+    field("gpu_s", REAL, "s", "GPU time that they held"),
+    field("energy_j", REAL, "J", "energy of their GPUs, times pue"),
+    field("idle_energy_j", REAL, "J", "their share of that of free GPUs, times pue"),
+    field("electricity_cost", REAL, "currency", "cost of energy_j", optional=True),
+    field("idle_electricity_cost", REAL, "currency", "cost of idle_energy_j", optional=True),
+    field("carbon_g", REAL, "g", "emissions of energy_j", optional=True),
+    field("idle_carbon_g", REAL, "g", "emissions of idle_energy_j", optional=True),
+)
+
 TABLES = {
     "jobs": JOBS,
     "decisions": DECISIONS,
@@ -231,8 +249,10 @@ TABLES = {
     "models": MODELS,
     "nodes": NODES,
     "shapes": SHAPES,
+    "usage": USAGE,
 }
 """Schemas by table; `models` only where there is a zoo, `nodes` only where nodes are lost, `shapes`
-only where there are elastic jobs."""
+only where there are elastic jobs, `usage` only where jobs of a trace name users, accounts or
+queues."""
 
-CLUSTER: Final = ResultKind(TABLES, frozenset({"models", "nodes", "shapes"}), COSTS)
+CLUSTER: Final = ResultKind(TABLES, frozenset({"models", "nodes", "shapes", "usage"}), COSTS)

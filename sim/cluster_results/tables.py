@@ -10,10 +10,11 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.policies.arrays import Floats, Ints
+from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.cluster_results.accounting import (
+    ENERGY,
     NO_TARIFF,
     SHORTEST_S,
     Account,
@@ -23,6 +24,7 @@ from wattkeeper.sim.cluster_results.accounting import (
     account,
     year_metrics,
 )
+from wattkeeper.sim.cluster_results.attribution import Owners, attribute, widen_nobody
 from wattkeeper.sim.cluster_results.columns import (
     AttemptColumns,
     Placed,
@@ -58,6 +60,9 @@ from wattkeeper.sim.results.table_keeper import TableKeeper
 MOST_ATTEMPTS: Final = 1 << 18
 """Attempts of a run whose tables are in memory in any case."""
 
+TIMES: Final = ("jct_s", "p95_jct_s", "queue_delay_s")
+"""Metrics that jobs that serve do not count in: they wait for nothing, and end with the log."""
+
 NO_NUMBERS: Final = np.zeros(0, dtype=np.int64)
 
 
@@ -82,7 +87,7 @@ class ClusterResult(RunResult):
     def charge(self, window: Window, tariff: Tariff = NO_TARIFF) -> ClusterResult:
         """The same results, with the cluster's metrics over a window that contains the own one."""
         widened = self.account.widen(window, tariff)
-        metrics = widened.metrics()
+        before, metrics = self.account.metrics(), widened.metrics()
         by = {
             key: {
                 name: part | metrics if metrics.keys() <= part.keys() else part
@@ -90,7 +95,11 @@ class ClusterResult(RunResult):
             }
             for key, parts in self.by.items()
         }
-        return replace(self, account=widened, metrics=self.metrics | metrics, by=by)
+        tables = self.tables
+        if "usage" in tables:
+            added = {name: metrics[name] - before[name] for name in (ENERGY, *widened.charges)}
+            tables = tables | {"usage": widen_nobody(tables["usage"], added)}
+        return replace(self, account=widened, tables=tables, metrics=self.metrics | metrics, by=by)
 
 
 def charge_alike(
@@ -125,6 +134,7 @@ def collect(
     elastic: ElasticScope | None = None,
     scratch: ScratchFolder | None = None,
     scheduled: bool = False,
+    owners: Owners | None = None,
 ) -> ClusterResult:
     """Make tables and metrics from what the recorder holds.
 
@@ -134,7 +144,8 @@ def collect(
     and the last end where they are None. `tariff`: of the energy of the cluster and of jobs.
     `elastic`: the elastic jobs; None: there are none. `scratch`: for the tables of a run of more
     than `MOST_ATTEMPTS`; None: they are in memory. `scheduled`: whether jobs are submitted at given
-    times, so that amounts of a year follow from these.
+    times, so that amounts of a year follow from these. `owners`: of the jobs;
+    None: not known.
     """
     pool, is_large = pa.default_memory_pool(), recorder.attempts > MOST_ATTEMPTS
     if is_large:
@@ -156,6 +167,9 @@ def collect(
         submitting = account(recorder, cluster, held, year.span, tariff)
         of_year = year_metrics(submitting, charged if year.has_all_jobs else submitting)
     check_balance(line, charged, measured=not unmeasured)
+    if owners is not None and not unmeasured and recorder.attempts:
+        usage = attribute(recorder, cluster, held, charged.window, tariff, owners)
+        keeper.keep("usage", usage)
     if unmeasured:
         charged = charged.without_energy()
     keeper.keep_parts("decisions", decision_columns(recorder.journal, source, rows))
@@ -173,12 +187,16 @@ def collect(
     del held
     columns = TableColumns(keeper.keep_parts("jobs", attempts.parts(rows)))
     number = NO_NUMBERS
-    if "deadline_s" in columns or _have_several(recorder, waits):
+    if "deadline_s" in columns or source.has_services or _have_several(recorder, waits):
         number = recorder.column("number")
+    serves = None
+    if source.has_services:
+        first = number[recorder.column("attempt") == 1]
+        serves = source.column("serves", first).is_valid().to_numpy(zero_copy_only=False)
     recorder.clear()
     if is_large:
         pool.release_unused()
-    metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima))
+    metrics, by = _metrics(aggregate_attempts(columns, number, waits, optima), serves)
     metrics = metrics | charged.metrics() | of_year | losses | of_elastic
     if elastic is not None:
         keeper.keep("shapes", shape_columns(recorder.shapes, source))
@@ -189,7 +207,7 @@ def collect(
         keeper.keep("models", models)
         metrics |= zoo_metrics(models)
     tables = keeper.tables
-    digest = digest_tables(tables)
+    digest = digest_tables({name: each for name, each in tables.items() if name != "usage"})
     pool.release_unused()
     return ClusterResult(variant, seed, tables, metrics, by, events, digest, charged)
 
@@ -289,14 +307,26 @@ def held_gpus(recorder: Recorder, placed: Placed, source: Source) -> HeldGpus:
     return HeldGpus(thousandths, placed.gpu_type[recorder.column("where")])
 
 
-def _metrics(jobs: JobOutcomes) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
-    """Metrics of all jobs, and of the parts of each breakdown."""
-    whole = job_metrics(jobs)
+def _metrics(
+    jobs: JobOutcomes, serves: Bools | None
+) -> tuple[dict[str, float], dict[str, dict[str, dict[str, float]]]]:
+    """Metrics of all jobs, and of the parts of each breakdown; `serves`: which of them serve."""
+    whole = _count_waits(jobs, serves)
     by: dict[str, dict[str, dict[str, float]]] = {}
     for key, names in jobs.names.items():
         codes = getattr(jobs, key)
         by[key] = {}
         for code, name in enumerate(names):
             part = jobs.select(codes == code)
-            by[key][name] = whole if part is jobs else job_metrics(part)
+            own = None if serves is None else serves[codes == code]
+            by[key][name] = whole if part is jobs else _count_waits(part, own)
     return whole, by
+
+
+def _count_waits(jobs: JobOutcomes, serves: Bools | None) -> dict[str, float]:
+    """Metrics of jobs; their times are those of the jobs that do not serve."""
+    metrics = job_metrics(jobs)
+    if serves is None or not serves.any():
+        return metrics
+    others = job_metrics(jobs.select(~serves))
+    return metrics | {name: others[name] for name in TIMES}

@@ -155,7 +155,7 @@ def _list_steps(recorder: Recorder, submit_s: Floats, thousandths: Ints) -> Iter
 
 def _power_changes(recorder: Recorder) -> tuple[Floats, Ints]:
     """Times (s) and amounts of changes of power during attempts, and of nodes that sleep."""
-    changed, change = recorder.events(PowerChangeRow)
+    _, changed, change = recorder.events(PowerChangeRow)
     asleep_s, woken_s, awake, asleep = recorder.events(SleepRow)
     if not len(asleep_s):
         return changed, change

@@ -132,8 +132,8 @@ class Holdings:
         idle_w, power = attempt.idle_w, attempt.power
         for from_s, to_s in writes:
             attempt.add_overhead(to_s - from_s, (to_s - from_s) * idle_w)
-            self._recorder.add_power_change(from_s, -power)
-            self._recorder.add_power_change(to_s, power)
+            self._recorder.add_power_change(attempt.job.number, from_s, -power)
+            self._recorder.add_power_change(attempt.job.number, to_s, power)
         attempt.holds += tuple(writes)
 
     def _row(self, training: ElasticTraining, spent: Spent) -> ShapeRow:

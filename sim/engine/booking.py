@@ -79,7 +79,7 @@ class Booking:
             part.draw(attempt, power_w, settled)
 
     def _set_power(self, attempt: Attempt, power: int, since_s: float) -> None:
-        self._recorder.add_power_change(since_s, power - attempt.power)
+        self._recorder.add_power_change(attempt.job.number, since_s, power - attempt.power)
         attempt.power = power
 
     def book_run(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from wattkeeper.policies.profile import Objective
-from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.policies.registry import Point, PolicyConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +14,19 @@ class PolicySet:
     """The configs of a run's policies, one a decision point."""
 
     configure: PolicyConfig
+    tune: PolicyConfig
     select: PolicyConfig
     place: PolicyConfig
-    tune: PolicyConfig
-    retain: PolicyConfig | None = None
-    """None where there is no zoo."""
     replan: PolicyConfig | None = None
     """None where there are no elastic jobs."""
+    retain: PolicyConfig | None = None
+    """None where there is no zoo."""
+
+    @property
+    def by_point(self) -> dict[Point, PolicyConfig]:
+        """The config of each decision point at which something is decided."""
+        configs = {name: getattr(self, name) for name in self.__slots__}
+        return {point: config for point, config in configs.items() if config is not None}
 
 
 class RunRules(NamedTuple):

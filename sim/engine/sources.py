@@ -72,12 +72,17 @@ class Source:
 
     @abstractmethod
     def column(self, name: str, numbers: Ints) -> pa.Array:
-        """A column of `KNOWN`, or `deadline_s`, for some of its jobs, by `Job.number`."""
+        """A column of `KNOWN`, `deadline_s` or `serves` for some of its jobs, by `Job.number`."""
         raise NotImplementedError
 
     @property
     def has_deadlines(self) -> bool:
         """Whether any job has a deadline."""
+        return False
+
+    @property
+    def has_services(self) -> bool:
+        """Whether any job serves: its column `serves` tells."""
         return False
 
 
@@ -88,6 +93,7 @@ class TraceSource(Source):
         jobs: A table of the schema `wattkeeper.traces.schema.JOBS`.
         models: The model that a job trains, by the job's id; other jobs do not use the zoo.
         reserved_w: `Job.reserved_w` by row; empty: 0 for all.
+        names_queues: Whether jobs know their queues.
     """
 
     def __init__(
@@ -95,8 +101,10 @@ class TraceSource(Source):
         jobs: pa.Table,
         models: Mapping[str, str] = MappingProxyType({}),
         reserved_w: Sequence[float] = (),
+        names_queues: bool = False,
     ) -> None:
         self._models = models
+        self._names_queues = names_queues
         self._reserved_w = list(reserved_w)
         self._order = _submission_order(jobs["submit_time_s"].to_numpy())
         self._recur = jobs["group_id"].null_count < len(jobs)
@@ -106,7 +114,7 @@ class TraceSource(Source):
 
     def arrivals(self) -> Iterator[list[Job]]:
         """In order of submission; ties in the order of the trace."""
-        table = self._jobs.select(_ASKED)
+        table = self._jobs.select([*_ASKED, *["queue"] * self._names_queues])
         for begin in range(0, len(table), CHUNK):
             if self._order is None:
                 part = table.slice(begin, CHUNK)
@@ -125,6 +133,7 @@ class TraceSource(Source):
         group = _texts(part["group_id"]) if self._recur else job_id
         number, recurrence = _whole_numbers(numbers), _whole_numbers(self._recurrence[numbers])
         models, reserved_w, jobs = self._models, self._reserved_w, []
+        queue = _texts(part["queue"]) if self._names_queues else [None] * len(job_id)
         row: i64 = 0
         for row in range(len(job_id)):
             at = 8 * row
@@ -148,6 +157,7 @@ class TraceSource(Source):
                     read_f64_le(start, at),
                     reserved_w[index] if reserved_w else 0.0,
                     read_f64_le(due, at),
+                    queue[row],
                 )
             )
         return jobs
@@ -156,6 +166,11 @@ class TraceSource(Source):
     @override
     def has_deadlines(self) -> bool:
         return bool(self._jobs["deadline_s"].null_count < len(self._jobs))
+
+    @property
+    @override
+    def has_services(self) -> bool:
+        return bool(self._jobs["serves"].null_count < len(self._jobs))
 
     @override
     def column(self, name: str, numbers: Ints) -> pa.Array:

@@ -189,9 +189,10 @@ class Recorder:
         write_i32_le(row, where)
         self._attempts.end_row()
 
-    def add_power_change(self, now_s: float, change: int) -> None:
+    def add_power_change(self, number: int, now_s: float, change: int) -> None:
         """Add a `PowerChangeRow`."""
         row = self._changes.writer
+        write_i64_le(row, number)
         write_f64_le(row, now_s)
         write_i64_le(row, change)
         self._changes.end_row()

@@ -157,8 +157,9 @@ class PauseRow(NamedTuple):
 
 
 class PowerChangeRow(NamedTuple):
-    """A change of power during an attempt, in `UNITS_PER_WATT`."""
+    """A change of power during an attempt of a job, by `Job.number`, in `UNITS_PER_WATT`."""
 
+    number: int
     time_s: float
     change: int
 

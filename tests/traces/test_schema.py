@@ -21,7 +21,7 @@ from wattkeeper.traces.schema import (
 )
 from wattkeeper.traces.trace import Trace
 
-OPTIONAL_COLUMNS = ["start_time_s", "tries", "energy_j", "deadline_s", "account", "qos"]
+OPTIONAL_COLUMNS = ["start_time_s", "tries", "energy_j", "deadline_s", "account", "qos", "serves"]
 SCHEMAS = [schema for tables in KINDS.values() for schema in tables.values()]
 
 positive = st.floats(min_value=1e-300, max_value=1e15)
@@ -102,7 +102,7 @@ def test_optional_columns_may_be_absent_and_take_no_memory() -> None:
     stored = jobs(job(), job(job_id="b")).drop_columns(OPTIONAL_COLUMNS)
     valid = validate(stored, JOBS, "x")
     assert valid.schema.equals(JOBS, check_metadata=True)
-    assert [valid[name].to_pylist() for name in OPTIONAL_COLUMNS] == [[None, None]] * 6
+    assert [valid[name].to_pylist() for name in OPTIONAL_COLUMNS] == [[None, None]] * 7
     assert len({valid[name].chunk(0).buffers()[-1].address for name in OPTIONAL_COLUMNS}) == 1
     assert drop_optional(valid, JOBS).schema.names == stored.column_names
     filled = valid.drop_columns(["qos"]).append_column("qos", pa.array([None, "high"]))

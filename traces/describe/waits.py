@@ -39,8 +39,9 @@ class WaitStatistics(TypedDict):
 
 
 def read_waits(jobs: pa.Table) -> Floats:
-    """Recorded wait of each job, s; NaN where it has no recorded start."""
+    """Recorded wait of each job, s; NaN where it has no recorded start, or serves."""
     waits: Floats = to_floats(jobs["start_time_s"]) - to_floats(jobs["submit_time_s"])
+    waits[jobs["serves"].is_valid().to_numpy()] = np.nan
     return waits
 
 

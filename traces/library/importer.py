@@ -152,7 +152,7 @@ def write_jobs(
         fields = _fields(form, options, chosen, result, kept)
         digest = _write_table(scratch, fresh / TABLE, result, changes, filling, fields)
         tables = {"jobs": (kept, digest)}
-        fields["notes"] = (*result.notes, *filling.notes())
+        fields["notes"] = (*result.notes, *filling.notes(), *note_services(fresh / TABLE))
         scratch.unlink()
         if form.nodes is not None and (nodes := form.nodes(paths)) is not None:
             tables["nodes"] = _write_nodes(nodes, fresh / "nodes.parquet", fields)
@@ -161,6 +161,20 @@ def write_jobs(
         fields["tables"] = tables
         (fresh / folders.META).write_bytes(folders.meta_bytes(fields))
     return ImportedJobs(fields, filling.outlived)
+
+
+def note_services(path: Path) -> Iterator[str]:
+    """What a reader of a table of jobs must know of services in it."""
+    if "serves" not in pq.read_schema(path).names:
+        return
+    jobs = pq.read_table(path, columns=["serves", "gpus", "gpu_milli"])
+    served = jobs.filter(pc.is_valid(jobs["serves"]))
+    gpus = pc.sum(pc.multiply(served["gpus"], served["gpu_milli"])).as_py() / 1000
+    yield (
+        f"{served.num_rows:,} parts of services, which still run when the log ends, hold {gpus:,g} "
+        "GPUs from their start (at the earliest from the first other job) to the last time of the "
+        "log. They are simulated as jobs of that length; their waits do not count."
+    )
 
 
 def default_name(paths: Sequence[Path]) -> str:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.profile import Objective, Profile, expectations, least_costs
-from wattkeeper.scenarios.analysis.key_words import short_keys
+from wattkeeper.scenarios.analysis.resolved.key_words import short_keys
 from wattkeeper.scenarios.spec.sections.settings import LeagueSection
 from wattkeeper.scenarios.spec.wording import axis_text, count
 from wattkeeper.sim.replay.backend import Profiles

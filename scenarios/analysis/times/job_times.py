@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
+from wattkeeper.sim.cluster_results.attribution import PERSONS, find_owner_column
 from wattkeeper.traces.arrow import encode, to_floats
 from wattkeeper.traces.describe.waits import split_jobs
 
-OWNERS: Final = ("user", "account")
-"""Columns that say whose a job is; the first one that is known."""
 LOSERS: Final = 5
 
 
@@ -94,13 +93,13 @@ def compare_times(
 
 
 def _read_times(jobs: pa.Table, attempts: pa.Table) -> Floats:
-    """Time of each job until its last attempt ends, s; NaN where it has none."""
+    """Time of each job until its last attempt ends, s; NaN where it has none, or serves."""
     rows = pc.index_in(attempts["job_id"], value_set=jobs["job_id"].combine_chunks())
     known = rows.is_valid()
     finish_s = np.full(jobs.num_rows, -np.inf)
     ends = to_floats(attempts["finish_time_s"].filter(known))
     np.maximum.at(finish_s, rows.filter(known).to_numpy(), ends)
-    finish_s[np.isinf(finish_s)] = np.nan
+    finish_s[np.isinf(finish_s) | jobs["serves"].is_valid().to_numpy()] = np.nan
     times: Floats = finish_s - to_floats(jobs["submit_time_s"])
     return times
 
@@ -129,8 +128,7 @@ def _find_losers(
     jobs: pa.Table, times: Mapping[str, Floats], baselines: Mapping[str, str]
 ) -> tuple[str, dict[str, list[Loser]]]:
     """Those whose jobs take longer altogether, the most first; by variant."""
-    columns = [name for name in OWNERS if name in jobs.column_names]
-    owner = next((name for name in columns if jobs[name].null_count < jobs.num_rows), "")
+    owner = find_owner_column(jobs, PERSONS)
     if not owner:
         return "", {}
     codes, names = encode(jobs[owner])

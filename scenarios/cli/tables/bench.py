@@ -8,7 +8,7 @@ from rich.console import Console
 from wattkeeper.scenarios.bench.examine import Change, EntryResult
 from wattkeeper.scenarios.bench.growth import Growth
 from wattkeeper.scenarios.bench.speed import SLOWER, core
-from wattkeeper.scenarios.cli.document import print_block
+from wattkeeper.scenarios.cli.tables.document import print_block
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import text_table
 from wattkeeper.scenarios.spec.wording import percent, unlisted

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from wattkeeper.scenarios.cli.document import print_block
+from wattkeeper.scenarios.cli.tables.document import print_block
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import text_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from wattkeeper.scenarios.cli.document import print_block
+from wattkeeper.scenarios.cli.tables.document import print_block
 from wattkeeper.scenarios.document.blocks import Paragraph, text_table
 from wattkeeper.scenarios.spec.wording import count, unlisted
 

@@ -1,11 +1,11 @@
 """The section of scenario files on elastic jobs."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
 from wattkeeper.policies.elastic.microbatches import MOST_MICROBATCHES
-from wattkeeper.scenarios.spec.sections.section import Section
+from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
 from wattkeeper.scenarios.spec.sections.values import Label, Seconds
 
 MAX_NODES = 100_000
@@ -98,8 +98,10 @@ class OtherJobs(Section):
     """Whether to refuse a trace with jobs that can never run here, or to drop these jobs."""
 
 
-class ElasticWorkload(Section):
+class ElasticWorkload(WorkloadSection):
     """Jobs that continue when they gain or lose nodes, as `policies.replan` decides."""
+
+    replans: ClassVar[bool] = True
 
     kind: Literal["elastic"]
     rates: str | dict[str, Rates] | None = None

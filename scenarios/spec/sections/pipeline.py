@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, PositiveFloat, PositiveInt, Tag, model_validator
 
-from wattkeeper.scenarios.spec.sections.section import Section
+from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
 from wattkeeper.scenarios.spec.sections.values import Label, Seconds, Watts
 from wattkeeper.traces.generate.pipelines import SyntheticPipeline
 
@@ -95,7 +95,7 @@ AnyStragglers = Annotated[
 ]
 
 
-class PipelineWorkload(Section):
+class PipelineWorkload(WorkloadSection):
     """Pipeline-parallel jobs, whose GPUs' clocks can be chosen by instruction."""
 
     kind: Literal["pipeline"]

@@ -1,12 +1,13 @@
 """The section of scenario files on the jobs."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from typing_extensions import override
 
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
-from wattkeeper.scenarios.spec.sections.section import Section
+from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
 from wattkeeper.scenarios.spec.sections.values import Seconds, check_distinct
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
 
@@ -46,8 +47,11 @@ class DriftSection(Section):
     once."""
 
 
-class ReplayedWorkload(Section):
+class ReplayedWorkload(WorkloadSection):
     """Keys of workloads that are replayed from profiles."""
+
+    trace_keys: ClassVar[tuple[str, ...]] = ("profiles",)
+    has_bound: ClassVar[bool] = True
 
     epochs: Annotated[int, Field(gt=0, le=1_000_000)] | None = None
     """Number of epochs of each training with a profile, instead of training to a target; whether it
@@ -75,6 +79,8 @@ class ReplayedWorkload(Section):
 class RecurringWorkload(ReplayedWorkload):
     """Jobs that recur; a recurrence is submitted when the one before it finishes, or on time."""
 
+    overrides: ClassVar[frozenset[str]] = frozenset({"recurrences"})
+    has_league: ClassVar[bool] = True
     kind: Literal["recurring"]
     profiles: ProfileSource | None = None
     """A trace of profiles by name or path, or `synthetic:`. A live run whose workloads all have a
@@ -113,6 +119,11 @@ class RecurringWorkload(ReplayedWorkload):
             raise ValueError("every_runs: state either every_s or every_runs")
         return self
 
+    @property
+    @override
+    def needs_zoo(self) -> bool:
+        return self.models is not None
+
 
 MappedDuration = Literal["keep", "workload"]
 
@@ -140,6 +151,10 @@ class Durations(Section):
 class TraceWorkload(ReplayedWorkload):
     """The jobs of a trace, each at its recorded time."""
 
+    overrides: ClassVar[frozenset[str]] = frozenset({"load"})
+    trace_keys: ClassVar[tuple[str, ...]] = ("profiles", "trace")
+    is_log: ClassVar[bool] = True
+    has_models: ClassVar[bool] = True
     kind: Literal["trace"]
     trace: str
     """A trace of jobs by name, or by path, relative to the scenario's file."""
@@ -173,9 +188,11 @@ class SearchTraining(Section):
     """Largest number of epochs."""
 
 
-class ArchitectureSearch(Section):
+class ArchitectureSearch(WorkloadSection):
     """A search for architectures; its networks are really trained, one after the other."""
 
+    varies_clusters: ClassVar[bool] = False
+    has_models: ClassVar[bool] = True
     kind: Literal["search"]
     models: Annotated[int, Field(gt=0, le=10_000)]
     """Number of different networks, each a mutation of an earlier one."""

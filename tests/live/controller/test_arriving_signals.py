@@ -35,7 +35,7 @@ DEVICE = "synthetic:SYN-250W"
 REPLAY = """\
 import json, sys
 from pathlib import Path
-from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.run.live_run import replay
 from wattkeeper.scenarios.spec.loading import load
 

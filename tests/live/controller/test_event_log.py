@@ -14,8 +14,8 @@ from wattkeeper.live.controller.event_log import EventLog
 from wattkeeper.live.controller.events import ExternalEvent
 from wattkeeper.live.wire.messages import EpochReport
 from wattkeeper.policies.errors import StoreError
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 EVENTS = [ExternalEvent(n, f"job{n}", 1, "run", EpochReport(n, None, 0.5, None)) for n in range(3)]

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import run_command
 from tests.sim.engine.test_zoo import save_arrivals
 from tests.support.live_runs import REHEARSED, Row, decisions, manifest, rows, run, scenario
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 QUERY_S = 2.0

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.live_runs import REHEARSED, decisions, manifest, rows, run, scenario
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 VARIANTS: dict[str, dict[str, Any]] = {

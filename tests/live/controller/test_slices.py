@@ -28,8 +28,8 @@ from tests.support.live_runs import (
     scenario,
 )
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 FRUGAL = {"variants": {"zeus": {"policies": {"configure": "frugal"}}}}

@@ -23,8 +23,8 @@ from tests.support.live_runs import (
     scenario,
 )
 from tests.support.processes import until
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 LAS = {"kind": "las", "quantum_gpu_s": 37.0}

@@ -13,9 +13,9 @@ from tests.conftest import run_command
 from tests.support.live_runs import Row, decisions, environment, manifest, rows, run, scenario
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import WattkeeperError
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run import live_run
 from wattkeeper.scenarios.run.live_equipment import equip
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

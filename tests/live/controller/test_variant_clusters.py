@@ -10,8 +10,8 @@ import pytest
 from tests.support.live_runs import REHEARSED, decisions, environment, rows, run, scenario
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.inputs.read import read_inputs
 from wattkeeper.scenarios.run.live_equipment import equip
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 SCRIPTED: dict[str, Any] = {

@@ -20,11 +20,10 @@ from tests.support.processes import until
 from wattkeeper.live.host.process_identity import start_ticks
 from wattkeeper.live.record import sweep
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.inputs.policy_checks import check_policies
-from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.simulated_run import execute
+from wattkeeper.scenarios.kinds.simulation import execute
+from wattkeeper.scenarios.run.policy_checks import check_policies
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.traces.library.folder import read
 from wattkeeper.traces.trace import Trace
 
@@ -176,7 +175,7 @@ def replay(folder: Path, gpu: str, *settings: str) -> list[Any]:
     loaded = load(str(folder / "again.yaml"), settings)
     inputs = read_inputs(loaded)
     check_policies(loaded, inputs)
-    return [execute(spec, inputs.runs[spec.variant]) for spec in run_specs(loaded.scenario)]
+    return [execute(spec, inputs.runs[spec.variant.name]) for spec in loaded.runs]
 
 
 def test_recorded_profile_is_replayed(recorded_on_device: tuple[Path, str]) -> None:

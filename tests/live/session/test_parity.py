@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.live_runs import REHEARSED, environment, rows, run, scenario
 from wattkeeper.live.session.store import SessionStore
-from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
 
 WITNESSES = '''

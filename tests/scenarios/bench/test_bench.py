@@ -14,7 +14,6 @@ from tests.support.source_copies import SourceCopy
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.bench.baselines import SHIPPED, read_baselines
 from wattkeeper.scenarios.spec.loading import load, shipped
-from wattkeeper.scenarios.spec.variants import policy_of
 
 ENTRIES = [
     {
@@ -274,10 +273,9 @@ def test_all_scenarios_and_policies_have_a_baseline() -> None:
     made = [entry for entry in entries if not entry.name.startswith(("zeus-n", "zeus-o", "philly"))]
     chosen: dict[str, set[str]] = {point: set() for point in POINTS}
     for entry in made:
-        scenario = load(entry.scenario, entry.settings).scenario
-        for variant in scenario.variants:
-            for point in POINTS:
-                chosen[point].add(policy_of(scenario, variant, point).kind)
+        for variant in load(entry.scenario, entry.settings).variants.values():
+            for point, config in variant.policies.by_point.items():
+                chosen[point].add(config.kind)
     for point in POINTS:
         assert set(policies(point)) - chosen[point] <= {"fixed-power", "power-fraction", "recorded"}
     for entry in entries:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.conftest import Command
-from wattkeeper.scenarios.cli.document import print_whole
+from wattkeeper.scenarios.cli.tables.document import print_whole
 
 LONG = "first-in-first-out-on-nodes-as-they-are-with-a-rather-long-name"
 NAMES = [f"{LONG}-one", f"{LONG}-two", "short"]

@@ -70,11 +70,11 @@ UNNEEDED = {
     "wattkeeper.policies.elastic.templates",
     "wattkeeper.policies.matching.coverage",
     "wattkeeper.scenarios.elastic",
-    "wattkeeper.scenarios.inputs.workloads.elastic",
-    "wattkeeper.scenarios.inputs.workloads.pipelines",
+    "wattkeeper.scenarios.kinds.elastic",
+    "wattkeeper.scenarios.kinds.pipeline",
     "wattkeeper.scenarios.notebook.plots",
     "wattkeeper.scenarios.run.live_run",
-    "wattkeeper.scenarios.run.search_run",
+    "wattkeeper.scenarios.kinds.search",
     "wattkeeper.scenarios.run.worker",
     "wattkeeper.scenarios.sweep",
     "wattkeeper.sim.elastic.jobs",
@@ -85,7 +85,7 @@ UNNEEDED = {
 }
 """Of no use to `quickstart`, from its first to its last moment."""
 
-LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.document"}
+LATE = {"rich", "wattkeeper.scenarios.report", "wattkeeper.scenarios.cli.tables.document"}
 """Only what results are shown with."""
 
 

@@ -14,7 +14,7 @@ from tests.conftest import Command
 from tests.support.elastic import SCENARIO as ELASTIC
 from tests.support.slurm_logs import draw_jobs, first_that_fits, write_sacct
 from wattkeeper import scenarios
-from wattkeeper.scenarios.cli.document import print_document
+from wattkeeper.scenarios.cli.tables.document import print_document
 from wattkeeper.scenarios.document.blocks import Document, Paragraph, plain
 from wattkeeper.scenarios.document.study import describe_study
 from wattkeeper.scenarios.document.sweep import read_sweep_document

@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.run.run import run
 from wattkeeper.scenarios.spec.loading import load
 

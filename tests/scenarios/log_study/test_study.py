@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ import yaml
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.slurm_logs import GPUS, draw_jobs, first_that_fits, write_sacct
+from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.consumption import format_amount
+from wattkeeper.scenarios.analysis.usage import usage_rows
 
 NODES = "nodes: [{gpu: a100, count: 4, gpus: 8}]\npue: 1.2\n"
 STUDY = ("study", "slurm", "sacct.txt", "--nodes", "nodes.yaml", "--out", "study", "--workers", "1")
@@ -446,3 +448,49 @@ def test_names_that_yaml_would_read_otherwise(inside: Command, folder: Path) -> 
     scenario = yaml.safe_load((folder / "study/scenario.yaml").read_text(encoding="utf-8"))
     assert scenario["cluster"]["nodes"] == [{"gpu": "1e3", "count": GPUS // 8, "gpus": 8}]
     assert scenario["cluster"]["power"]["1e3"]["model"] == "a100"
+
+
+def test_who_used_what(inside: Command, folder: Path) -> None:
+    """The share of free GPUs is computed anew from the attempts, stretch by stretch."""
+    inside(*STUDY, "--price", "0.2", "--currency", "EUR", "--carbon", "350")
+    results = folder / "study/results"
+    manifest, summary = read(results, "manifest"), read(results, "summary")
+    assert manifest["usage"] == "user"
+    usage, attempts = (pd.read_parquet(results / f"{name}.parquet") for name in ("usage", "jobs"))
+    for variant, about in summary["variants"].items():
+        own = usage[usage["variant"] == variant]
+        metrics = {name: figures["mean"] for name, figures in about["metrics"].items()}
+        energy_j = own["energy_j"].sum() + own["idle_energy_j"].sum()
+        assert energy_j == pytest.approx(metrics["cluster_energy_j"], rel=1e-9)
+        for rate in ("electricity_cost", "carbon_g"):
+            whole = own[rate].sum() + own[f"idle_{rate}"].sum()
+            assert whole == pytest.approx(metrics[rate], rel=1e-9)
+    jobs = pd.read_parquet(folder / "study/trace/jobs.parquet").set_index("job_id")
+    runs = attempts[attempts["variant"] == "fjf"].assign(user=attempts["job_id"].map(jobs["user"]))
+    power_w = yaml.safe_load((folder / "study/scenario.yaml").read_text())["cluster"]["power"]
+    idle_w = power_w["a100"]["idle_w"]
+    expected = dict.fromkeys(runs["user"], 0.0)
+    times = sorted({*runs["start_time_s"], *runs["finish_time_s"]})
+    for from_s, to_s in pairwise(times):
+        running = runs[(runs["start_time_s"] <= from_s) & (runs["finish_time_s"] >= to_s)]
+        held = running["gpus"].sum()
+        for user, gpus in running.groupby("user")["gpus"].sum().items():
+            expected[user] += 1.2 * (32 - held) * idle_w * (to_s - from_s) * gpus / held
+    found = usage[(usage["variant"] == "fjf") & usage["name"].notna()].set_index("name")
+    assert {*found.index} == {*expected}
+    for user, share_j in expected.items():
+        assert found["idle_energy_j"][user] == pytest.approx(share_j, rel=1e-9)
+        own_j = 1.2 * runs[runs["user"] == user]["energy_j"].sum()
+        assert found["energy_j"][user] == pytest.approx(own_j, rel=1e-9)
+        assert found["jobs"][user] == (runs["user"] == user).sum()
+    page = (results / "report.html").read_text(encoding="utf-8").split('id="usage"')[1]
+    order = [page.index(f">{user}<") for user in found.index[:10]]
+    assert order == sorted(order)
+    study = scenarios.read(results)
+    rows = usage_rows(study, "fjf", largest=2)
+    assert [row.name for row in rows[:2]] == list(found.index[:2])
+    assert rows[2].name == f"{len(found) - 2} other users"
+    assert rows[-1].name == "nobody"
+    whole_j = summary["variants"]["fjf"]["metrics"]["cluster_energy_j"]["mean"]
+    assert sum(row.energy_j for row in rows) == pytest.approx(whole_j)
+    assert sum(row.cost or 0.0 for row in rows) == pytest.approx(0.2 * whole_j / 3.6e6)

@@ -16,8 +16,8 @@ from wattkeeper.scenarios.notebook.docstrings import MODULES
 def test_views_and_decision_points_say_what_they_are() -> None:
     assert scenarios.load is not None
     for module in MODULES:
-        file = f"{module.__name__.rpartition('.')[2]}.py"
-        source = files("wattkeeper.policies.points").joinpath(file).read_text(encoding="utf-8")
+        package, _, name = module.__name__.rpartition(".")
+        source = files(package).joinpath(f"{name}.py").read_text(encoding="utf-8")
         for node in ast.parse(source).body:
             if isinstance(node, ast.ClassDef):
                 text = inspect.getdoc(getattr(module, node.name)) or ""

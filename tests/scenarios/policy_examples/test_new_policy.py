@@ -44,10 +44,30 @@ def test_the_file_holds_a_policy_of_that_name(point: str, inside: Command, tmp_p
     assert f'"{example}"' not in written
 
 
+def test_the_preemptive_example_preempts(inside: Command, tmp_path: Path) -> None:
+    """In a run that is checked for the laws of conservation."""
+    inside("policy", "new", "select", "mine", "--preemptive")
+    config = load_policy(tmp_path / "mine.py")
+    assert isinstance(config().build(), POINTS["select"].base)
+    generated = ("--name", "jobs", "--jobs", "200", "--load", "1", "--gpus", "8")
+    inside("traces", "generate", "jobs", *generated)
+    mine = "variants={mine: {policies: {select: mine}}, fjf: {policies: {select: fjf}}}"
+    size = ("--set", "workload.trace=jobs", "--set", "cluster.gpus=8", "--set", mine)
+    asked = ("--policy", "mine.py", *size, "--set", "baseline=fjf", "--out", "results", "--check")
+    inside("run", "philly-schedulers", *asked)
+    jobs = pd.read_parquet(tmp_path / "results/jobs.parquet")
+    preemptions = jobs.groupby("variant")["preemptions"].sum()
+    assert preemptions["mine"] > 0
+    assert preemptions["fjf"] == 0
+    refused = inside("policy", "new", "tune", "other", "--preemptive", code=2)
+    assert_states(refused.stderr, "--preemptive", "select", "tune")
+
+
 @pytest.mark.slow
 def test_the_written_tests_pass(inside: Command, tmp_path: Path) -> None:
     for point in POINTS:
         inside("policy", "new", point, f"my-{point}")
+    inside("policy", "new", "select", "my-preemptive", "--preemptive")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."],
         cwd=tmp_path,
@@ -57,7 +77,7 @@ def test_the_written_tests_pass(inside: Command, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "12 passed" in done.stdout
+    assert "14 passed" in done.stdout
 
 
 def test_the_examples_are_not_registered() -> None:

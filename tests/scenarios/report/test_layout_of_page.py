@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.reports import Window, chromium, instance
-from wattkeeper.scenarios.analysis.key_words import (
+from wattkeeper.scenarios.analysis.resolved.key_words import (
     describe_setting,
     label_point,
     short_keys,

@@ -15,7 +15,7 @@ import yaml
 from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper.policies.profile import Objective, Profile, optimum
-from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import spread
+from wattkeeper.scenarios.kinds.profiles import spread
 from wattkeeper.traces.generate.synthetic import generate
 from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
 from wattkeeper.traces.profiles import load_profiles

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Command
 from tests.support.messages import assert_states
-from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times
+from wattkeeper.scenarios.kinds.profiles import longest_run_times
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.profiles import load_profiles
 

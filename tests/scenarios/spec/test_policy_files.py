@@ -15,7 +15,6 @@ from tests.support.messages import assert_states
 from wattkeeper.policies.errors import WattkeeperError
 from wattkeeper.policies.registry import policies
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import policy_of
 
 POLICY = '''\
 """A power limit that is a share of the highest."""
@@ -173,7 +172,7 @@ def test_a_live_run_that_goes_on_notices_a_changed_file(inside: Command, folder:
 
 def test_a_changed_file_is_executed_again(folder: Path) -> None:
     def share() -> object:
-        config = policy_of(load(str(folder / "shares.yaml")).scenario, "share", "tune")
+        config = load(str(folder / "shares.yaml")).variants["share"].policies.tune
         return config.model_dump()["share"]
 
     assert share() == 0.7
@@ -193,7 +192,7 @@ def test_its_policies_are_those_of_the_scenario_alone(folder: Path) -> None:
 
 
 def test_a_config_survives_pickle(folder: Path) -> None:
-    config = policy_of(load(str(folder / "shares.yaml")).scenario, "share", "tune")
+    config = load(str(folder / "shares.yaml")).variants["share"].policies.tune
     copy = pickle.loads(pickle.dumps(config))
     assert type(copy) is type(config)
     assert copy == config

@@ -16,9 +16,8 @@ from tests.support.messages import assert_states
 from tests.support.strangers import NOBODY, as_root, give_away, modes
 from tests.support.sweeps import SMALL, units
 from wattkeeper import scenarios
-from wattkeeper.scenarios.inputs.read import read_inputs
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.run.unit import run_unit
-from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.scenarios.sweep import run
 from wattkeeper.scenarios.sweep.cache import MARK
 from wattkeeper.scenarios.sweep.unit_file import decode_unit, encode_unit
@@ -162,8 +161,8 @@ def test_a_unit_comes_back_from_its_file(name: str) -> None:
     settings = ["seeds=1", *SMALL[1::2]] if name == "quickstart" else ["seeds=1"]
     loaded = scenarios.load(name, settings)
     inputs = read_inputs(loaded).runs
-    spec = run_specs(loaded.scenario)[-1]
-    unit = run_unit(spec, inputs[spec.variant])
+    spec = loaded.runs[-1]
+    unit = run_unit(spec, inputs[spec.variant.name])
     again = decode_unit(memoryview(encode_unit(unit)))
     assert not isinstance(unit.result, Exception)
     assert not isinstance(again.result, Exception)

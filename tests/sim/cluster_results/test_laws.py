@@ -15,6 +15,7 @@ from wattkeeper.scenarios.contract.scripted import job
 from wattkeeper.sim.cluster.checkpoints import CheckpointRule
 from wattkeeper.sim.cluster.losses import LossRules, NodeChange, RunLosses
 from wattkeeper.sim.cluster_results.accounting import Window
+from wattkeeper.sim.cluster_results.attribution import Owners
 from wattkeeper.sim.cluster_results.laws import LawBroken, RunLaws, check_balance, check_laws
 from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 
@@ -31,7 +32,10 @@ def result() -> ClusterResult:
     ]
     losses = RunLosses(LossRules(CheckpointRule(10.0, 1.0)), iter(CHANGES))
     world = run_world(jobs, {}, CLUSTER, chosen(select="srtf"), losses=losses)
-    return collect("v", 1, world.recorder, world.source, CLUSTER, {}, world.env.events)
+    owners = Owners(np.arange(9) % 2, ["a", "b"])
+    return collect(
+        "v", 1, world.recorder, world.source, CLUSTER, {}, world.env.events, owners=owners
+    )
 
 
 def laws(**changed: Any) -> RunLaws:
@@ -107,6 +111,7 @@ def preempted(result: ClusterResult) -> int:
         ("decisions", "attempt", lambda v: [a + 5 for a in v], "has no row in jobs"),
         ("decisions", "time_s", lambda v: [t + 1e5 for t in v], "which runs from"),
         ("timeline", "power_w", lambda v: [w + 1200 for w in v], "the cap is"),
+        ("usage", "idle_energy_j", raised(5.0), "all owners and nobody"),
         ("nodes", "lost_gpu_s", lambda v: [s - 1e6 for s in v], "nodes.lost_gpu_s"),
     ],
 )

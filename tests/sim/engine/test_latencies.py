@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.simulated_run import execute
+from wattkeeper.scenarios.kinds.simulation import execute
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.traces.generate.synthetic import generate
 from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
@@ -57,7 +56,7 @@ def runs(folder: Path, text: str, **settings: Any) -> list[ClusterResult]:
     path.write_text(text)
     loaded = load(str(path), [f"{key}={value}" for key, value in settings.items()])
     inputs = read_inputs(loaded).any_run
-    return [execute(spec, inputs) for spec in run_specs(loaded.scenario)]
+    return [execute(spec, inputs) for spec in loaded.runs]
 
 
 def attempts(result: ClusterResult) -> pd.DataFrame:

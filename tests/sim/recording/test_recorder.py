@@ -29,8 +29,8 @@ def test_numbers_written_one_by_one_are_those_of_the_row() -> None:
     assert {name: recorder.column(name).item() for name in row._fields} == row._asdict()
     recorder.add_pause(3, 4.0, math.inf)
     assert [column.item() for column in recorder.events(PauseRow)] == [3, 4.0, math.inf]
-    recorder.add_power_change(7.0, -(2**40))
-    assert [column.item() for column in recorder.events(PowerChangeRow)] == [7.0, -(2**40)]
+    recorder.add_power_change(3, 7.0, -(2**40))
+    assert [column.item() for column in recorder.events(PowerChangeRow)] == [3, 7.0, -(2**40)]
 
 
 def test_attempts_without_a_row_have_its_defaults() -> None:

@@ -34,10 +34,9 @@ from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Knobs, Running
 from wattkeeper.scenarios.contract.scripted import job, profile
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
-from wattkeeper.scenarios.inputs.read import read_inputs
-from wattkeeper.scenarios.run.build import build_world, build_zoo, source_of, streams_of
+from wattkeeper.scenarios.kinds.simulation import build_world, build_zoo, source_of, streams_of
+from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
-from wattkeeper.scenarios.spec.variants import run_specs
 from wattkeeper.sim.attempts.pace import (
     FULL_PACE,
     NODE,
@@ -65,10 +64,10 @@ def quickstart(**causes: Pace) -> list[World]:
     loaded = load(str(QUICKSTART), ["seeds=1"])
     inputs = read_inputs(loaded).any_run
     worlds = []
-    for spec in run_specs(loaded.scenario):
+    for spec in loaded.runs:
         env, streams = SimulationEnvironment(), streams_of(spec, inputs)
-        power = unprofiled_power(inputs, spec.boundness)
-        replay = Replay(env, inputs.profiles, streams, spec.rules.objective, power)
+        power = unprofiled_power(inputs, spec.variant.boundness)
+        replay = Replay(env, inputs.profiles, streams, spec.variant.rules.objective, power)
         backend = SlowedBackend(env, replay, causes)
         zoo = build_zoo(spec, inputs, streams)
         world = build_world(spec, inputs, env, streams, backend, source_of(inputs), zoo)

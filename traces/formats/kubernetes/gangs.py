@@ -40,6 +40,8 @@ SCHEDULED: Final = (
     (LABELS, "applicationId"),
 )
 """Groups that Volcano, KAI and YuniKorn name."""
+SERVING: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Deployment", "LeaderWorkerSet")
+"""Kinds of controllers whose pods run until somebody stops them."""
 SAME_FOR_ALL: Final = "-autogen"
 """End of the application that YuniKorn gives all pods of a namespace that name none."""
 PLACEHOLDERS: Final = (
@@ -97,6 +99,14 @@ def find_job(record: Json, metadata: dict[str, Json], name: str, uid: str) -> Me
     if not job and (job := _first(metadata, SCHEDULED)) and job.endswith(SAME_FOR_ALL):
         job = None
     return Membership(job, None, owner) if job else Membership(name, uid, owner)
+
+
+def is_serving(record: Json, labels: Json) -> bool:
+    """Whether a pod is one of a service: of a Deployment, as those of KServe, or of Ray Serve."""
+    owners = read_objects(record, "metadata.ownerReferences")
+    kinds = {read_text(each, "kind") for each in owners if each.get("controller") is True}
+    is_ray = read_key(labels, LABELS, RAY_ORIGIN + "crd") == "RayService"
+    return is_ray or not kinds.isdisjoint(SERVING)
 
 
 def is_placeholder(metadata: dict[str, Json]) -> bool:

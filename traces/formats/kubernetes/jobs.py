@@ -1,5 +1,7 @@
 """Jobs of Kubernetes: which of its objects are one job, and when and on what it ran."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -44,6 +46,25 @@ class KubeJob(NamedTuple):
     gpu_milli: int
     gpu_type: str | None
     status: str | None
+    serves: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it started, and has no end."""
+        return self.start_time_s is not None and self.duration_s is None
+
+    def serve(self, begin_s: float, end_s: float) -> KubeJob:
+        """The job of a service, which holds its GPUs while the log shows the cluster at work.
+
+        Args:
+            begin_s: When the log begins to show jobs that end, s since 1970.
+            end_s: Its last time.
+        """
+        assert self.start_time_s is not None
+        start_s = max(self.start_time_s, begin_s)
+        return self._replace(
+            submit_time_s=start_s, start_time_s=start_s, duration_s=end_s - start_s, serves=1
+        )
 
 
 class Devices(NamedTuple):

@@ -1,5 +1,6 @@
 """A log of objects of Kubernetes: what was read of it, and the jobs that it comes to."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -26,6 +27,10 @@ AGAIN: Final = "is another state of an object that stands in the log already"
 PART: Final = "is a further pod of a job, counted in its first"
 RESCALED: Final = (
     "changed its GPUs from one state in the log to the next, and has those of the last"
+)
+SERVES: Final = (
+    "is a service that still runs: it holds its GPUs until the last time of the log, and its wait "
+    "does not count"
 )
 CLAIM: Final = "is a claim of devices, counted in the jobs that name it"
 
@@ -103,8 +108,30 @@ class ObjectLog:
             place, *others = sorted(self._places[_key(part)] for part in life)
             first.append((place, life))
             yield from ((file, Row(line, PART)) for file, line in others)
-        for (file, line), life in sorted(first, key=lambda each: each[0]):
-            yield file, Row(line, *unite(life, devices, names))
+        jobs = [
+            (place, unite(life, devices, names), _is_service(life))
+            for place, life in sorted(first, key=lambda each: each[0])
+        ]
+        ended = (job for _, (job, _), serves in jobs if not serves)
+        begin_s = min(
+            (job.submit_time_s for job in ended if isinstance(job, KubeJob)), default=-math.inf
+        )
+        times_s = (
+            time_s
+            for part in self._objects.values()
+            for time_s in (part.submit_s, part.start_s, part.end_s)
+            if time_s is not None
+        )
+        end_s = max(times_s, default=-math.inf)
+        for (file, line), (job, doubts), serves in jobs:
+            if serves and isinstance(job, KubeJob) and job.is_open:
+                job, doubts = job.serve(begin_s, end_s), [*doubts, SERVES]
+            yield file, Row(line, job, doubts)
+
+
+def _is_service(life: Sequence[KubeObject]) -> bool:
+    """Whether objects of a service still run."""
+    return any(part.serves and part.ran and part.end_s is None for part in life)
 
 
 def _key(part: KubeObject) -> str:

@@ -18,7 +18,14 @@ from wattkeeper.traces.formats.kubernetes.claims import (
     device_resource,
     read_claims,
 )
-from wattkeeper.traces.formats.kubernetes.gangs import ANNOTATIONS, LABELS, find_job, is_placeholder
+from wattkeeper.traces.formats.kubernetes.gangs import (
+    ANNOTATIONS,
+    LABELS,
+    SERVING,
+    find_job,
+    is_placeholder,
+    is_serving,
+)
 from wattkeeper.traces.readers.json_values import (
     Json,
     check_text,
@@ -95,6 +102,7 @@ class KubeObject(NamedTuple):
         claims: Devices that it claims; its GPUs are known only with them if there are any.
         demand: With claims: its resources without them.
         quota: With claims: GPUs by the quota that it was admitted with.
+        serves: Whether what controls it serves, and so has no end of its own.
     """
 
     uid: str
@@ -127,6 +135,7 @@ class KubeObject(NamedTuple):
     claims: tuple[Claim, ...] = ()
     demand: Mapping[str, int] = {}
     quota: Mapping[str, int] = {}
+    serves: bool = False
 
 
 def read_pod(record: Json) -> KubeObject | str:
@@ -178,6 +187,7 @@ def read_pod(record: Json) -> KubeObject | str:
         labelled=user or "",
         claims=tuple(claims),
         demand=wanted if claims else {},
+        serves=is_serving(record, labels),
     )
 
 
@@ -255,6 +265,7 @@ def read_workload(record: Json) -> KubeObject | str:
         claims=tuple(claims),
         demand=demand if claims else {},
         quota=quota,
+        serves=kind in SERVING,
     )
 
 

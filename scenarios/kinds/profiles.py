@@ -1,13 +1,21 @@
-"""Profiles as a scenario wants them: other epochs, limits between the recorded ones."""
+"""Profiles as a scenario wants them, and the run times and deadlines that follow from them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.planning.interpolation import interpolate_limits
-from wattkeeper.policies.profile import UNLIMITED_W, Drift, Profile
-from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload, ReplayedWorkload
+from wattkeeper.policies.profile import UNLIMITED_W, Profile
+from wattkeeper.scenarios.spec.sections.workload import ReplayedWorkload
+from wattkeeper.sim.replay.backend import Profiles
+from wattkeeper.traces.arrow import replace_column
 
 RUNS: Final = 100
 """Least number of runs that stand for a distribution of epochs."""
@@ -33,10 +41,7 @@ def adjust_profile(profile: Profile, workload: ReplayedWorkload) -> Profile:
             size: curve._replace(epochs=spread(curve.epochs, max_epochs, workload.epochs_sd))
             for size, curve in curves.items()
         }
-    drift = None
-    if isinstance(workload, RecurringWorkload) and workload.drift is not None:
-        drift = Drift(workload.drift.after, workload.drift.per_octave, workload.drift.over)
-    return profile._replace(curves=curves, max_epochs=max_epochs, drift=drift)
+    return profile._replace(curves=curves, max_epochs=max_epochs)
 
 
 def spread(epochs: tuple[float, ...], max_epochs: int, sd: float) -> tuple[float, ...]:
@@ -67,3 +72,32 @@ def run_time_s(profile: Profile, batch_size: int | None) -> float:
     """
     curve = profile.curves.get(batch_size or 0) or profile.curves[profile.default_batch_size]
     return curve.expected_epochs(profile.max_epochs) * curve.epoch(curve.max_limit_w)[0]
+
+
+def set_deadlines(
+    jobs: pa.Table, slack: float | None, profiles: Profiles, batch_size: int | None
+) -> pa.Table:
+    """The jobs of a trace; those without a deadline get one by their slack, if that is stated."""
+    if slack is None:
+        return jobs
+    longest_s = longest_run_times(profiles, batch_size)
+    workloads, gpus = jobs["workload"].to_pylist(), jobs["gpus"].to_pylist()
+    duration_s: Floats = np.asarray(jobs["duration_s"].cast(pa.float64()).fill_null(np.nan))
+    scale: Floats = np.asarray(jobs["time_scale"])
+    profiled = scale * [longest_s.get(key, np.nan) for key in zip(workloads, gpus, strict=True)]
+    run_s = np.where([name is None for name in workloads], duration_s, profiled)
+    due_s = np.asarray(jobs["submit_time_s"]) + (1 + slack) * run_s
+    return replace_column(
+        jobs, "deadline_s", pc.coalesce(jobs["deadline_s"], pa.array(due_s, from_pandas=True))
+    )
+
+
+def longest_run_times(
+    profiles: Profiles, batch_size: int | None
+) -> Mapping[tuple[str, int], float]:
+    """Expected run time on the slowest of its GPU types, s, by workload and number of GPUs."""
+    longest: dict[tuple[str, int], float] = {}
+    for (name, gpus, _), profile in profiles.items():
+        run_s = run_time_s(profile, batch_size)
+        longest[name, gpus] = max(longest.get((name, gpus), 0.0), run_s)
+    return longest

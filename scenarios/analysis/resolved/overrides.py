@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.tune.power_fraction import count_up_to
-from wattkeeper.scenarios.analysis.differences import list_differences
-from wattkeeper.scenarios.analysis.key_words import describe_setting, key_words
-from wattkeeper.scenarios.analysis.policy_kinds import knows_run_times
+from wattkeeper.scenarios.analysis.resolved.differences import list_differences
+from wattkeeper.scenarios.analysis.resolved.key_words import describe_setting, key_words
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.scenarios.spec.wording import merge_names
 from wattkeeper.traces.gpus.model import find_gpu_model
@@ -85,6 +85,10 @@ def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:
         yield describe_gpus(own)
     if own.get("sleep") != usual.get("sleep"):
         yield _describe_sleep(own.get("sleep"))
+    cap = own.get("power_cap_w")
+    if cap != usual.get("power_cap_w") and isinstance(cap, dict):
+        does = "jobs pause" if cap.get("obey") == "preempt" else "limits fall"
+        yield f"{does} to keep the power cap of the signal {cap['signal']}"
     if own.get("losses") != usual.get("losses"):
         yield from _describe_losses(usual.get("losses"), own.get("losses"))
     yield from _describe_keys(_simple_keys(usual), _simple_keys(own))
@@ -99,7 +103,11 @@ def _describe_keys(usual: Json, own: Json) -> Iterator[str]:
 
 
 def _simple_keys(cluster: Json) -> Json:
-    return {key: value for key, value in cluster.items() if key not in WHOLE}
+    return {
+        key: value
+        for key, value in cluster.items()
+        if key not in WHOLE and not (key == "power_cap_w" and isinstance(value, dict))
+    }
 
 
 def _describe_losses(usual: Json | None, own: Json | None) -> Iterator[str]:

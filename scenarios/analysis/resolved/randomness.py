@@ -5,7 +5,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.registry import POINTS, Point
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.policy_kinds import policy_kinds
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_kinds
 
 
 def may_draw(manifest: Manifest, summary: Json) -> bool:

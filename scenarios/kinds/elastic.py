@@ -1,24 +1,31 @@
-"""Inputs of elastic jobs, and of those that share the cluster with them."""
+"""Elastic jobs, and those that share the cluster with them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, cast
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from wattkeeper.policies.elastic.pipeline_plan import PipelinePlan
 from wattkeeper.policies.elastic.templates import most_nodes, plan_templates, template_sizes
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.points.replan import ElasticTask
+from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
-from wattkeeper.scenarios.inputs.policy_checks import locate_error
-from wattkeeper.scenarios.inputs.run_inputs import ElasticInputs, RunInputs, ScenarioInputs
-from wattkeeper.scenarios.inputs.workloads.trace_jobs import read_jobs
-from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.inputs.run_inputs import (
+    ElasticInputs,
+    RunInputs,
+    ScenarioInputs,
+    SourceFile,
+)
+from wattkeeper.scenarios.kinds.kind import SIMULATED_ONLY, Clusters, WorkloadKind
+from wattkeeper.scenarios.kinds.trace import read_trace_jobs
+from wattkeeper.scenarios.spec.loading import LoadedScenario, locate_error
 from wattkeeper.scenarios.spec.sections.cluster import Preemption
 from wattkeeper.scenarios.spec.sections.elastic import (
     ByNodes,
@@ -27,7 +34,6 @@ from wattkeeper.scenarios.spec.sections.elastic import (
     PlannedPipelines,
 )
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload
-from wattkeeper.scenarios.spec.variants import policy_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.elastic.jobs import ElasticJob
@@ -39,79 +45,90 @@ PLANNED: Final = "oobleck"
 """The training system whose rates follow from pipelines."""
 
 
-def read_elastic(
-    loaded: LoadedScenario, workload: ElasticWorkload, clusters: Sequence[UsedCluster]
-) -> ScenarioInputs:
-    """The elastic jobs, with the rates of the systems that each variant's `replan` stands for.
+class Elastic(WorkloadKind):
+    """Jobs that continue when they gain or lose nodes."""
 
-    Raises:
-        InputError: If a file cannot be read, rates are missing, or a job does not fit in a cluster;
-            the message names the place in the scenario.
-    """
-    document = loaded.document
-    beside = document.folder_of(("workload", "rates"))
-    with locate_errors(document, "workload", "rates"):
-        rates = _rates(workload, beside)
-    _check_use(loaded, workload, rates)
-    others: ScenarioInputs | None = None
-    if workload.others is not None:
-        trace = TraceWorkload(kind="trace", **workload.others.model_dump())
-        others = read_jobs(loaded, trace, None, clusters, frozenset(), place=("workload", "others"))
-    runs: dict[str, RunInputs] = {}
-    profiles: dict[str, LayerProfile] = {}
-    for used in clusters:
-        per_node = _check_cluster(used, workload, loaded)
-        plans = _plans(loaded, workload, per_node, profiles)
-        for variant in used.variants:
-            replan = policy_of(loaded.scenario, variant, "replan")
-            tasks = []
-            for index, job in enumerate(workload.jobs):
-                place = ("workload", "jobs", str(index))
-                with locate_errors(document, *place):
-                    plan = plans.get(index)
-                    try:
-                        found = {
-                            system: _rates_by(system, job, rates, plan) for system in replan.systems
-                        }
-                    except InputError as error:
-                        raise locate_error(
-                            loaded, variant, PolicyError(str(error), "replan")
-                        ) from None
-                    tasks.append(_task(job, found, workload, plan, replan.fewest_nodes))
-                    _check_size(tasks[-1], used, loaded, place)
-            jobs = _jobs_table(workload, tasks, per_node)
-            if others is not None:
-                jobs = pa.concat_tables([jobs, _jobs_of(others)])
-            until_s = math.inf if workload.until_s is None else workload.until_s
-            elastic = {
-                number: ElasticJob(task, math.inf if job.samples is None else job.samples)
-                for number, (task, job) in enumerate(zip(tasks, workload.jobs, strict=True))
-            }
-            runs[variant] = RunInputs(
-                used.spec, {}, jobs, elastic=ElasticInputs(elastic, per_node, until_s)
+    not_live: ClassVar[str] = SIMULATED_ONLY.format(kind="elastic")
+    rents_nodes: ClassVar[bool] = True
+
+    @override
+    def read(self, loaded: LoadedScenario, clusters: Clusters, live: bool) -> ScenarioInputs:
+        workload = cast("ElasticWorkload", loaded.scenario.workload)
+        document = loaded.document
+        beside = document.folder_of(("workload", "rates"))
+        with locate_errors(document, "workload", "rates"):
+            rates = _rates(workload, beside)
+        _check_use(loaded, workload, rates)
+        others: ScenarioInputs | None = None
+        if workload.others is not None:
+            trace = TraceWorkload(kind="trace", **workload.others.model_dump())
+            others = read_trace_jobs(
+                loaded, trace, None, clusters, frozenset(), ("workload", "others")
             )
-    rows = np.arange(len(workload.jobs))
-    files = (rates,) if isinstance(workload.rates, str) else ()
-    inputs = others or ScenarioInputs(runs)
-    return inputs._replace(
-        runs=runs,
-        rows=np.concatenate([rows, inputs.rows]),
-        node_rates=files,
-        layer_profiles=tuple(profiles.values()),
-    )
+        runs: dict[str, RunInputs] = {}
+        profiles: dict[str, LayerProfile] = {}
+        for used in clusters:
+            per_node = _check_cluster(used, workload, loaded)
+            plans = _plans(loaded, workload, per_node, profiles)
+            for variant in used.variants:
+                replan = _replan_of(loaded, variant)
+                tasks = []
+                for index, job in enumerate(workload.jobs):
+                    place = ("workload", "jobs", str(index))
+                    with locate_errors(document, *place):
+                        plan = plans.get(index)
+                        try:
+                            found = {
+                                system: _rates_by(system, job, rates, plan)
+                                for system in replan.systems
+                            }
+                        except InputError as error:
+                            raise locate_error(
+                                loaded, variant, PolicyError(str(error), "replan")
+                            ) from None
+                        tasks.append(_task(job, found, workload, plan, replan.fewest_nodes))
+                        _check_size(tasks[-1], used, loaded, place)
+                jobs = _jobs_table(workload, tasks, per_node)
+                if others is not None:
+                    jobs = pa.concat_tables([jobs, others.any_run.jobs])
+                until_s = math.inf if workload.until_s is None else workload.until_s
+                elastic = {
+                    number: ElasticJob(task, math.inf if job.samples is None else job.samples)
+                    for number, (task, job) in enumerate(zip(tasks, workload.jobs, strict=True))
+                }
+                runs[variant] = RunInputs(
+                    used.spec, {}, jobs, elastic=ElasticInputs(elastic, per_node, until_s)
+                )
+        rows = np.arange(len(workload.jobs))
+        files = [SourceFile.of_csv(rates, "rates by number of nodes")] * isinstance(
+            workload.rates, str
+        )
+        inputs = others or ScenarioInputs(runs)
+        return inputs._replace(
+            runs=runs,
+            rows=np.concatenate([rows, inputs.rows]),
+            files=(
+                *files,
+                *(SourceFile.of_csv(each, "costs of layers") for each in profiles.values()),
+            ),
+        )
 
 
-def _jobs_of(others: ScenarioInputs) -> pa.Table:
-    jobs = others.any_run.jobs
-    assert jobs is not None
-    return jobs
+KIND = Elastic()
+
+
+def _replan_of(loaded: LoadedScenario, variant: str) -> PolicyConfig:
+    replan = loaded.variants[variant].policies.replan
+    assert replan is not None  # jobs take other shapes
+    return replan
 
 
 def _check_use(loaded: LoadedScenario, workload: ElasticWorkload, rates: NodeRates) -> None:
     """Refuse pipelines that no variant uses, and rates that none does."""
     scenario, document = loaded
-    chosen = [policy_of(scenario, variant, "replan").systems for variant in scenario.variants]
-    systems = [system for each in chosen for system in each]
+    systems = [
+        system for variant in scenario.variants for system in _replan_of(loaded, variant).systems
+    ]
     for index, job in enumerate(workload.jobs):
         place = ("workload", "jobs", str(index), "pipelines")
         if job.pipelines is not None and PLANNED not in systems:

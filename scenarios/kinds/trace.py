@@ -1,12 +1,13 @@
-"""Inputs of workloads that are the jobs of a trace."""
+"""Workloads that are the jobs of a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
+from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError, PolicyError, ScenarioError
 from wattkeeper.policies.profile import Profile
@@ -23,20 +24,20 @@ from wattkeeper.scenarios.inputs.job_filter import (
 from wattkeeper.scenarios.inputs.limit_models import limited_types
 from wattkeeper.scenarios.inputs.measured_energy import count_measured, refuse_impossible
 from wattkeeper.scenarios.inputs.partitions import find_misplaced, narrow_types
-from wattkeeper.scenarios.inputs.policy_checks import locate_error
 from wattkeeper.scenarios.inputs.power_checks import PowerCapCheck, check_busy_power
 from wattkeeper.scenarios.inputs.profiled_jobs import count_profiled
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
-from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
 from wattkeeper.scenarios.inputs.zoo_models import (
     TraceModels,
     assign_trained,
     estimate_durations,
     read_models,
 )
-from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.kinds.kind import Clusters
+from wattkeeper.scenarios.kinds.profiles import adjust_profile
+from wattkeeper.scenarios.kinds.replayed import Names, ReplayedKind, fixed_batch_size
+from wattkeeper.scenarios.spec.loading import LoadedScenario, locate_error
 from wattkeeper.scenarios.spec.sections.workload import TraceWorkload, WorkloadMapping
-from wattkeeper.scenarios.spec.variants import fixed_batch_size, load_of, points_of, policy_of
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
 from wattkeeper.sim.replay.backend import Profiles
@@ -52,11 +53,30 @@ LoadProfiles = Callable[[str, int], ProfileSet]
 """Gives the profiles of a GPU type and a number of GPUs."""
 
 
-def read_jobs(
+class TraceJobs(ReplayedKind):
+    """The jobs of a trace, each at its recorded time."""
+
+    @override
+    def read_jobs(
+        self, loaded: LoadedScenario, clusters: Clusters, profiles: Trace | None, trained: Names
+    ) -> ScenarioInputs:
+        workload = cast("TraceWorkload", loaded.scenario.workload)
+        inputs = read_trace_jobs(loaded, workload, profiles, clusters, trained)
+        runs = {
+            name: run._replace(load=cast("TraceWorkload", loaded.variants[name].workload).load)
+            for name, run in inputs.runs.items()
+        }
+        return inputs._replace(runs=runs)
+
+
+KIND = TraceJobs()
+
+
+def read_trace_jobs(
     loaded: LoadedScenario,
     workload: TraceWorkload,
     profiles: Trace | None,
-    clusters: Sequence[UsedCluster],
+    clusters: Clusters,
     trained: frozenset[str],
     place: tuple[str, ...] = ("workload",),
 ) -> ScenarioInputs:
@@ -94,11 +114,10 @@ def read_jobs(
             used.spec,
             own,
             own_jobs,
-            load_of(loaded.scenario, variant),
             models=models,
             trained=trained,
             slack=workload.slack,
-            batch_size=fixed_batch_size(loaded.scenario),
+            batch_size=fixed_batch_size(loaded),
             limits=_limit_models(loaded, variant, own_jobs, used),
         )
         for used, own, own_jobs in zip(clusters, needed, placed, strict=True)
@@ -133,7 +152,7 @@ def _prepare_jobs(
     jobs: pa.Table,
     models: TraceModels,
     load: LoadProfiles | None,
-    clusters: Sequence[UsedCluster],
+    clusters: Clusters,
     trained: frozenset[str],
 ) -> _PreparedJobs:
     """Give jobs the GPU types, workloads and durations that the scenario states."""
@@ -166,18 +185,16 @@ def _filter_jobs(
     workload: TraceWorkload,
     filtered: FilteredJobs,
     load: LoadProfiles | None,
-    clusters: Sequence[UsedCluster],
+    clusters: Clusters,
     trained: frozenset[str],
 ) -> list[Profiles]:
     """Reject jobs that a cluster cannot run; the profiles that the others need, by cluster."""
-    scenario, document = loaded
+    document = loaded.document
     jobs = filtered.all
     incomplete: Sequence[Reason] = ()
     if workload.unusable == "drop":  # what one policy needs, all variants do without
         configs = [
-            policy_of(scenario, name, point)
-            for name in scenario.variants
-            for point in points_of(scenario, name)
+            each for spec in loaded.variants.values() for each in spec.policies.by_point.values()
         ]
         incomplete = find_incomplete(jobs, configs)
     for used in clusters:
@@ -203,7 +220,7 @@ def _limit_models(
     loaded: LoadedScenario, variant: str, jobs: pa.Table, used: UsedCluster
 ) -> dict[str, GpuModel]:
     """Models of the GPU types on which a variant limits jobs without a profile."""
-    tune = policy_of(loaded.scenario, variant, "tune")
+    tune = loaded.variants[variant].policies.tune
     if not tune.limits_unprofiled or not jobs["workload"].null_count:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Puts the parts of a run together: the only place that makes a `World`."""
+"""Puts the parts of a run together and simulates it: the only place that makes a `World`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.profile import least_costs
+from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.losses import open_losses
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
-from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times, set_deadlines
+from wattkeeper.scenarios.kinds.profiles import longest_run_times, set_deadlines
 from wattkeeper.scenarios.spec.variants import RunSpec
 from wattkeeper.sim.cluster.cluster import Cluster
+from wattkeeper.sim.cluster_results.attribution import find_owners
 from wattkeeper.sim.cluster_results.tables import ClusterResult, collect
 from wattkeeper.sim.engine.backend import Backend, ZooBackend
 from wattkeeper.sim.engine.sources import RecurringSource, Source, TraceSource
@@ -25,6 +27,7 @@ from wattkeeper.sim.engine.world import ElasticParts, RunParts, World
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.signals import Signal, SignalSource
 from wattkeeper.sim.kernel.streams import NamedStreams, PublishedStreams, RandomStreams, checksum
+from wattkeeper.sim.replay.backend import Replay
 from wattkeeper.traces.arrow import replace_column
 
 if TYPE_CHECKING:
@@ -34,6 +37,36 @@ if TYPE_CHECKING:
 
 Prepare = Callable[[World], object]
 """Called with a world before it runs, to start SimPy processes in its environment."""
+
+
+def prepare_world(spec: RunSpec, inputs: RunInputs, source: Source | None = None) -> World:
+    """The simulated world of one variant with one seed, ready to run; see `execute`."""
+    env, streams, variant = SimulationEnvironment(), streams_of(spec, inputs), spec.variant
+    backend = Replay(
+        env,
+        inputs.profiles,
+        streams,
+        variant.rules.objective,
+        unprofiled_power(inputs, variant.boundness),
+        variant.occupancy,
+        variant.profiling,
+        inputs.latencies,
+    )
+    zoo = build_zoo(spec, inputs, streams)
+    source = source or source_of(inputs, variant.policies.select.names_queues)
+    return build_world(spec, inputs, env, streams, backend, source, zoo)
+
+
+def execute(
+    spec: RunSpec, inputs: RunInputs, prepare: Prepare | None = None, source: Source | None = None
+) -> ClusterResult:
+    """Run one variant with one seed; `source` submits its jobs instead of the inputs' own."""
+    world = prepare_world(spec, inputs, source)
+    if prepare is not None:
+        prepare(world)
+    world.run()
+    unmeasured = {key[0] for key, profile in inputs.profiles.items() if not profile.measured}
+    return collect_results(spec, inputs, world, unmeasured)
 
 
 def build_world(
@@ -56,8 +89,8 @@ def build_world(
             Cluster(inputs.cluster),
             source,
             backend,
-            spec.policies,
-            spec.rules,
+            spec.variant.policies,
+            spec.variant.rules,
             streams,
             zoo,
             open_signals(inputs, streams) | dict(arriving),
@@ -99,14 +132,14 @@ def collect_results(
     There is no best configuration of pipeline-parallel jobs to compare with: plans of clocks are
     not counted as such.
     """
-    objective = spec.rules.objective
+    objective = spec.variant.rules.objective
     optima = {
         key: least_costs(profile, objective)
         for key, profile in inputs.profiles.items()
         if profile.pipeline is None
     }
     result = collect(
-        spec.variant,
+        spec.variant.name,
         spec.seed,
         world.recorder,
         world.source,
@@ -115,11 +148,12 @@ def collect_results(
         world.env.events,
         world.zoo,
         unmeasured,
-        spec.window,
+        spec.variant.window,
         inputs.tariff,
         _scope(inputs),
         inputs.scratch,
         scheduled=inputs.jobs is not None or bool(inputs.every_s),
+        owners=None if inputs.jobs is None else find_owners(inputs.jobs),
     )
     if inputs.checked:
         from wattkeeper.sim.cluster_results.laws import check_laws
@@ -144,8 +178,8 @@ def _laws_of(spec: RunSpec, inputs: RunInputs, world: World, measured: bool) -> 
     ids = frozenset[str]() if jobs is None else frozenset(jobs["job_id"].to_pylist())
     numbers = np.array(world.recorder.unable, dtype=np.int64)
     unable = frozenset(world.source.column("job_id", numbers).to_pylist())
-    is_whole = spec.window == (None, None)
-    recorded = spec.occupancy == "recorded"
+    is_whole = spec.variant.window == (None, None)
+    recorded = spec.variant.occupancy == "recorded"
     return RunLaws(cluster, cap, recorded, measured, is_whole, ids, unable)
 
 
@@ -161,8 +195,8 @@ def _scope(inputs: RunInputs) -> ElasticScope | None:
     )
 
 
-def source_of(inputs: RunInputs) -> Source:
-    """The source of the jobs."""
+def source_of(inputs: RunInputs, names_queues: bool = False) -> Source:
+    """The source of the jobs; `names_queues`: whether they know their queues."""
     if inputs.jobs is not None:
         jobs = inputs.jobs
         if inputs.load != 1:
@@ -175,7 +209,7 @@ def source_of(inputs: RunInputs) -> Source:
         capped = inputs.cluster.power_cap_w is not None
         jobs = set_deadlines(jobs, inputs.slack, inputs.profiles, inputs.batch_size)
         reserved_w = _reserved_power(inputs, jobs) if capped or inputs.elastic else ()
-        return TraceSource(jobs, inputs.models.of_job, reserved_w)
+        return TraceSource(jobs, inputs.models.of_job, reserved_w, names_queues)
     allowed_s = {}
     if inputs.slack is not None:
         longest_s = longest_run_times(inputs.profiles, inputs.batch_size)
@@ -200,12 +234,13 @@ def _reserved_power(inputs: RunInputs, jobs: pa.Table) -> Sequence[float]:
 
 def build_zoo(spec: RunSpec, inputs: RunInputs, streams: RandomStreams) -> SimulatedZoo | None:
     """The zoo of a run whose trainings are replayed or rehearsed; None if it has none."""
-    if spec.zoo is None or spec.policies.retain is None:
+    stated, retain = spec.variant.zoo, spec.variant.policies.retain
+    if stated is None or retain is None:
         return None
     from wattkeeper.scenarios.inputs.zoo_models import zoo_spec
     from wattkeeper.sim.engine.zoo import SimulatedZoo
 
-    return SimulatedZoo(zoo_spec(spec.zoo, inputs.models), spec.policies.retain, streams)
+    return SimulatedZoo(zoo_spec(stated, inputs.models), retain, streams)
 
 
 def streams_of(spec: RunSpec, inputs: RunInputs) -> RandomStreams:
@@ -213,6 +248,6 @@ def streams_of(spec: RunSpec, inputs: RunInputs) -> RandomStreams:
 
     Published: recurring jobs take the run's seed, those of a trace the checksum of their group.
     """
-    if not spec.published:
+    if not spec.variant.published:
         return NamedStreams(spec.seed)
     return PublishedStreams(checksum if inputs.jobs is not None else lambda _: spec.seed)

@@ -1,11 +1,13 @@
-"""Inputs of pipeline-parallel jobs."""
+"""Pipeline-parallel jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar, cast
 
 import numpy as np
+from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.pipeline.graph import schedule_graph
@@ -15,7 +17,8 @@ from wattkeeper.policies.pipeline.task import PipelineTask
 from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import check_starts
-from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs, SourceFile
+from wattkeeper.scenarios.kinds.kind import SIMULATED_ONLY, Clusters, WorkloadKind
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.pipeline import (
     PipelineJob,
@@ -29,55 +32,68 @@ from wattkeeper.scenarios.spec.sections.pipeline import (
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.engine.features.stragglers import DrawnStragglers, Slowdown, Stragglers
+from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.traces.generate.pipelines import generate_pipeline
 from wattkeeper.traces.pipelines import PipelinePoints, read_pipeline, replayed_profile
 from wattkeeper.traces.schema import jobs_table
 
 
-def read_pipelines(
-    loaded: LoadedScenario, workload: PipelineWorkload, clusters: Sequence[UsedCluster]
-) -> ScenarioInputs:
-    """The jobs, the profiles that they are replayed from, and their stragglers.
+class Pipeline(WorkloadKind):
+    """Pipeline-parallel jobs, whose GPUs' clocks can be chosen by instruction."""
 
-    Raises:
-        InputError: If a file cannot be read, a schedule has no order for a profile, or a job does
-            not fit in a cluster; the message names the place in the scenario.
-    """
-    document = loaded.document
-    points: dict[tuple[PipelineSource, Path], PipelinePoints] = {}
-    tasks: list[tuple[PipelineTask, int]] = []
-    for index, job in enumerate(workload.jobs):
-        place = _path(job, index, "profile")
-        key = job.profile or workload.profile, document.folder_of(place)
-        with locate_errors(document, *place):
-            if key not in points:
-                points[key] = _read_points(*key, workload.gpus_per_stage)
-        profile = PipelineProfile(points[key].stages, workload.blocking_power_w)
-        with locate_errors(document, *_path(job, index, "schedule")):
-            microbatches = job.microbatches or workload.microbatches
-            schedule = _schedule(job.schedule or workload.schedule, profile, microbatches)
-            schedule_graph(schedule)  # raises if there is no such order
-        gpus = schedule.ranks * workload.gpus_per_stage
-        tasks.append((PipelineTask(profile, schedule), gpus))
-    jobs = jobs_table(
-        {
-            "job_id": [job.name for job in workload.jobs],
-            "submit_time_s": [job.submit_s for job in workload.jobs],
-            "gpus": [gpus for _, gpus in tasks],
-            "workload": [job.name for job in workload.jobs],
-        }
-    )
-    stragglers = _stragglers(workload)
-    runs: dict[str, RunInputs] = {}
-    for used in clusters:
-        _check_cluster(used, max(gpus for _, gpus in tasks), document)
-        profiles = _profiles(workload, tasks, used.spec.gpu_types[0])
-        check_starts([(name, gpus) for name, gpus, _ in profiles], profiles, used, document)
-        run = RunInputs(used.spec, profiles, jobs, stragglers=stragglers)
-        runs |= dict.fromkeys(used.variants, run)
-    return ScenarioInputs(
-        runs, rows=np.arange(len(workload.jobs)), pipelines=tuple(points.values())
-    )
+    not_live: ClassVar[str] = SIMULATED_ONLY.format(kind="pipeline")
+
+    @override
+    def read(self, loaded: LoadedScenario, clusters: Clusters, live: bool) -> ScenarioInputs:
+        workload = cast("PipelineWorkload", loaded.scenario.workload)
+        document = loaded.document
+        points: dict[tuple[PipelineSource, Path], PipelinePoints] = {}
+        tasks: list[tuple[PipelineTask, int]] = []
+        for index, job in enumerate(workload.jobs):
+            place = _path(job, index, "profile")
+            key = job.profile or workload.profile, document.folder_of(place)
+            with locate_errors(document, *place):
+                if key not in points:
+                    points[key] = _read_points(*key, workload.gpus_per_stage)
+            profile = PipelineProfile(points[key].stages, workload.blocking_power_w)
+            with locate_errors(document, *_path(job, index, "schedule")):
+                microbatches = job.microbatches or workload.microbatches
+                schedule = _schedule(job.schedule or workload.schedule, profile, microbatches)
+                schedule_graph(schedule)  # raises if there is no such order
+            gpus = schedule.ranks * workload.gpus_per_stage
+            tasks.append((PipelineTask(profile, schedule), gpus))
+        jobs = jobs_table(
+            {
+                "job_id": [job.name for job in workload.jobs],
+                "submit_time_s": [job.submit_s for job in workload.jobs],
+                "gpus": [gpus for _, gpus in tasks],
+                "workload": [job.name for job in workload.jobs],
+            }
+        )
+        stragglers = _stragglers(workload)
+        runs: dict[str, RunInputs] = {}
+        for used in clusters:
+            _check_cluster(used, max(gpus for _, gpus in tasks), document)
+            profiles = _profiles(workload, tasks, used.spec.gpu_types[0])
+            check_starts([(name, gpus) for name, gpus, _ in profiles], profiles, used, document)
+            run = RunInputs(used.spec, profiles, jobs, stragglers=stragglers)
+            runs |= dict.fromkeys(used.variants, run)
+        files = tuple(
+            SourceFile(
+                each.name,
+                "pipeline",
+                "csv" if each.inputs else "model",
+                each.origin,
+                each.inputs,
+                digest_tables({"points": each.table}),
+                each.parameters,
+            )
+            for each in points.values()
+        )
+        return ScenarioInputs(runs, rows=np.arange(len(workload.jobs)), files=files)
+
+
+KIND = Pipeline()
 
 
 def _path(job: PipelineJob, index: int, key: str) -> tuple[str, ...]:

@@ -1,18 +1,22 @@
-"""Inputs of workloads that recur: in the simulator, and live."""
+"""Workloads that recur: in the simulator, and live."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
+from typing import cast
+
+from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError, ScenarioError
+from wattkeeper.policies.profile import Drift, Profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.power_checks import check_starts
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.synthetic_models import draw_models
-from wattkeeper.scenarios.inputs.workloads.adjusted_profiles import adjust_profile
-from wattkeeper.scenarios.inputs.workloads.deadlines import longest_run_times
+from wattkeeper.scenarios.kinds.kind import Clusters
+from wattkeeper.scenarios.kinds.profiles import adjust_profile, longest_run_times
+from wattkeeper.scenarios.kinds.replayed import Names, ReplayedKind, fixed_batch_size
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.workload import RecurringWorkload
-from wattkeeper.scenarios.spec.variants import fixed_batch_size, recurrences_of
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.replay.backend import Profiles
@@ -21,13 +25,33 @@ from wattkeeper.traces.trace import Trace
 
 MOST_MODELS = 10_000
 """Of a workload."""
+DRIFTS = "change of the epochs over recurrences (workload.drift)"
 
 
-def read_recurring(
-    loaded: LoadedScenario,
-    workload: RecurringWorkload,
-    trace: Trace,
-    clusters: Sequence[UsedCluster],
+class Recurring(ReplayedKind):
+    """Jobs that recur, each when the one before it finishes, or on time."""
+
+    @override
+    def read_jobs(
+        self, loaded: LoadedScenario, clusters: Clusters, profiles: Trace | None, trained: Names
+    ) -> ScenarioInputs:
+        workload = cast("RecurringWorkload", loaded.scenario.workload)
+        if trained:
+            return _read_live(loaded, workload, profiles, clusters)
+        if profiles is None:
+            raise ScenarioError(
+                "profiles: none, so that there is nothing to simulate: record some (`wattkeeper "
+                "record`) and name them here, or run it live (--live)",
+                loaded.document.where(("workload",)),
+            )
+        return _read_replayed(loaded, workload, profiles, clusters)
+
+
+KIND = Recurring()
+
+
+def _read_replayed(
+    loaded: LoadedScenario, workload: RecurringWorkload, trace: Trace, clusters: Clusters
 ) -> ScenarioInputs:
     """The profiles of jobs that recur, and how often each workload does.
 
@@ -47,10 +71,8 @@ def read_recurring(
                 f"trace {trace.name!r} has no workload that can be replayed on {known.gpu_type}: "
                 + "; ".join(f"{name}: {why}" for name, why in known.absent.items())
             )
-        configurations = {
-            name: adjust_profile(known.get(name), workload).configurations for name in names
-        }
-    batch_size = fixed_batch_size(scenario)
+        configurations = {name: _adjust(known.get(name), workload).configurations for name in names}
+    batch_size = fixed_batch_size(loaded)
     runs: dict[str, RunInputs] = {}
     for used in clusters:
         with locate_errors(document, *used.path, "gpu"):
@@ -59,7 +81,7 @@ def read_recurring(
         _check_room(workload, document, used)
         with locate_errors(document, "workload", "workloads"):
             profiles = {
-                (name, workload.gpus, gpu_type): adjust_profile(
+                (name, workload.gpus, gpu_type): _adjust(
                     load(gpu_type, workload.gpus).get(name), workload
                 )
                 for name in names
@@ -67,7 +89,7 @@ def read_recurring(
             }
         check_starts([(name, workload.gpus) for name in names], profiles, used, document)
         for variant in used.variants:
-            often = recurrences_of(scenario, variant)
+            often = cast("RecurringWorkload", loaded.variants[variant].workload).recurrences
             recurrences = {
                 name: often if isinstance(often, int) else often.per_configuration * number
                 for name, number in configurations.items()
@@ -81,8 +103,9 @@ def read_recurring(
                 slack=workload.slack,
                 batch_size=batch_size,
             )
-    inputs = ScenarioInputs(runs, (trace,))
-    drift = workload.drift
+    inputs, drift = ScenarioInputs(runs, (trace,)), workload.drift
+    if drift is not None:
+        inputs = inputs._replace(adjusted=(DRIFTS,))
     if drift is not None and drift.after >= max(max(r.recurrences.values()) for r in runs.values()):
         what = f"after: epochs drift after recurrence {drift.after:,}, and none follows"
         raise ScenarioError(what, document.where(("workload", "drift", "after")))
@@ -95,11 +118,16 @@ def read_recurring(
     return inputs.update_runs(models=draw_models(most))
 
 
-def read_live(
-    loaded: LoadedScenario,
-    workload: RecurringWorkload,
-    trace: Trace | None,
-    clusters: Sequence[UsedCluster],
+def _adjust(profile: Profile, workload: RecurringWorkload) -> Profile:
+    """The profile as a workload wants it, with its drift."""
+    profile, drift = adjust_profile(profile, workload), workload.drift
+    if drift is None:
+        return profile
+    return profile._replace(drift=Drift(drift.after, drift.per_octave, drift.over))
+
+
+def _read_live(
+    loaded: LoadedScenario, workload: RecurringWorkload, trace: Trace | None, clusters: Clusters
 ) -> ScenarioInputs:
     """The inputs of a live run whose workloads have commands: the profiles of the others.
 
@@ -124,12 +152,12 @@ def read_live(
                     "profile (workload.profiles)"
                 )
         part = workload.model_copy(update={"workloads": rehearsed})
-        replayed = read_recurring(loaded, part, trace, clusters).runs
+        replayed = _read_replayed(loaded, part, trace, clusters).runs
     runs: dict[str, RunInputs] = {}
     for used in clusters:
         _check_room(workload, document, used)
         for variant in used.variants:
-            often = recurrences_of(scenario, variant)
+            often = cast("RecurringWorkload", loaded.variants[variant].workload).recurrences
             if not isinstance(often, int):
                 what = "per_configuration: say a number; a live run knows no profiles"
                 raise InputError(what, document.where(("workload", "recurrences")))

@@ -1,1 +1,0 @@
-"""Inputs of each kind of workload."""
