@@ -41,7 +41,7 @@ help:
 	@echo "make clean        remove .venv, builds and caches (results/ stays)"
 
 quickstart: $(INSTALLED) $(IF_COMPILED)
-	@echo "Running the scenario quickstart ..."
+	@echo "Running the scenario quickstart (some seconds) ..."
 	@$(BIN)/wattkeeper run quickstart --out results/quickstart
 
 test: $(INSTALLED_TEST) $(IF_COMPILED)
@@ -100,11 +100,11 @@ $(BIN)/python:
 		{ echo "wattkeeper needs Python 3.11 or newer; try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "Python's venv module is missing; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
-	@echo "Making the environment $(VENV) ..."
+	@echo "Making the environment $(VENV) (some seconds) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 
 $(INSTALLED): $(PACKAGING) | $(BIN)/python
-	@echo "Installing wattkeeper and the packages it needs into $(VENV) ..."
+	@echo "Installing wattkeeper and the packages it needs: about 100 MB to download (half a minute or more) ..."
 	@$(PIP_INSTALL) -e .
 	@touch $@
 

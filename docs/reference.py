@@ -38,6 +38,25 @@ QUESTIONS = {
     "retain": "What does a zoo of bounded size admit and evict? Asked for each finished model.",
 }
 
+GUIDES = {
+    "configure": {
+        "frugal": "frugal",
+        **dict.fromkeys(("none", "lineage", "random-parent", "modelkeeper"), "zoo"),
+    },
+    "tune": {
+        **dict.fromkeys(("chase", "deadline", "static-limit"), "chase"),
+        **dict.fromkeys(("perseus", "pipeline-exact", "fixed-clock"), "perseus"),
+    },
+    "select": {"carbon-aware": "carbon-queue"},
+    "place": {"steady": "losses"},
+    "replan": {
+        **dict.fromkeys(("oobleck", "varuna", "in-memory", "on-notice", "bamboo"), "elastic"),
+        "adaptive": "elastic-policy",
+    },
+    "retain": dict.fromkeys(("keep-all", "lru", "lfu", "gdsf", "modelkeeper"), "zoo"),
+}
+"""Pages that explain policies, by decision point and kind."""
+
 
 def scenario() -> str:
     """Every key of a scenario file."""
@@ -123,9 +142,14 @@ def _type(of: Json, parts: Json) -> str:
 
 def policy_kinds() -> str:
     """Every policy with its parameters and sources."""
-    lines = ["# Policies", "", "Made from the registry: every policy that is installed."]
+    lines = [
+        "# Policies",
+        "",
+        "Made from the registry: every policy that is installed, by decision point. "
+        "[Scenarios](../scenarios.md#policies) shows how one is named and which are the defaults.",
+    ]
     for point in POINTS:
-        lines += ["", f"## `{point}`", "", QUESTIONS[point]]
+        lines += ["", f"## `{point}`", "", QUESTIONS[point], "", *_overview(point)]
         for kind, config in policies(point).items():
             schema = config.model_json_schema()
             lines += ["", f"### `{point}: {kind}`", "", _prose(inspect.getdoc(config) or ""), ""]
@@ -134,6 +158,16 @@ def policy_kinds() -> str:
                 part = {"properties": fields, "required": schema.get("required", ())}
                 lines += _keys(part, schema.get("$defs", {}))
     return "\n".join(lines) + "\n"
+
+
+def _overview(point: str) -> Iterator[str]:
+    """A row a policy of a decision point: what it does, and the page that explains it."""
+    guides = GUIDES.get(point, {})
+    yield from ("| policy | what it does | guide |", "|---|---|---|")
+    for kind, config in policies(point).items():
+        does = (inspect.getdoc(config) or "").partition("\n")[0]
+        guide = f"[{guides[kind]}](../{guides[kind]}.md)" if kind in guides else ""
+        yield f"| [`{kind}`](#{point}-{kind}) | {_cell(does)} | {guide} |"
 
 
 def files() -> str:

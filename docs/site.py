@@ -37,7 +37,7 @@ SECTIONS = {
         "first-notebook",
         "concepts",
     ),
-    "Guides": ("study", "cluster-log", "going-live", "python", "notebooks"),
+    "Guides": ("scenarios", "study", "cluster-log", "going-live", "python", "notebooks"),
     "Studies": (
         "report",
         "sweeps",

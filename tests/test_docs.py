@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -188,6 +189,18 @@ def test_links_between_pages_lead_somewhere() -> None:
 def slug(heading: str) -> str:
     """The name of a heading in links, as forges and the site make it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.slow
+def test_pictures_show_the_answer_that_their_study_has_now(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    made = runpy.run_path(str(DOCS / "pictures.py"))
+    answer = made["answer"](made["study"](tmp_path))
+    assert "a year" in answer
+    for name in made["VIEWS"]:
+        with image.open(DOCS / f"pictures/{name}.png") as picture:
+            assert picture.text["answer"] == answer, f"{name}.png is old: python docs/pictures.py"
 
 
 @pytest.mark.slow

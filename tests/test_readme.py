@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +26,6 @@ from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.scenarios.spec.sections import cluster
 from wattkeeper.scenarios.spec.sections.section import Section
-from wattkeeper.scenarios.spec.variants import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -90,7 +90,7 @@ def with_help(arguments: list[str]) -> list[str]:
 
 
 def needs_data(line: str) -> bool:
-    return "zeus-" in line or "groups" in line
+    return bool(re.search("zeus-(?!jit)|groups", line))
 
 
 def is_a_pattern(line: str) -> bool:
@@ -99,13 +99,49 @@ def is_a_pattern(line: str) -> bool:
 
 
 def test_all_commands_are_known() -> None:
-    assert len(commands("README.md")) > 10
+    assert sum(len(commands(page)) for page in PAGES) > 140
     consoles = "".join(block for kind, block in BLOCKS if kind == "console").splitlines()
     assert [line.removeprefix("$ ") for line in consoles] == commands("README.md")
-    targets = re.findall(r"^make (\w+)", README, re.MULTILINE)
+    assert re.findall(r"^make (\w+)", README, re.MULTILINE) == ["quickstart"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert targets == ["quickstart", "test"]
+    targets = re.findall(r"\bmake (\w+)", README)
+    assert {"quickstart", "compile", "docs"} <= set(targets)
     assert all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_the_readme_is_short_and_has_three_doors() -> None:
+    assert len(README.splitlines()) < 150
+    first_screen, _, doors = README.partition("\n## Quickstart\n")
+    assert re.search(r"!\[[^]]+\]\(docs/pictures/page.png\)", first_screen)
+    doors = doors.partition("\n## Three doors\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\[Five minutes .*\]\(docs/(first-\w+\.md)\)", doors, re.MULTILINE) == [
+        "first-log.md",
+        "first-policy.md",
+        "first-training.md",
+    ]
+
+
+def test_the_readme_cites_this_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (citation,) = (block for kind, block in BLOCKS if kind == "bibtex")
+    assert f"version = {{{project['version']}}}" in citation
+    assert project["description"].removeprefix("A ") in citation
+    assert f"[{project['license']}](LICENSE)" in README
+
+
+def test_the_readme_claims_what_was_validated() -> None:
+    claims = README.partition("\n## What was validated\n")[2].partition("\n## ")[0]
+    figures = re.findall(r"\d[\d,.]*\d", claims)
+    assert len(figures) > 8
+    assert not [figure for figure in figures if figure not in PAGES["validation.md"]]
+
+
+def test_the_script_of_the_readme_is_that_of_its_door() -> None:
+    (shown,) = (block for kind, block in BLOCKS if kind == "python")
+    script = next(block for kind, block in BLOCK.findall(PAGES["first-training.md"]) if kind)
+    lines = [line for line in shown.splitlines() if line.strip() not in ("", "...")]
+    assert len(lines) > 5
+    assert [line for line in script.splitlines() if line in lines] == lines
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -148,8 +184,9 @@ def save_yaml(folder: Path, blocks: list[tuple[str, str]]) -> None:
 
 
 def save_sacct(folder: Path) -> None:
-    """What the line of the README would print; the last job still runs."""
-    (columns,) = re.findall(r"^sacct .*--format (\S+) > sacct.txt$", README, re.MULTILINE)
+    """What the line of the page on logs would print; the last job still runs."""
+    page = PAGES["first-log.md"]
+    (columns,) = re.findall(r"^sacct .*--format (\S+) > sacct.txt$", page, re.MULTILINE)
     assert columns in PAGES["formats.md"], "both pages want the same columns"
     rows = []
     for n in range(60):
@@ -220,13 +257,14 @@ def save_models(folder: Path, lines: list[str]) -> list[str]:
     save_file({"fc.weight": np.ones((3, 2), np.float32)}, folder / "net.safetensors")
     if not find_spec("torch"):
         return [line for line in lines if "my-zoo" not in line]
-    (code,) = (block for kind, block in BLOCK.findall(PAGES["zoo.md"]) if kind == "python")
+    code, transfer = (block for kind, block in BLOCK.findall(PAGES["zoo.md"]) if kind == "python")
     (folder / "my_models.py").write_text(code, encoding="utf-8")
     save = (
         "import my_models, safetensors.torch as s; "
         "s.save_file(my_models.small().state_dict(), 'small.safetensors')"
     )
     subprocess.run([sys.executable, "-c", save], cwd=folder, check=True)
+    assert "function in eval mode: preserved" in run_python(transfer, folder)
     return lines
 
 
@@ -242,6 +280,15 @@ def save_scripts(folder: Path, lines: list[str]) -> list[str]:
             (folder / "arrivals.csv").write_text(block, encoding="utf-8")
     subprocess.run([sys.executable, "networks.py"], cwd=folder, check=True)
     return lines
+
+
+def run_python(code: str, folder: Path) -> str:
+    """What a program prints that warns of nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert not done.stderr
+    return done.stdout
 
 
 def save_policy(folder: Path, page: str, name: str) -> None:
@@ -273,11 +320,8 @@ def test_a_policy_of_ones_own_decides_the_same_live(command: Command, tmp_path: 
 def test_a_source_of_ones_own_submits_the_jobs(tmp_path: Path) -> None:
     """As the page on sources shows it."""
     code = "\n".join(text for kind, text in BLOCK.findall(PAGES["sources.md"]) if kind == "python")
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    lines = dict(line.split(": ") for line in done.stdout.splitlines())
-    assert list(lines) == ["default", "grid-search", "zeus"]
+    lines = dict(line.split(": ") for line in run_python(code, tmp_path).splitlines())
+    assert list(lines) == ["default", "zeus", "frugal"]
     assert all(line.startswith("40 trials, ") for line in lines.values())
     assert lines["zeus"] != lines["default"]
 
@@ -302,36 +346,51 @@ def test_a_policy_follows_the_price_that_is_charged(command: Command, tmp_path: 
     assert jobs[jobs["variant"] == "full"]["retunes"].isna().all()
 
 
-def test_commands_without_data(inside: Command, tmp_path: Path) -> None:
-    save_yaml(tmp_path, BLOCKS)
-    save_jobs(tmp_path, "jobs.csv")
-    save_sacct(tmp_path)
-    said = ""
-    for line in commands("README.md"):
-        if not needs_data(line):
-            said += inside(*words(line)).stdout
-    assert re.search("Left out: 1 jobs? without a recorded duration", said)
-    assert (tmp_path / "results/mine/jobs.parquet").is_file()
-    study, transfer, results = (block for kind, block in BLOCKS if kind == "python")
-    examples = {"energy_j": study, "batch_size": results}
-    if find_spec("torch"):
-        examples["function in eval mode: preserved"] = transfer
-    code = "\nprint('---')\n".join(examples.values())
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+def test_commands_of_the_readme(inside: Command, tmp_path: Path) -> None:
+    """The sample of the quickstart is what it prints; the doors go on from its results."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (quickstart,) = re.findall(
+        r"^quickstart:.*\n\t.*\n\t@\$\(BIN\)/wattkeeper (.*)", makefile, re.M
     )
-    assert not done.stderr
-    for expected, shown in zip(examples, done.stdout.split("---\n"), strict=True):
-        assert expected in shown
+    (sample,) = (block for kind, block in BLOCKS if kind == "text")
+    printed = inside(*shlex.split(quickstart)).stdout.splitlines()
+    shown = [line.rstrip() for line in printed[: len(sample.splitlines())]]
+    assert sample.splitlines() == shown, "The README's sample is not what make quickstart prints"
+    assert shown[-1].startswith("└")
+    save_sacct(tmp_path)
+    save_yaml(tmp_path, BLOCK.findall(PAGES["first-log.md"]))
+    for line in commands("README.md"):
+        inside(*words(line))
+    assert (tmp_path / "study/results/report.html").is_file()
+    assert (tmp_path / "results/mine/jobs.parquet").is_file()
+
+
+def test_a_log_step_by_step(inside: Command, tmp_path: Path) -> None:
+    """As the page on logs shows it."""
+    save_sacct(tmp_path)
+    save_jobs(tmp_path, "jobs.csv")
+    save_yaml(tmp_path, BLOCK.findall(PAGES["first-log.md"]))
+    said = "".join(inside(*words(line)).stdout for line in commands("cluster-log.md"))
+    assert re.search("Left out: 1 jobs? without a recorded duration", said)
+    assert (tmp_path / "schedulers/results/report.html").is_file()
+
+
+def test_batch_sizes_in_pandas(inside: Command, tmp_path: Path) -> None:
+    """As the page on results shows them."""
+    (code,) = (block for kind, block in BLOCK.findall(PAGES["results.md"]) if kind == "python")
+    for line in commands("results.md"):
+        inside(*words(line))
+    assert "batch_size" in run_python(code, tmp_path)
 
 
 def test_commands_on_the_zeus_traces(inside: Command, shared: Path, tmp_path: Path) -> None:
     (tmp_path / "zeus-traces").symlink_to(shared / "data/zeus-nsdi23")
     groups = gzip.decompress((shared / "reference/zeus/overlapping_groups.csv.gz").read_bytes())
     (tmp_path / "groups.csv").write_bytes(groups)
-    for line in commands("README.md"):
-        if needs_data(line):
-            inside(*words(line))
+    lines = [line for line in commands("first-policy.md") if needs_data(line)]
+    assert len(lines) > 5
+    for line in lines:
+        inside(*words(line))
     assert (tmp_path / "results/zeus-overlap/jobs.parquet").is_file()
 
 
@@ -343,7 +402,9 @@ SLOW_PAGES = {"bench.md", "chase.md", "elastic-policy.md", "zoo-bandits.md"}
 
 ELSEWHERE = {
     "README.md",
+    "cluster-log.md",
     "policy.md",
+    "results.md",
     "signals.md",  # above
     "first-log.md",
     "first-policy.md",  # in test_doors.py
@@ -417,10 +478,11 @@ def test_commands_of_pages(
 
 
 def test_policies_are_all_named() -> None:
+    page = (ROOT / "docs/reference/policies.md").read_text(encoding="utf-8")
     for point in POINTS:
-        page = README if point in DEFAULTS else PAGES["zoo.md"]
         for kind in policies(point):
-            assert f"`{point}: {kind}`" in page
+            assert re.search(rf"^\| \[`{kind}`\]\(#{point}-{kind}\) \| \S.* \|", page, re.M), kind
+            assert f"\n### `{point}: {kind}`\n" in page
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,11 @@ def study(
 
     Imports the log into --out, writes scenario.yaml there, which can be edited and run again,
     compares schedulers, power limits and sleeping nodes, and ends in the page results/report.html.
+
+    Not simulated: network, placement and contention for CPUs, memory or disks never change the
+    speed of a job, nor does heat. Users submit as they did, however long they wait; priorities and
+    reservations are unknown. Pods that serve hold their GPUs, whatever their requests. Energy is
+    that of GPUs, times the PUE of the nodes file.
     """
     from wattkeeper.traces.process_setup import configure_process
 
