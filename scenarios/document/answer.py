@@ -28,6 +28,7 @@ from wattkeeper.scenarios.document.blocks import Name, Paragraph, Small, Span, S
 from wattkeeper.scenarios.document.elastic import compare_goodput
 from wattkeeper.scenarios.document.rankings import describe_savings, rank_in_words
 from wattkeeper.scenarios.document.words import describe_change, join_list, name_of, unsigned
+from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.sim.results.statistics import FEWEST
@@ -348,6 +349,10 @@ class _Answer:
             sign = -1 if METRICS[self._aim.metric].better == "less" else 1
             share = sign * change.share
             text = f" ({share * 100:+.1f} %)" if share == share else ""
+            if self._aim.metric == "cost":
+                energy = self._summary["variants"][change.name]["versus"].get("energy_j") or {}
+                if energy.get("ratio") is not None:
+                    text = f" (energy {percent(energy['ratio'] - 1)} %, cost {percent(share)} %)"
             listed.append([self._describe(change.name), text])
         left = len(changes) - MOST_NAMED
         return join_list(listed + [[f"{left} more"]] * (left > 0))

@@ -62,7 +62,8 @@ def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table 
         )
     noun = METRICS[aim.metric].noun
     if aim.metric == "cost":
-        noun += f" (energy and time weighed by eta {scenario['objective']['eta']:g})"
+        eta = scenario["objective"]["eta"]
+        noun += f" (energy and time, weighed {'equally' if eta == 0.5 else f'by eta {eta:g}'})"
     if METRICS[aim.metric].better == "more":
         title = f"More {noun} than the baseline"
     else:

@@ -35,7 +35,7 @@ def variant_overrides(scenario: Json) -> dict[str, str]:
         if base_of(name) in scenario["variants"]:
             continue
         size = scenario["variants"][name].get("workload") or {}
-        parts = [*_describe_scheduler(scenario, name), *describe_limits(scenario, name)]
+        parts = [*_describe_policies(scenario, name), *describe_limits(scenario, name)]
         parts += _describe_cluster_changes(scenario["cluster"], cluster)
         parts += [describe_setting(f"workload.{key}", value) for key, value in size.items()]
         if parts:
@@ -43,13 +43,18 @@ def variant_overrides(scenario: Json) -> dict[str, str]:
     return texts
 
 
-def _describe_scheduler(scenario: Json, variant: str) -> Iterator[str]:
-    """The scheduler that a variant names itself, in plain words."""
-    select = (scenario["variants"][variant].get("policies") or {}).get("select")
-    part = find_part("select", select["kind"]) if isinstance(select, dict) else None
-    if part is not None and (words := getattr(part, "plain", "")):
-        foresight = ", run times known in advance" * knows_run_times(scenario, variant)
-        yield f"{words}{foresight}"
+def _describe_policies(scenario: Json, variant: str) -> Iterator[str]:
+    """What the policies that a variant names do: schedulers in plain words, others shortly."""
+    policies = scenario["variants"][variant].get("policies") or {}
+    for point in ("configure", "select", "replan"):
+        chosen = policies.get(point)
+        part = find_part(point, chosen["kind"]) if isinstance(chosen, dict) else None
+        if part is not None and point == "select" and (words := getattr(part, "plain", "")):
+            foresight = ", run times known in advance" * knows_run_times(scenario, variant)
+            yield f"{words}{foresight}"
+        elif part is not None and point != "select" and part.__doc__:
+            first = part.__doc__.partition("\n")[0].removesuffix(".")
+            yield first[:1].lower() + first[1:]
 
 
 def describe_limits(scenario: Json, variant: str) -> Iterator[str]:
