@@ -171,7 +171,7 @@ def _share(bill: Bill, metric: str, name: str, baseline: str) -> float | None:
     return None if change.has_range or not whole else change.mean / whole
 
 
-def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Chapter | None:
+def energy_section(manifest: Manifest, summary: Json) -> Chapter | None:
     """Energy of the cluster in its window by what GPUs do; None where it is unknown."""
     means = {
         name: {metric: figures["mean"] for metric, figures in about["metrics"].items()}
@@ -194,12 +194,11 @@ def energy_section(manifest: Manifest, summary: Json, bill: Bill) -> Chapter | N
         for name, about in summary["variants"].items()
     ]
     table = Table(blocks.heads("variant", *shown.values(), label_of("makespan_s")), rows)
-    has_rates = len(bill.amounts) > 1
     return Chapter(
         "energy",
         ("Energy of the cluster in its window",),
         [table, *blocks.notes([_describe_window(manifest, summary)])],
-        "screens" if has_rates and not bill.of_year else "page",
+        "page",
     )
 
 

@@ -66,7 +66,7 @@ def _sections(study: Study, with_charts: bool) -> Iterator[Chapter | None]:
     yield waits_section(manifest, summary)
     yield None if elastic else times_section(manifest, summary)
     yield elastic_section(study)
-    yield energy_section(manifest, summary, bill)
+    yield energy_section(manifest, summary)
     yield usage_section(study)
     losses = list(describe_losses(manifest["scenario"], summary))
     if losses:

@@ -147,9 +147,9 @@ def test_unmatched_runs_and_metrics_are_named(
     assert found["only_reference"] == [
         "variant oracle",
         "variant default, seeds 2",
-        "variant grid-search, seeds 2",
         "variant zeus, seeds 2",
         "variant zeus, jct_s",
+        "variant frugal, seeds 2",
     ]
     assert found["only_other"] == []
     assert found["seeds"] == [1, 3, 4, 5]

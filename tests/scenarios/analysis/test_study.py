@@ -74,7 +74,7 @@ def test_metrics_are_those_of_the_summary(done: ScenarioResult) -> None:
 
 
 def test_settings_and_seeds_in_either_form(done: ScenarioResult) -> None:
-    by_path = {"workload.recurrences": 3, "workload.workloads": ["image"]}
+    by_path = {"workload.recurrences": 3, "workload.workloads": ["image"], "variants.frugal": None}
     again = scenarios.load("quickstart", by_path, seeds=2).run()
     assert again.manifest["results_digest"] == done.manifest["results_digest"]
     with pytest.raises(InputError, match=r"settings objective.eta: eta: found"):

@@ -16,6 +16,7 @@ JOBS = pa.table(
         "gpus": pa.array([1, 1, 16, 16], pa.int32()),
         "queue": ["x", "x", "y", "y"],
         "user": ["u", "v", "v", None],
+        "serves": pa.nulls(4, pa.int32()),
     }
 )
 BASELINES = {"usual": "usual", "slow": "usual"}
