@@ -26,20 +26,15 @@ from wattkeeper.traces.electricity.series import DAY_S
 
 AMOUNTS: Final = (ENERGY, COST, CARBON)
 
-PARTS: Final = {
-    "training_energy_j": "training",
-    "held_energy_j": "held without training",
-    "idle_energy_j": "idle",
-    "asleep_energy_j": "asleep",
-}
-"""Parts of the energy of a cluster, and their labels."""
+PARTS: Final = ("training_energy_j", "held_energy_j", "idle_energy_j", "asleep_energy_j")
+"""Parts of the energy of a cluster."""
 
 CLUSTER_ENERGY: Final = (ENERGY, *PARTS)
 """Energy of clusters is shown in kWh, as electricity is billed; that of jobs in joules, as in
 profiles."""
 
-RATES: Final = {COST: "electricity", CARBON: "emissions"}
-"""What the energy of a cluster costs and emits, and the labels."""
+RATES: Final = (COST, CARBON)
+"""What the energy of a cluster costs and emits."""
 
 UNCHANGED: Final = 1e-9
 """Share of the baseline's amount up to which a difference is none."""
@@ -100,15 +95,15 @@ def currency(manifest: Manifest) -> str | None:
     return stated.pop() if len(stated) == 1 else None
 
 
-def known_rates(manifest: Manifest, summary: Json) -> dict[str, str]:
+def known_rates(manifest: Manifest, summary: Json) -> list[str]:
     """Those of `RATES` that are known of all variants; costs only in one currency."""
     metrics = [about["metrics"] for about in summary["variants"].values()]
-    return {
-        metric: label
-        for metric, label in RATES.items()
+    return [
+        metric
+        for metric in RATES
         if all(own.get(metric, {}).get("mean") is not None for own in metrics)
         and (metric != COST or currency(manifest) is not None)
-    }
+    ]
 
 
 def year_spans(summary: Json) -> dict[str, float]:

@@ -133,14 +133,6 @@ def own_baselines(variants: Json) -> dict[str, str]:
     return {name: baseline for name, baseline in baselines.items() if baseline != name}
 
 
-def label_variants(variants: Json) -> dict[str, str]:
-    """Variants of a summary by name, with what each is compared with if that differs."""
-    baselines = own_baselines(variants)
-    return {
-        name: f"{name} (vs {baselines[name]})" if name in baselines else name for name in variants
-    }
-
-
 def tradeoff_metrics(summary: Json) -> tuple[str, str, tuple[str, str]]:
     """The metrics of time, or goodput, and energy that policies trade off, and their labels."""
     if is_elastic(summary):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -228,8 +228,3 @@ def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], title: str 
 def plain(text: Text) -> str:
     """A text without its marks."""
     return "".join(span if isinstance(span, str) else span.text for span in text)
-
-
-def map_names(text: Text, replace: Callable[[Name], Span]) -> Text:
-    """A text with other spans in the place of names."""
-    return [replace(span) if isinstance(span, Name) else span for span in text]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
@@ -24,7 +24,7 @@ from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import Cell, Chapter, RangeBar, Small, Table, TableRow
 from wattkeeper.scenarios.document.words import label_row, name_of, unsigned
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
+from wattkeeper.sim.cluster_results.accounting import CARBON, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS
 
 MOST_BARS: Final = 20
@@ -33,8 +33,6 @@ MOST_BARS: Final = 20
 MINOR: Final = 0.02
 """Share of the baseline's cost or emissions up to which a difference is called small where the
 energy is the same: the hours at which jobs run differ by chance."""
-
-TITLES: Final = {ENERGY: "energy", COST: "electricity", CARBON: "emissions"}
 
 
 def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table | None:
@@ -110,9 +108,9 @@ def amounts_table(bill: Bill, summary: Json) -> Table | None:
     if not bill.amounts or (len(bill.amounts) == 1 and not bill.of_year):
         return None
     columns = [metric for metric in bill.amounts if not (metric == CARBON and bill.is_proportional)]
-    titles = [TITLES[metric] for metric in columns]
+    titles = ["energy" if metric == ENERGY else label_of(metric) for metric in columns]
     if bill.is_proportional:
-        titles[0] = f"{titles[0]} and {TITLES[CARBON]}"
+        titles[0] = f"energy and {label_of(CARBON)}"
     rows = []
     for name in summary["variants"]:
         if base_of(name) in summary["variants"]:
@@ -179,10 +177,10 @@ def energy_section(manifest: Manifest, summary: Json) -> Chapter | None:
     }
     if "saved" in summary or any(mean.get(ENERGY) is None for mean in means.values()):
         return None
-    shown = {part: label for part, label in PARTS.items() if any(m[part] for m in means.values())}
-    shown[ENERGY] = "together"
+    parts = [part for part in PARTS if any(mean[part] for mean in means.values())]
+    shown = [*parts, ENERGY, *known_rates(manifest, summary)]
+    titles = ["together" if metric == ENERGY else label_of(metric) for metric in shown]
     money = currency(manifest)
-    shown |= known_rates(manifest, summary)
     rows = [
         TableRow(
             label_row(name, summary),
@@ -193,7 +191,7 @@ def energy_section(manifest: Manifest, summary: Json) -> Chapter | None:
         )
         for name, about in summary["variants"].items()
     ]
-    table = Table(blocks.heads("variant", *shown.values(), label_of("makespan_s")), rows)
+    table = Table(blocks.heads("variant", *titles, label_of("makespan_s")), rows)
     return Chapter(
         "energy",
         ("Energy of the cluster in its window",),
@@ -203,10 +201,7 @@ def energy_section(manifest: Manifest, summary: Json) -> Chapter | None:
 
 
 def _cells(
-    shown: Mapping[str, str],
-    own: Mapping[str, float],
-    baseline: Mapping[str, float],
-    money: str | None,
+    shown: Sequence[str], own: Mapping[str, float], baseline: Mapping[str, float], money: str | None
 ) -> list[Cell]:
     """A variant's energy by part and in all, with the difference to the baseline below."""
     cells = []
