@@ -80,7 +80,7 @@ def _describe_policy(scenario: Json, variant: str, point: Point) -> str:
     stated = config[0] if isinstance(config, list) else config
     match kinds[0]:
         case "power-fraction":
-            return f"A power limit of {100 * stated['fraction']:g} %"
+            return f"A power limit of {100 * stated['fraction']:g} % of the highest"
         case "fixed-power":
             return f"A power limit of {stated['power_limit_w']:g} W"
     words = plain_name(point, kinds[0])

@@ -13,6 +13,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.aim import SAME, Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill
+from wattkeeper.scenarios.analysis.consumption import format_amount
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.resolved.randomness import may_draw, seeds_agree
 from wattkeeper.scenarios.analysis.study import Study
@@ -33,8 +34,18 @@ from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.sim.results.statistics import FEWEST
 
+FEW: Final = 2
+"""Variants that are told about at length."""
+
 MOST_NAMED: Final = 4
 """Variants that a sentence names."""
+
+USES: Final = {
+    "energy_j": "all jobs together took",
+    "time_s": "their training",
+    "jct_s": "mean time of a job from submission to end",
+}
+"""How the use of the baseline begins."""
 
 MEASURE: Final = (
     "it depends on how far the jobs are bound by compute, which was not measured; "
@@ -235,7 +246,16 @@ class _Answer:
                 yield Small(bounds)
             case _:
                 more = f"take {share} longer" if change["ratio"] > 1 else f"end {share} sooner"
-                yield f", and jobs {more}"
+                yield f", and jobs {more}{self._side_of_cases(name, metric)}"
+
+    def _side_of_cases(self, name: str, metric: str) -> str:
+        """The range of a change over the cases of a model."""
+        variants = self._summary["variants"]
+        cases = [name, *(case for case, _ in self._bill.cases.get(name, ()))]
+        versus = [variants[case]["versus"].get(metric) or {} for case in cases]
+        changes = [each["ratio"] - 1 for each in versus if each.get("ratio") is not None]
+        bounds = dict.fromkeys(f"{percent(bound)} %" for bound in (min(changes), max(changes)))
+        return f" ({' to '.join(bounds)} over the same range)" if len(bounds) > 1 else ""
 
     def _same_wait(self, versus: Json) -> bool:
         ratio = (versus.get("queue_delay_s") or {}).get("ratio")
@@ -290,7 +310,15 @@ class _Answer:
         return [*self._tell_saving(best), more]
 
     def _tell_better(self, changes: Sequence[VariantChange]) -> Text:
-        return ["Less is saved by ", *self._list_changes(changes), "."]
+        """Others that are better: each with what it does to the time of jobs, if they are few."""
+        if len(changes) > FEW:
+            return ["Less is saved by ", *self._list_changes(changes, saved=True), "."]
+        text: list[Span] = []
+        for change in changes:
+            text += ["; "] * bool(text)
+            text += [self._describe(change.name), " ", *self._gain(change, may=False)]
+            text += self._side(change.name)
+        return [*text, "."]
 
     def _tell_foresight(self, changes: Sequence[VariantChange]) -> Text:
         best = changes[0]
@@ -342,17 +370,14 @@ class _Answer:
         worst_last = sorted(changes, key=lambda change: -change.saved)
         return ["Worse than the baseline: ", *self._list_changes(worst_last), "."]
 
-    def _list_changes(self, changes: Sequence[VariantChange]) -> list[Span]:
-        """Variants, each with its change in per cent."""
+    def _list_changes(self, changes: Sequence[VariantChange], *, saved: bool = False) -> list[Span]:
+        """Variants, each with its change in per cent, or with what it saves."""
         listed: list[Text] = []
         for change in changes[:MOST_NAMED]:
             sign = -1 if METRICS[self._aim.metric].better == "less" else 1
-            share = sign * change.share
-            text = f" ({share * 100:+.1f} %)" if share == share else ""
-            if self._aim.metric == "cost":
-                energy = self._summary["variants"][change.name]["versus"].get("energy_j") or {}
-                if energy.get("ratio") is not None:
-                    text = f" (energy {percent(energy['ratio'] - 1)} %, cost {percent(share)} %)"
+            share = change.share if saved else sign * change.share
+            shown = unsigned(share) if saved else percent(share)
+            text = f" ({shown} %)" if share == share else ""
             listed.append([self._describe(change.name), text])
         left = len(changes) - MOST_NAMED
         return join_list(listed + [[f"{left} more"]] * (left > 0))
@@ -390,7 +415,12 @@ class _Answer:
                 times.append(f"mean wait {shown} (recorded: {recorded})")
                 continue
             rent = f" {currency_of_rent(self._scenario)}" * (metric == "useful_sample_rent")
-            times.append(f"{noun} {format_value(value, metric)}{rent}")
+            if metric == "cost":  # of no meaning alone
+                continue
+            energy = ""
+            if metric == "energy_j":
+                energy = f" ({format_amount(value, ENERGY)})"
+            times.append(f"{USES.get(metric, noun)} {format_value(value, metric)}{energy}{rent}")
         figures = "; ".join(filter(None, (amounts, ", ".join(times)))) or "no figure is known"
         return Paragraph(
             "lead" if role == "lead" else "answer",

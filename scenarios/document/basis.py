@@ -84,6 +84,16 @@ def _describe_clusters(scenario: Json) -> str:
     return usual + f" ({'; '.join(others)})" * bool(others)
 
 
+def warn_of_made_up(inputs: Sequence[TraceProvenance]) -> Iterator[str]:
+    """A line on the inputs that a model generated."""
+    kinds = dict.fromkeys(trace["kind"] for trace in inputs if trace["origin"] == "synthetic")
+    if kinds:
+        yield (
+            f"The input ({', '.join(kinds)}) is made up by a model: figures show what policies do "
+            "with it, not what your hardware would save."
+        )
+
+
 def describe_input(trace: TraceProvenance) -> Text:
     """An input, its origin and its source; of recorded jobs also the notes."""
     synthetic = trace["origin"] not in ("recorded", "file")

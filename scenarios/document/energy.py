@@ -19,10 +19,18 @@ from wattkeeper.scenarios.analysis.consumption import (
     year_spans,
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.vocabulary import format_value, label_of
+from wattkeeper.scenarios.analysis.vocabulary import format_value, is_gain, label_of
 from wattkeeper.scenarios.document import blocks
-from wattkeeper.scenarios.document.blocks import Cell, Chapter, RangeBar, Small, Table, TableRow
-from wattkeeper.scenarios.document.words import label_row, name_of, unsigned
+from wattkeeper.scenarios.document.blocks import (
+    Cell,
+    Chapter,
+    RangeBar,
+    Small,
+    Span,
+    Table,
+    TableRow,
+)
+from wattkeeper.scenarios.document.words import compare_cell, label_row, name_of, unsigned
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.sim.cluster_results.accounting import CARBON, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS
@@ -35,67 +43,76 @@ MINOR: Final = 0.02
 energy is the same: the hours at which jobs run differ by chance."""
 
 
-def savings_chart(aim: Aim, bill: Bill, scenario: Json, summary: Json) -> Table | None:
-    """Bars of what each variant saves in the metric that decides, the best first."""
-    shown = [each for each in aim.changes.values() if each.judgement != "same"][:MOST_BARS]
+def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
+    """Bars of what each variant saves, the best first; those that know the future come last.
+
+    Where energy and time decide together (`cost`), the bars are of energy, beside the time.
+    """
+    shown = [each for each in aim.changes.values() if each.judgement != "same"]
+    shown = sorted(shown, key=lambda change: change.foresight)[:MOST_BARS]
     if not shown or all(math.isnan(change.share) for change in shown):
         return None
     names = list(summary["variants"])
+    weighs = aim.metric == "cost"
     has_amount = aim.metric in bill.amounts
-    spans = [_bounds(change, has_amount) for change in shown]
+    metric = "energy_j" if weighs else aim.metric
+    spans = [_bounds(change, metric, summary, has_amount) for change in shown]
     least = min(0.0, *(low for _, low, _ in spans))
     most = max(0.0, *(high for _, _, high in spans))
     rows = []
-    for change, (value, low, high) in zip(shown, spans, strict=True):
-        bar = RangeBar(value, low, high, least, most, change.is_modelled)
-        rows.append(
-            TableRow(
-                [
-                    name_of(change.name, names),
-                    *[Small("modelled")] * change.is_modelled,
-                    *[Small("knows the future")] * change.foresight,
-                ],
-                [Cell((), mark=bar), _saving_cell(change, aim, bill)],
-            )
-        )
+    for change, span in zip(shown, spans, strict=True):
+        bar = Cell((), mark=RangeBar(*span, least, most, change.is_modelled))
+        about = summary["variants"][change.name]
+        cells = [_saving_cell(change, span, aim, bill)]
+        if weighs:
+            cells = [
+                compare_cell(change.name, about, metric, with_value=False)
+                for metric in ("energy_j", "time_s", "cost")
+            ]
+        head: list[Span] = [name_of(change.name, names)]
+        head += [Small("modelled")] * change.is_modelled
+        head += [Small("knows the future")] * change.foresight
+        rows.append(TableRow(head, [bar, *cells]))
     noun = METRICS[aim.metric].noun
-    if aim.metric == "cost":
-        eta = scenario["objective"]["eta"]
-        noun += f" (energy and time, weighed {'equally' if eta == 0.5 else f'by eta {eta:g}'})"
-    if METRICS[aim.metric].better == "more":
-        title = f"More {noun} than the baseline"
+    heads: tuple[str, ...]
+    if weighs:
+        heads = ("variant", "energy saved", "energy", "training time", "cost (both)")
+    elif METRICS[aim.metric].better == "more":
+        heads = ("variant", f"more {noun} than the baseline", "change")
     else:
-        title = f"Saved: {noun}{bill.period * has_amount}"
-    saved = "change" if METRICS[aim.metric].better == "more" else "saved"
-    return Table(blocks.heads("variant", title, saved), rows)
+        heads = ("variant", f"saved: {noun}{bill.period * has_amount}", "saved")
+    return Table(blocks.heads(*heads), rows)
 
 
-def _bounds(change: VariantChange, has_amount: bool) -> tuple[float, float, float]:
-    """Value and range of a bar: amounts, or shares of the baseline."""
-    low, high = change.low, change.high
-    if math.isnan(low):
-        low = high = change.saved
-    factor = 1.0
-    if not has_amount:
-        factor = change.share / change.saved if change.saved else 0.0
+def _bounds(
+    change: VariantChange, metric: str, summary: Json, has_amount: bool
+) -> tuple[float, float, float]:
+    """Value and range of a bar: amounts saved, or shares of the baseline."""
+    versus = summary["variants"][change.name]["versus"].get(metric) or {}
+    if not has_amount and versus.get("ratio") is not None:
+        sign = 1 if is_gain(metric) else -1
+        bounds = sorted(sign * (bound - 1) for bound in versus["ci95"] or [versus["ratio"]] * 2)
+        return sign * (versus["ratio"] - 1), bounds[0], bounds[1]
+    factor = 1.0 if has_amount or not change.saved else change.share / change.saved
+    low, high = (change.saved if math.isnan(bound) else bound for bound in change[4:6])
     return factor * change.saved, factor * low, factor * high
 
 
-def _saving_cell(change: VariantChange, aim: Aim, bill: Bill) -> Cell:
+def _saving_cell(
+    change: VariantChange, span: tuple[float, float, float], aim: Aim, bill: Bill
+) -> Cell:
+    """What a bar shows, in figures."""
+    value, low, high = span
     share = f"{unsigned(change.share)} %" if change.share == change.share else ""
+    if aim.metric not in bill.amounts:
+        interval = f"[{unsigned(low)}, {unsigned(high)}]" if low != high else ""
+        return Cell((f"{unsigned(value)} %",), "", interval, _open(change))
     interval = ""
-    if aim.metric in bill.amounts:
-        value = bill.format(change.saved, aim.metric)
-        if not math.isnan(change.low) and change.low != change.high:
-            low, high = (bill.format(bound, aim.metric) for bound in (change.low, change.high))
-            unit = high.partition(" ")[2]
-            first = low.removesuffix(f" {unit}")
-            interval = f"{first} to {high}" if change.is_modelled else f"[{first}, {high}]"
-        return Cell((value,), share, interval, _open(change))
-    if not math.isnan(change.low) and change.saved and change.low != change.high:
-        bounds = (change.share * bound / change.saved for bound in (change.low, change.high))
-        interval = f"[{', '.join(map(unsigned, bounds))}]"
-    return Cell((share,), "", interval, _open(change))
+    if low != high:
+        first, last = (bill.format(bound, aim.metric) for bound in (low, high))
+        first = first.removesuffix(f" {last.partition(' ')[2]}")
+        interval = f"{first} to {last}" if change.is_modelled else f"[{first}, {last}]"
+    return Cell((bill.format(value, aim.metric),), share, interval, _open(change))
 
 
 def _open(change: VariantChange) -> str:

@@ -91,13 +91,10 @@ def _open_study(study: Study) -> Iterator[Block]:
     bill = read_bill(study)
     aim = read_aim(study, bill)
     yield from write_answer(study, aim, bill)
-    chart = (
-        None
-        if {"saved", "league"} & set(summary)
-        else savings_chart(aim, bill, manifest["scenario"], summary)
-    )
+    chart = None if {"saved", "league"} & set(summary) else savings_chart(aim, bill, summary)
     if chart is not None:
         yield chart
+    yield from blocks.cautions(basis.warn_of_made_up(manifest["inputs"]))
     yield from blocks.cautions(describe_profiles(manifest))
     yield from compare_with_record(manifest)
     yield from blocks.cautions(cautions(manifest, summary))
