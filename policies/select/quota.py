@@ -186,7 +186,6 @@ class QuotaConfig(PolicyConfig):
 
     kind: Literal["quota"] = "quota"
     policy = Quota
-    plain = "within limits of GPUs"
     names_queues: ClassVar[bool] = True
     queues: dict[str, Limit] = Field(default_factory=dict)
     """Most GPUs of all jobs of a queue (partition), by its name."""

@@ -22,7 +22,8 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     oracle_variants,
 )
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY, year_name
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
+from wattkeeper.sim.results.statistics import Verdict, versus
 
 BOUNDS: Final = {"carbon": CARBON, "price": COST, "energy": ENERGY}
 """The metric of a scenario's bound."""
@@ -30,7 +31,7 @@ BOUNDS: Final = {"carbon": CARBON, "price": COST, "energy": ENERGY}
 SAME: Final = 5e-4
 """Share of the baseline's value up to which a difference is none: 0.0 %."""
 
-Judgement = Literal["better", "worse", "same", "noise", "cannot tell", "one seed"]
+Judgement = Literal["better", "worse", "same", "noise", "cannot tell", "one seed", "open"]
 
 
 class VariantChange(NamedTuple):
@@ -43,7 +44,8 @@ class VariantChange(NamedTuple):
         share: The same, of the baseline's value; NaN where that is 0.
         low: The least of the range of `saved`; NaN where there is none.
         high: The most of it.
-        judgement: What can be said; `one seed`: better or worse, and chance may explain it.
+        judgement: What can be said; `one seed`: better or worse, and chance may explain it; `open`:
+            the cases of a model leave open which.
         is_modelled: Whether the range is that of the cases of a model: nothing was measured.
         foresight: Whether its policies know the future.
     """
@@ -86,9 +88,12 @@ def read_aim(study: Study, bill: Bill) -> Aim:
         amounts, of_year = bill.amounts[metric], bool(year_spans(summary))
     else:
         amounts, of_year = read_values(study, [metric]).get(metric, {}), False
-    key = year_name(metric) if of_year else metric
     random = may_draw(manifest, summary)
     oracles = oracle_variants(manifest["scenario"])
+    foresees = {
+        name: name in oracles or knows_run_times(manifest["scenario"], name)
+        for name in summary["variants"]
+    }
     changes = []
     for name, about in summary["variants"].items():
         baseline = about["versus"]["baseline"]
@@ -96,9 +101,8 @@ def read_aim(study: Study, bill: Bill) -> Aim:
             continue
         if name not in amounts or baseline not in amounts:
             continue
-        foresight = name in oracles or knows_run_times(manifest["scenario"], name)
-        verdict = (about["versus"].get(key) or {}).get("verdict")
-        changes.append(_judge(metric, name, baseline, amounts, bill, verdict, foresight, random))
+        foresight = foresees[name] and not foresees[baseline]
+        changes.append(_judge(metric, name, baseline, amounts, bill, foresight, random))
     changes.sort(key=lambda change: -change.saved)
     return Aim(metric, {change.name: change for change in changes}, of_year)
 
@@ -117,7 +121,7 @@ def choose_metric(manifest: Manifest, summary: Json, bill: Bill) -> str:
     if (bound := BOUNDS.get(scenario.get("bound", ""))) in bill.amounts:
         return str(bound)
     for metric in (COST, CARBON):
-        if metric in bill.amounts:
+        if any(any(by_seed.values()) for by_seed in bill.amounts.get(metric, {}).values()):
             return metric
     if summary["by"]["workload"]:
         return _choose_profiled(scenario, summary)
@@ -155,12 +159,11 @@ def _judge(
     baseline: str,
     amounts: Amounts,
     bill: Bill,
-    verdict: str | None,
     foresight: bool,
     random: bool,
 ) -> VariantChange:
     change = change_of(amounts, name, baseline, bill.cases)
-    sign = 1 if is_gain(metric) or metric == "gpu_s_saved" else -1
+    sign = 1 if is_gain(metric) else -1
     saved = sign * change.mean
     low, high = sorted((sign * change.low, sign * change.high))
     whole = abs(fmean(amounts[baseline].values()))
@@ -169,15 +172,33 @@ def _judge(
     judgement: Judgement = "better" if saved > 0 else "worse"
     if is_modelled:
         if low < 0 < high and max(-low, high) > SAME * whole:
-            judgement = "noise"
+            judgement = "open"
         elif max(abs(low), abs(high)) <= SAME * whole:
             judgement = "same"
     elif not saved or abs(share) <= SAME:
         judgement = "same"
-    elif verdict == "noise":
-        judgement = "noise"
-    elif verdict == "cannot tell":
-        judgement = "cannot tell"
-    elif verdict == "one seed" and random:
-        judgement = "one seed"
+    else:
+        judgement = _judge_seeds(amounts[name], amounts[baseline], judgement, sign, random)
     return VariantChange(name, baseline, saved, share, low, high, judgement, is_modelled, foresight)
+
+
+def _judge_seeds(
+    values: Mapping[int, float],
+    baseline: Mapping[int, float],
+    judgement: Judgement,
+    sign: int,
+    random: bool,
+) -> Judgement:
+    """The judgement on a change, given the values of each seed.
+
+    Where the mean of the ratios has another sign than the difference of the means, neither counts.
+    """
+    if values.keys() != baseline.keys():
+        return "cannot tell"
+    verdict: Verdict = versus(list(values.values()), [baseline[s] for s in values])["verdict"]
+    if verdict == "noise" or verdict == "cannot tell":
+        return verdict
+    if verdict == "one seed":
+        return "one seed" if random else judgement
+    is_higher = verdict == "higher"
+    return judgement if is_higher == ((judgement == "better") == (sign > 0)) else "noise"

@@ -28,6 +28,12 @@ class Small(NamedTuple):
     text: str
 
 
+class Code(NamedTuple):
+    """What somebody types."""
+
+    text: str
+
+
 class InputOrigin(NamedTuple):
     """Where an input comes from; a warning if it was made up."""
 
@@ -35,7 +41,7 @@ class InputOrigin(NamedTuple):
     is_made_up: bool
 
 
-Span: TypeAlias = str | Name | Strong | Small | InputOrigin
+Span: TypeAlias = str | Name | Strong | Small | Code | InputOrigin
 Text: TypeAlias = Sequence[Span]
 
 Role: TypeAlias = Literal["lead", "answer", "caution", "note"]

@@ -232,7 +232,7 @@ def _compare_on_demand(variant: str, money: str, summary: Json) -> str:
     if not rent or not samples:
         return ""
     each = four_digits(1000 * rent / samples)
-    return f"; on nodes that are never lost they would cost {each} {money}"
+    return f"; on nodes that are never lost the same samples would cost {each} {money}"
 
 
 def _mean(variant: str, metric: str, summary: Json) -> float | None:

@@ -19,7 +19,7 @@ from wattkeeper.scenarios.analysis.consumption import (
     year_spans,
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.vocabulary import format_value, is_gain, label_of
+from wattkeeper.scenarios.analysis.vocabulary import format_value, is_gain, label_of, own_baselines
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (
     Cell,
@@ -50,11 +50,14 @@ def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
     """
     shown = [each for each in aim.changes.values() if each.judgement != "same"]
     shown = sorted(shown, key=lambda change: change.foresight)[:MOST_BARS]
-    if not shown or all(math.isnan(change.share) for change in shown):
+    weighs = aim.metric == "cost"
+    has_amount = aim.metric in bill.amounts or aim.metric == "gpu_s_saved"
+    if not has_amount:
+        shown = [change for change in shown if not math.isnan(change.share)]
+    if not shown:
         return None
     names = list(summary["variants"])
-    weighs = aim.metric == "cost"
-    has_amount = aim.metric in bill.amounts
+    labels = own_baselines(summary["variants"])
     metric = "energy_j" if weighs else aim.metric
     spans = [_bounds(change, metric, summary, has_amount) for change in shown]
     least = min(0.0, *(low for _, low, _ in spans))
@@ -72,15 +75,16 @@ def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
         head: list[Span] = [name_of(change.name, names)]
         head += [Small("modelled")] * change.is_modelled
         head += [Small("knows the future")] * change.foresight
+        head += [Small(f"against {change.baseline}")] * (change.name in labels)
         rows.append(TableRow(head, [bar, *cells]))
     noun = METRICS[aim.metric].noun
     heads: tuple[str, ...]
     if weighs:
         heads = ("variant", "energy saved", "energy", "training time", "cost (both)")
-    elif METRICS[aim.metric].better == "more":
+    elif is_gain(aim.metric) and not has_amount:
         heads = ("variant", f"more {noun} than the baseline", "change")
     else:
-        heads = ("variant", f"saved: {noun}{bill.period * has_amount}", "saved")
+        heads = ("variant", f"saved: {noun}{bill.period * (aim.metric in bill.amounts)}", "saved")
     return Table(blocks.heads(*heads), rows)
 
 
@@ -104,6 +108,8 @@ def _saving_cell(
     """What a bar shows, in figures."""
     value, low, high = span
     share = f"{unsigned(change.share)} %" if change.share == change.share else ""
+    if aim.metric == "gpu_s_saved":
+        return Cell((format_value(value, aim.metric),), "", "", _open(change))
     if aim.metric not in bill.amounts:
         interval = f"[{unsigned(low)}, {unsigned(high)}]" if low != high else ""
         return Cell((f"{unsigned(value)} %",), "", interval, _open(change))

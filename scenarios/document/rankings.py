@@ -17,8 +17,7 @@ from wattkeeper.scenarios.document.blocks import (
     TableRow,
     Text,
 )
-from wattkeeper.scenarios.document.words import FUTURE, join_list, name_of
-from wattkeeper.scenarios.spec.wording import percent
+from wattkeeper.scenarios.document.words import FUTURE, join_list, name_of, unsigned
 
 
 def rank_in_words(
@@ -30,6 +29,9 @@ def rank_in_words(
     for index, (name, mean, least, most) in enumerate(ranked):
         low, high = f"{least:.2f}", f"{most:.2f}"
         spread = "" if low == high else f", {low} to {high} by condition"
+        if not index and name == against:
+            yield Paragraph("lead", (name_of(name, names), " learns at the least cost."))
+            continue
         future = FUTURE if name in oracles else ""
         first = " learns at the least cost: " if not index else f"{future}: "
         yield Paragraph(
@@ -65,27 +67,35 @@ def league_section(leagues: Sequence[tuple[str, League]], names: Sequence[str]) 
 
 
 def describe_savings(summary: Json) -> Iterator[Paragraph]:
-    """A sentence for each variant, the one that saves most work first."""
+    """What the zoo of a search saves: a sentence for each variant, the best in work first."""
     ordered = sorted(summary["saved"].items(), key=lambda item: -item[1]["work"]["mean"])
     for index, (name, saved) in enumerate(ordered):
-        clear: list[Text] = []
+        saves: list[Text] = []
+        takes: list[Text] = []
         unclear: list[Text] = []
         for key, noun in savings_labels(summary).items():
             mean, interval = saved[key]["mean"], saved[key]["ci95"]
-            text = f"{percent(abs(mean)).removeprefix('+')} %"
-            bounds = f" [{', '.join(map(percent, interval))}]" if interval else ""
+            sign = 1 if mean >= 0 or is_noise(saved[key]) else -1
+            bounds = sorted(sign * bound for bound in interval or ())
+            shown = f" [{', '.join(map(unsigned, bounds))}]" * bool(bounds)
+            text = f"{unsigned(sign * mean)} %"
             if is_noise(saved[key]):
-                unclear.append([f"{noun} ({text}", Small(bounds), ")"])
+                unclear.append([f"{noun} ({text}", Small(shown), ")"])
+            elif mean >= 0:
+                saves.append([Strong(text), f" of {noun}", Small(shown)])
             else:
-                more = " more" * (mean < 0)
-                clear.append([Strong(f"{text}{more}"), f" of {noun}", Small(bounds)])
-        words: list[Span] = [name_of(name, list(summary["variants"]))]
-        words += [" saves ", *join_list(clear)] if clear else []
-        if unclear:
-            seeds = saved["work"]["n"]
-            words += ["; " if clear else ": ", f"open with {seeds} seeds: ", *join_list(unclear)]
+                takes.append([Strong(f"{text} more"), f" {noun}", Small(shown)])
+        seeds = saved["work"]["n"]
+        parts: list[list[Span]] = []
+        parts += [["saves ", *join_list(saves)]] * bool(saves)
+        parts += [["takes ", *join_list(takes)]] * bool(takes)
+        parts += [[f"leaves open with {seeds} seeds: ", *join_list(unclear)]] * bool(unclear)
+        words: list[Span] = [name_of(name, list(summary["variants"])), " "]
+        for number, part in enumerate(parts):
+            words += ["; "] * bool(number)
+            words += part
         accuracy = saved["accuracy_points"]
-        interval = ", ".join(f"{bound:+.2f}" for bound in accuracy["ci95"] or ())
-        bounds = f" [{interval}]" * bool(interval)
-        words += [f"; final accuracy {accuracy['mean']:+.2f} points", Small(bounds), "."]
-        yield Paragraph("answer" if index else "lead", words)
+        bounds_text = ", ".join(f"{bound:+.2f}" for bound in accuracy["ci95"] or ())
+        words.append(f"; final accuracy {accuracy['mean']:+.2f} points")
+        words += [Small(f" [{bounds_text}]")] * bool(bounds_text)
+        yield Paragraph("answer" if index else "lead", [*words, "."])

@@ -123,7 +123,7 @@ def _open_sweep(
         yield from rank_in_words(leagues, points[0].oracles, variants)
     else:
         yield from _write_sentences(points, variants)
-    if first is not None and (remark := describe_certainty(first)):
+    if first is not None and (remark := describe_certainty(first, [p.summary for p in points])):
         yield Paragraph("note", (remark,))
     failed = [point for point in sweep["points"] if point["state"] != "done"]
     yield from blocks.cautions(_list_failures(failed))

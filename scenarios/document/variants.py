@@ -65,7 +65,7 @@ def explain_verdicts(summaries: Iterable[Json], random: bool = True) -> Iterator
 
 def describe_variants(manifest: Manifest, summary: Json) -> Iterator[Block]:
     """The table of the variants, what its marks mean, and notes on its metrics."""
-    if "saved" in summary:
+    if summary.get("saved"):
         yield _savings_table(summary)
         return
     yield _variant_table(manifest, summary)

@@ -11,6 +11,7 @@ from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
     Chapter,
+    Code,
     Facts,
     Figure,
     Fold,
@@ -79,16 +80,12 @@ def _accent(text: Text) -> dict[str, str]:
 
 
 def spans(text: Text) -> Iterator[Element | str]:
-    """The parts of a text: minus signs before numbers, and what stands in backticks as code."""
+    """The parts of a text, with minus signs before numbers."""
     for span in (text,) if isinstance(text, str) else text:
-        if isinstance(span, str):
-            for index, part in enumerate(span.split("`")):
-                yield tag("code", part) if index % 2 else typeset_minus(part)
-        else:
-            yield _span(span)
+        yield typeset_minus(span) if isinstance(span, str) else _span(span)
 
 
-def _span(span: Name | Strong | Small | InputOrigin) -> Element:
+def _span(span: Name | Strong | Small | Code | InputOrigin) -> Element:
     match span:
         case Name(text, number):
             return tag("span", swatch(number), text, class_="variant", data_variant=number)
@@ -96,6 +93,8 @@ def _span(span: Name | Strong | Small | InputOrigin) -> Element:
             return tag("strong", typeset_minus(text))
         case Small(text):
             return tag("small", typeset_minus(text))
+        case Code(text):
+            return tag("code", text)
         case InputOrigin(text, is_made_up):
             return tag("b", text, class_="warn" if is_made_up else "good")
 

@@ -248,6 +248,7 @@ METRICS: dict[str, Metric] = {
         "with a zoo: GPU seconds of training that parents saved, queries not subtracted",
         label="GPU time saved",
         noun="GPU time saved",
+        better="more",
     ),
     "with_parent": Metric(
         "1",

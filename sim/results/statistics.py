@@ -68,8 +68,8 @@ def versus(values: Values, baseline: Values) -> dict[str, Any]:
         ``ci95``: Its 95 % interval, which ends at 0 if no value is below 0; None of one seed.
         ``effect``: Mean of the differences over their standard deviation: `effect`.
         ``verdict``: ``identical`` if all pairs are equal. Else from the interval of the ratios, or
-        of the differences if there are none: ``noise`` if it includes no change, else ``lower`` or
-        ``higher``; ``one seed`` without an interval.
+        of the differences if there are none: ``lower`` or ``higher``, or, if it includes no change,
+        ``noise``, of fewer than `FEWEST` pairs ``cannot tell``; ``one seed`` without an interval.
         All are None if a value is absent with any seed. Equal values give the same object: do
         not change it.
     """

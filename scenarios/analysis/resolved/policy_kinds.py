@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.parts import find_part
 from wattkeeper.policies.registry import Point
 
-_CLAIRVOYANT: Final = ("sjf", "srtf")
-"""Schedulers that know the recorded run times, which no site can run."""
 RECORDED: Final = "recorded"
 """The scheduler that starts each job when it started, and its variant in a study."""
 
@@ -27,8 +26,13 @@ def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
 
 
 def knows_run_times(scenario: Json, variant: str) -> bool:
-    """Whether a variant's scheduler knows run times in advance."""
-    return policy_kind(scenario, variant, "select") in _CLAIRVOYANT
+    """Whether a variant's scheduler reads recorded run times, which no site knows in advance."""
+    for section in (scenario["variants"][variant], scenario):
+        chosen = (section.get("policies") or {}).get("select")
+        if isinstance(chosen, dict):
+            part = find_part("select", chosen["kind"])
+            return part is not None and "duration_s" in part.model_validate(chosen).needed_columns
+    return False
 
 
 def list_schedulers(scenario: Json) -> Iterator[str]:

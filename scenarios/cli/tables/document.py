@@ -13,6 +13,7 @@ from wattkeeper.policies.printable import printable
 from wattkeeper.scenarios.document.blocks import (
     Block,
     Cell,
+    Code,
     Document,
     Facts,
     Figure,
@@ -37,7 +38,7 @@ STYLES: Final = {"lead": "bold", "answer": "", "caution": "bold yellow", "note":
 DOUBTS: Final = ("noise", "cannot tell")
 """Verdicts that a cell shows; others follow from its interval."""
 
-BAR: Final = 30
+BAR: Final = 20
 """Characters of a bar."""
 
 EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
@@ -104,6 +105,8 @@ def _style(span: Span) -> tuple[str, str]:
             return text, "bold"
         case InputOrigin(text, is_made_up):
             return text, "bold yellow" if is_made_up else ""
+        case Code(text):
+            return f"`{text}`", ""
     return span.text, ""
 
 

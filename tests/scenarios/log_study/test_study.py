@@ -98,7 +98,7 @@ def test_a_log_becomes_a_page(inside: Command, folder: Path) -> None:
     assert_states(
         answer,
         "Letting idle nodes sleep (sleep) saves ",
-        "A power limit of 70 % (limit-70) may save ",
+        "A power limit of 70 % of the highest (limit-70) may save ",
         "it depends on how far the jobs are bound by compute, which was not measured",
         "do not change the cost of electricity; sjf, which knows run times in advance, ends jobs ",
         "Today, simulated with fjf (the first job that fits): ",

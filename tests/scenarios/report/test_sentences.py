@@ -114,7 +114,7 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
     assert low < high
     assert_states(
         answer,
-        f"A power limit of 60 % ( capped ) may save {middle:,.0f} EUR and ",
+        f"A power limit of 60 % of the highest ( capped ) may save {middle:,.0f} EUR and ",
         f"({low:,.0f} to {high:,.0f} EUR: it depends on how far the jobs are bound by compute",
     )
     assert "capped (low)" not in answer + uses, "cases are a range of their variant"
