@@ -356,7 +356,9 @@ def test_page_without_some_data(
         assert "Nothing measured energy" in body
         assert "Run live on cpu" in body
     if case == "one variant":
-        assert "The baseline default: all jobs together took" in window.page.inner_text("#answer .lead")
+        assert "The baseline default: all jobs together took" in window.page.inner_text(
+            "#answer .lead"
+        )
         assert window.page.locator(".chips").count() == 0
     window.context.close()
 
