@@ -14,7 +14,17 @@ TABLES = ["decisions.parquet", "jobs.parquet", "metrics.parquet", "timeline.parq
 FILES = sorted([*TABLES, "SHA256SUMS", "manifest.json", "report.html", "summary.json"])
 RESULTS = [name for name in FILES if name not in ("SHA256SUMS", "manifest.json")]
 """Files that depend on the scenario and the seeds alone."""
-VARIANTS = ["default", "grid-search", "zeus", "oracle"]
+VARIANTS = ["default", "zeus", "oracle", "grid-search"]
+QUICK = (
+    "quickstart",
+    "--set",
+    "workload.recurrences=60",
+    "--set",
+    "variants.frugal=null",
+    "--set",
+    "variants.grid-search={policies: {configure: grid-search}}",
+)
+"""The scenario quickstart with a grid search in the place of `frugal`, which is slow."""
 SEEDS = [1, 2, 3, 4, 5]
 
 

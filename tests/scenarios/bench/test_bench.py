@@ -245,7 +245,7 @@ def test_baselines_of_a_user_scenario(inside: Command, tmp_path: Path) -> None:
     inside(*ours, "mine")
     assert_states(inside(*ours, "yours", code=2).stderr, "'yours'", "there is mine")
     mine.write_text(mine.read_text(encoding="utf-8").replace("gpus: 3", "gpu: 3"), encoding="utf-8")
-    assert "mine.yaml:3:" in inside(*ours, code=1).stdout, "it fails, and the bench says where"
+    assert "mine.yaml:5:" in inside(*ours, code=1).stdout, "it fails, and the bench says where"
 
 
 def test_entries_that_cannot_run_are_skipped(inside: Command, tmp_path: Path) -> None:

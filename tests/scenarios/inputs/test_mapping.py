@@ -90,7 +90,7 @@ def test_what_profiles_stand_for_is_said_first(path: Path, inside: Command, tmp_
     shown = inside("validate", "mapped.yaml").stdout.splitlines()[0]
     shares = ("Profiles stand for 96.8 % of the jobs (3,000 of 3,100)", "recorded GPU hours")
     assert_states(shown, *shares)
-    head = " ".join(inside("run", "mapped.yaml").stdout.split()[:70])
+    head = " ".join(inside("run", "mapped.yaml").stdout.split()[:260])
     assert_states(
         head, *shares, "modelled energy of jobs (default)", "keep their recorded duration"
     )
@@ -105,7 +105,7 @@ def test_what_profiles_stand_for_is_said_first(path: Path, inside: Command, tmp_
     assert about["simulated_gpu_s"] == pytest.approx(jobs["time_s"][replayed].sum())
     assert about["simulated_gpu_s"] == pytest.approx(about["gpu_s"], rel=0.05)
     page = (folder / "report.html").read_text()
-    assert page.index("Profiles stand for 96.8 %") < page.index('class="answer"')
+    assert page.index("Profiles stand for 96.8 %") < page.index('class="basis"')
 
 
 def test_times_of_workloads_are_taken_where_asked_for(path: Path, inside: Command) -> None:

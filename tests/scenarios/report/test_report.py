@@ -363,27 +363,12 @@ def test_page_without_some_data(
     window.context.close()
 
 
-@pytest.mark.parametrize(
-    ("verdict", "said"),
-    [
-        ("noise", "zeus does not change the cost beyond noise"),
-        ("cannot tell", "Cannot tell with 2 seeds whether these save: zeus ("),
-        ("higher", "Worse than the baseline: .*zeus \\(|zeus (saves|takes) "),
-    ],
-)
-def test_answer_depends_on_the_verdict(verdict: str, said: str, done: ScenarioResult) -> None:
+def test_badges_tell_the_effect_size(done: ScenarioResult) -> None:
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         versus = summary["variants"]["zeus"]["versus"]
-        versus["cost"] |= {"verdict": verdict, "effect": -1.5}
+        versus["cost"] |= {"verdict": "noise", "effect": -1.5}
 
-    text = render_page(change_results(done, change))
-    (answer,) = re.findall(r'<section id="answer">(.*?)</section>', text, re.DOTALL)
-    lines = [
-        re.sub(r"<[^>]*>", "", line) for line in re.findall(r"<(?:li|p).*?</(?:li|p)>", answer)
-    ]
-    pattern = said if verdict == "higher" else re.escape(said)
-    assert sum(bool(re.search(pattern, line)) for line in lines) == 1, lines
-    assert "effect size -1.50" in text
+    assert "effect size -1.50" in render_page(change_results(done, change))
 
 
 def test_run_and_report_write_the_same_page(inside: Command, tmp_path: Path) -> None:
@@ -602,7 +587,7 @@ def test_page_of_a_search_has_savings(done: ScenarioResult) -> None:
     text = re.sub(r"<[^>]*>", "", render_page(change_results(done, change)))
     assert_states(
         text,
-        "zeus saves 23.1 % of work [+20.0, +26.0], ",
+        "zeus saves 23.1 % of work [20.0, 26.0], ",
         "23.1 % of epochs",
         "accuracy −0.12 points",
         "none: all trainings were real",

@@ -83,7 +83,7 @@ def test_savings_are_in_kwh_money_and_co2_a_year(
         "The baseline fifo (in order of submission): ",
         f"{rounded(kwh['fifo']):,.0f} kWh, {rounded(kwh['fifo'] * 0.3):,.0f} EUR, ",
         f"{rounded(saved * 0.4):,.0f} kg CO2 a year",
-        f"({100 * saved / kwh['fifo']:.1f} %), and jobs take 0.2 % longer.",
+        f"({100 * saved / kwh['fifo']:.1f} %), and jobs take 0.2 % longer",
     )
     uses = read_text(page, 'section id="amounts"')
     assert_states(
@@ -379,5 +379,3 @@ def test_variants_are_ranked_by_what_decides(inside: Command, tmp_path: Path) ->
     chart = page[page.index('<table class="cards bars">') :].partition("</table>")[0]
     shown = re.findall(r"</svg>([^<]+)</span>", chart)
     assert shown[:5] == by_emissions
-    answer = read_text(tmp_path / "out/report.html", 'section id="answer"')
-    assert re.match(rf"[^.]*\b{by_emissions[0]} \)? ?saves ", answer)

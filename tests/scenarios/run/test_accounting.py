@@ -154,8 +154,8 @@ def test_the_page_shows_the_parts_and_their_differences(
 @pytest.mark.parametrize(
     ("energy_j", "text"),
     [
-        (0.0, "0.00 kWh"),
-        (-0.0, "0.00 kWh"),
+        (0.0, "0 kWh"),
+        (-0.0, "0 kWh"),
         (-1e-6, "0.00 kWh"),
         (18720.0, "0.0052 kWh"),
         (-1.8e5, "-0.050 kWh"),

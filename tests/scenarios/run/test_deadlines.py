@@ -203,7 +203,7 @@ def test_what_jobs_save_together_and_by_job_can_differ_in_sign(
         page,
         "saved together",
         "saved, mean of jobs",
-        "g CO2</strong>",
+        " kg CO2",
         "a short job counts as much as a long one",
     )
 

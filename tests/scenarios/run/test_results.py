@@ -95,14 +95,14 @@ def test_decisions_name_policies(quick: Ran) -> None:
 def test_the_table(quick: Ran) -> None:
     assert not drop_signs_of_life(quick.stderr)
     lines = quick.stdout.splitlines()
-    assert lines[0].startswith("quickstart  How much energy does Zeus save")
+    assert lines[0].startswith("quickstart: What do learned batch sizes and power limits save")
     assert re.search(r"synthetic.*not measured", quick.stdout)
     for name in VARIANTS:
-        assert re.search(rf"│ {name} +│", quick.stdout), name
+        assert re.search(rf"│ {name}[^│]*│", quick.stdout), name
     for workload in ("image", "language", "recommendation"):
         assert re.search(rf"│ {workload} +│", quick.stdout), workload
     assert "mean of 5 seeds, against default" in quick.stdout
-    assert lines[-1] == "Results: out"
+    assert lines[-2:] == ["Results: out", "Page: out/report.html"]
     assert max(map(len, lines)) <= 120
     versus = quick.json("summary")["variants"]["zeus"]["versus"]
     assert f"{100 * (versus['energy_j']['ratio'] - 1):+.1f} %" in quick.stdout

@@ -352,8 +352,8 @@ def test_terminated_with_its_workers(tmp_path: Path) -> None:
 
 def test_zeus_overlap(zeus: Command, tmp_path: Path) -> None:
     done = zeus("run", "zeus-overlap", "--set", "workload.trace=groups", "--out", "out")
-    assert "groups (modelled)" in done.stdout
-    assert "zeus-nsdi23 (recorded)" in done.stdout
+    assert "jobs groups: modelled" in done.stdout
+    assert "profiles zeus-nsdi23: recorded" in done.stdout
     assert "not measured" not in done.stdout
     summary = json.loads((tmp_path / "out/summary.json").read_text())["variants"]
     baselines = {name: variant["versus"]["baseline"] for name, variant in summary.items()}
@@ -392,7 +392,8 @@ def test_costs_under_different_etas_are_not_compared(zeus: Command, tmp_path: Pa
                 assert compared == same, f"{name} {metric}"
             assert variant["versus"]["energy_j"]["ratio"] > 0
             assert variant["versus"]["time_s"]["ratio"] > 0
-    eta = next(line for line in done.stdout.splitlines() if line.startswith("│ eta-0.25 "))
+    table = done.stdout.partition("\nVariants\n")[2]
+    eta = next(line for line in table.splitlines() if line.startswith("│ eta-0.25 "))
     cells = [cell.strip() for cell in eta.split("│")[1:-1]]
     assert "%" in cells[1]
     assert "%" in cells[2]

@@ -70,7 +70,7 @@ def test_variants_of_several_batch_sizes_have_the_deadlines_of_the_baseline(
     assert compared["other"]["allowed"] == pytest.approx(due_s / time_s(jobs, "other"))
     assert compared["other"]["allowed"] != pytest.approx(1 + SLACK, abs=0.01)
     page = Path("out/report.html").read_text(encoding="utf-8")
-    assert_states(page, "deadline / run time", f">{compared['other']['allowed']:.2f}</td>")
+    assert_states(page, "deadline / run time", f"<b>{compared['other']['allowed']:.2f}</b>")
 
 
 def test_slack_is_relative_to_the_default_where_the_baseline_fixes_no_batch_size(

@@ -267,7 +267,7 @@ def test_null_removes_a_variant(inside: Command, tmp_path: Path) -> None:
     gone = ("--set", "variants.oracle=null", "--set", "variants.zeus=")
     inside("run", "quickstart", *few, *gone, "--out", "results")
     manifest = json.loads((tmp_path / "results/manifest.json").read_text())
-    assert list(manifest["scenario"]["variants"]) == ["default", "grid-search"]
+    assert list(manifest["scenario"]["variants"]) == ["default", "frugal"]
 
 
 def test_a_removed_variant_can_be_stated_anew(path: Path) -> None:
