@@ -100,7 +100,7 @@ def test_a_sweep_has_a_table_of_all_points(inside: Command, tmp_path: Path) -> N
         assert condition in page
     assert "the first recurrences alone" in page
     assert "10 (24 pairs)" in page
-    assert "pairs that cost more than default" in page
+    assert "pairs above default" in page
     assert "times the regret of zeus" in page
     assert_states(shown, "Regret over that of zeus: eta 0 (6 pairs)", "pairs above default")
 
