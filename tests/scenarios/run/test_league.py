@@ -102,7 +102,7 @@ def test_a_sweep_has_a_table_of_all_points(inside: Command, tmp_path: Path) -> N
     assert "10 (24 pairs)" in page
     assert "pairs above default" in page
     assert "times the regret of zeus" in page
-    assert_states(shown, "Regret over that of zeus: eta 0 (6 pairs)", "pairs above default")
+    assert_states(shown, "Regret over that of zeus", "eta 0 (6 pairs)", "pairs above default")
 
 
 def test_the_oracle_is_near_the_optimum_while_epochs_drift(inside: Command, tmp_path: Path) -> None:
