@@ -56,5 +56,5 @@ def test_nothing_is_put_in_force_once_the_session_ends(controller: Controller) -
     made, limits, _ = watch(controller)
     made.end()
     controller.server.limit(RUN, 120.0)
-    assert made.sleep_until(WallClock().now_s() + 60, None)
+    assert made.sleep_until(WallClock().now_s() + 5, None)
     assert limits == []

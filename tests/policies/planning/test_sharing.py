@@ -81,6 +81,7 @@ def test_a_watt_counts_by_the_weight_of_its_job() -> None:
     ("share", "gain", "proportional", "common"),
     [(0.9, 1.0, 0.996, 0.949), (0.85, 0.995, 0.983, 0.926), (0.8, 0.95, 0.943, 0.903)],
 )
+@pytest.mark.slow
 def test_five_recorded_pipelines(
     shared: Path, share: float, gain: float, proportional: float, common: float
 ) -> None:
