@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.bill import Bill, change_of
-from wattkeeper.scenarios.analysis.consumption import Amounts, read_values, year_spans
+from wattkeeper.scenarios.analysis.consumption import Amounts, read_values
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
@@ -23,6 +23,7 @@ from wattkeeper.scenarios.analysis.vocabulary import (
 )
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
+from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.sim.results.statistics import Verdict, versus
 
 BOUNDS: Final = {"carbon": CARBON, "price": COST, "energy": ENERGY}
@@ -72,22 +73,22 @@ class Aim(NamedTuple):
     Attributes:
         metric: The metric, as in `wattkeeper.sim.cluster_results.registry`.
         changes: By variant, the best first; without baselines and cases of models.
-        of_year: Whether values are those of a year.
     """
 
     metric: str
     changes: Mapping[str, VariantChange]
-    of_year: bool
+
+    @property
+    def noun(self) -> str:
+        """The metric in words."""
+        return METRICS[self.metric].noun
 
 
 def read_aim(study: Study, bill: Bill) -> Aim:
     """What decides between the variants of a study; see `choose_metric`."""
     manifest, summary = study.manifest, study.summary
     metric = choose_metric(manifest, summary, bill)
-    if metric in bill.amounts:
-        amounts, of_year = bill.amounts[metric], bool(year_spans(summary))
-    else:
-        amounts, of_year = read_values(study, [metric]).get(metric, {}), False
+    amounts = bill.amounts.get(metric) or read_values(study, [metric]).get(metric, {})
     random = may_draw(manifest, summary)
     oracles = oracle_variants(manifest["scenario"])
     foresees = {
@@ -104,7 +105,7 @@ def read_aim(study: Study, bill: Bill) -> Aim:
         foresight = foresees[name] and not foresees[baseline]
         changes.append(_judge(metric, name, baseline, amounts, bill, foresight, random))
     changes.sort(key=lambda change: -change.saved)
-    return Aim(metric, {change.name: change for change in changes}, of_year)
+    return Aim(metric, {change.name: change for change in changes})
 
 
 def choose_metric(manifest: Manifest, summary: Json, bill: Bill) -> str:

@@ -53,6 +53,14 @@ class Bill(NamedTuple):
         digits = DIGITS if self.of_year else None
         return format_amount(value, metric, self.currency, sign, digits)
 
+    def format_range(
+        self, low: float, high: float, metric: str, sign: str = "", *, is_modelled: bool
+    ) -> str:
+        """A range over the cases of a model, as `1 to 2 MWh`; or an interval, as `[1, 2 MWh]`."""
+        first, last = (self.format(bound, metric, sign) for bound in (low, high))
+        first = first.removesuffix(f" {last.partition(' ')[2]}")
+        return f"{first} to {last}" if is_modelled else f"[{first}, {last}]"
+
     @property
     def period(self) -> str:
         """The time that amounts are of, as the end of a phrase."""

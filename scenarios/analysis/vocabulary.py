@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
@@ -87,6 +87,20 @@ def _shown_elastic(summary: Json) -> tuple[str, ...]:
     if len({metrics["jct_s"]["mean"] for metrics in every}) > 1:
         shown.append("jct_s")
     return tuple(shown)
+
+
+def mean_of(variant: str, metric: str, summary: Json) -> float | None:
+    """A metric of a variant, mean over seeds; None where the summary does not have it."""
+    value: float | None = summary["variants"][variant]["metrics"].get(metric, {}).get("mean")
+    return value
+
+
+def read_means(summary: Json) -> dict[str, dict[str, Any]]:
+    """The metrics of each variant, means over seeds; a value may be None."""
+    return {
+        name: {metric: figures["mean"] for metric, figures in about["metrics"].items()}
+        for name, about in summary["variants"].items()
+    }
 
 
 def label_of(metric: str) -> str:

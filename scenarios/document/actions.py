@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
-from wattkeeper.policies.registry import Point
-from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_kind, policy_kinds
+from wattkeeper.policies.registry import POINTS, Point
+from wattkeeper.scenarios.analysis.resolved.policy_kinds import policy_configs, policy_kind
 from wattkeeper.scenarios.document.blocks import Name, Text
 from wattkeeper.scenarios.document.words import name_of
-
-POINTS: Final[tuple[Point, ...]] = ("configure", "tune", "select", "place", "replan", "retain")
 
 
 def describe_action(scenario: Json, variant: str, names: list[str]) -> Text:
@@ -39,7 +36,11 @@ def _phrases(scenario: Json, variant: str) -> Iterator[str]:
             yield ""
     if _cluster(scenario, variant) != _cluster(scenario, baseline):
         yield _describe_cluster(_cluster(scenario, baseline), _cluster(scenario, variant))
-    changed = [point for point in POINTS if _changes(scenario, variant, baseline, point)]
+    changed = [
+        point
+        for point in POINTS
+        if policy_configs(scenario, variant, point) != policy_configs(scenario, baseline, point)
+    ]
     if "configure" in changed and "tune" in changed:
         changed.remove("tune")  # a bandit of batch sizes brings its own limits
     for point in changed:
@@ -49,17 +50,6 @@ def _phrases(scenario: Json, variant: str) -> Iterator[str]:
 def _cluster(scenario: Json, variant: str) -> Json:
     cluster: Json = scenario["variants"][variant].get("cluster") or scenario["cluster"]
     return cluster
-
-
-def _changes(scenario: Json, variant: str, baseline: str, point: Point) -> bool:
-    return _config(scenario, variant, point) != _config(scenario, baseline, point)
-
-
-def _config(scenario: Json, variant: str, point: Point) -> object:
-    for section in (scenario["variants"][variant], scenario):
-        if chosen := (section.get("policies") or {}).get(point):
-            return chosen
-    return None
 
 
 def _describe_cluster(usual: Json, own: Json) -> str:
@@ -73,17 +63,16 @@ def _describe_cluster(usual: Json, own: Json) -> str:
 
 
 def _describe_policy(scenario: Json, variant: str, point: Point) -> str:
-    kinds = policy_kinds(scenario, variant, point)
-    config = _config(scenario, variant, point)
-    if len(kinds) != 1 or not isinstance(config, dict | list):
+    configs = policy_configs(scenario, variant, point)
+    if len(configs) != 1:
         return ""
-    stated = config[0] if isinstance(config, list) else config
-    match kinds[0]:
+    stated, kind = configs[0], configs[0]["kind"]
+    match kind:
         case "power-fraction":
             return f"A power limit of {100 * stated['fraction']:g} % of the highest"
         case "fixed-power":
             return f"A power limit of {stated['power_limit_w']:g} W"
-    words = plain_name(point, kinds[0])
+    words = plain_name(point, kind)
     return f"Scheduling {words}" if words and point == "select" else words
 
 

@@ -1,8 +1,10 @@
 """The answer to the question of a study, in a few sentences.
 
 The first one names the variant that saves most for certain, of those that need no foresight and
-whose effect does not come from a model of power limits; then come what may save more, what changes
-nothing, and what nobody can tell yet. `wattkeeper.scenarios.analysis.aim` decides what counts.
+whose effect does not come from a model of power limits, against the baseline of the scenario; one
+under which jobs take far longer (`LONGER`) only if there is no other. Then come what may save more,
+what changes nothing, and what nobody can tell yet. `wattkeeper.scenarios.analysis.aim` decides what
+counts.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     format_value,
     is_elastic,
     is_gain,
+    mean_of,
     oracle_variants,
     shown_metrics,
 )
 from wattkeeper.scenarios.document.actions import describe_action, scheduler_words
-from wattkeeper.scenarios.document.blocks import Name, Paragraph, Span, Strong, Text
+from wattkeeper.scenarios.document.blocks import Name, Paragraph, Role, Span, Strong, Text
 from wattkeeper.scenarios.document.effects import MEASURE, Effects
 from wattkeeper.scenarios.document.elastic import compare_goodput
 from wattkeeper.scenarios.document.rankings import describe_savings, rank_in_words
@@ -70,7 +73,7 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
             yield answer.lead()
         yield from answer.further()
         if aim.changes:
-            yield answer.baseline()
+            yield answer.tell_use("answer")
     remark = describe_certainty(study)
     if remark:
         yield Paragraph("note", (remark,))
@@ -85,7 +88,6 @@ class _Answer:
         self._aim, self._bill = aim, bill
         self._names = list(self._summary["variants"])
         self._seeds = len(study.manifest["seeds"])
-        self._noun = METRICS[aim.metric].noun
         self._effects = Effects(study, aim, bill)
         self._lead = self._find_lead()
 
@@ -122,7 +124,7 @@ class _Answer:
         if self._lead is not None:
             return Paragraph("lead", self._tell_saving(self._lead))
         if not changes:
-            return self._tell_use("lead")
+            return self.tell_use("lead")
         open_ = [change for change in changes if change.judgement == "open"]
         if open_:
             return Paragraph("lead", self._tell_modelled(open_))
@@ -135,15 +137,16 @@ class _Answer:
                 [
                     f"With {self._seeds} seeds nobody can tell whether ",
                     *named,
-                    f" {does} the {self._noun}: run {FEWEST} or more (--seeds {FEWEST}).",
+                    f" {does} the {self._aim.noun}: run {FEWEST} or more (--seeds {FEWEST}).",
                 ],
             )
         if self._is_without_effect:
             beyond = " beyond noise" * any(each.judgement == "noise" for each in changes)
-            return Paragraph("lead", (f"No variant changes the {self._noun}{beyond}.",))
+            return Paragraph("lead", (f"No variant changes the {self._aim.noun}{beyond}.",))
         baseline = name_of(self._scenario["baseline"], self._names)
         return Paragraph(
-            "lead", ("No variant that can be run is better than ", baseline, f" in {self._noun}.")
+            "lead",
+            ("No variant that can be run is better than ", baseline, f" in {self._aim.noun}."),
         )
 
     def _tell_saving(self, change: VariantChange) -> Text:
@@ -202,7 +205,7 @@ class _Answer:
         more = f" {count(left, 'more limit')} {are} in the table." * bool(left)
         if known:
             return [*self._tell_saving(best), more]
-        low, high = (self._bill.format(bound, self._aim.metric) for bound in best[4:6])
+        low, high = (self._bill.format(bound, self._aim.metric) for bound in (best.low, best.high))
         action = describe_action(self._scenario, best.name, self._names)
         saves = f" saves anything is open: {low} to {high}{self._bill.period}; "
         return ["Whether ", *_lower(action), saves, *MEASURE, ".", more]
@@ -249,7 +252,7 @@ class _Answer:
         )
         left = len(changes) - MOST_NAMED
         more = f" and {left} more" if left > 0 else ""
-        text: list[Span] = [*named, f"{more} {verb} the {self._noun}{beyond}"]
+        text: list[Span] = [*named, f"{more} {verb} the {self._aim.noun}{beyond}"]
         soonest = self._soonest(changes) if self._aim.metric != "jct_s" else []
         if self._is_without_effect:  # the lead says it
             return [*soonest, "."] if soonest else []
@@ -301,17 +304,14 @@ class _Answer:
     def _describe(self, name: str) -> Name:
         return name_of(name, self._names)
 
-    def baseline(self) -> Paragraph:
+    def tell_use(self, role: Role) -> Paragraph:
         """What the baseline uses and how long its jobs take: today, where the log tells that."""
-        return self._tell_use("answer")
-
-    def _tell_use(self, role: str) -> Paragraph:
         name = self._scenario["baseline"]
         summary, bill = self._summary, self._bill
-        waits = self._manifest.get("waits")
+        waits = self._manifest.get("waits") or []
+        is_today = any(name in part["runs"] for part in waits[:1])
         words = scheduler_words(self._scenario, name) if not summary["by"]["workload"] else ""
         about = f" ({words})" if words else ""
-        is_today = bool(waits) and name in waits[0]["runs"] if waits else False
         label = "Today, simulated with " if is_today else "The baseline "
         texts = [
             bill.format(bill.mean(metric, name), metric)
@@ -321,27 +321,20 @@ class _Answer:
         amounts = ", ".join(texts) + bill.period if texts else ""
         times = []
         for metric in shown_metrics(summary):
-            value = summary["variants"][name]["metrics"].get(metric, {}).get("mean")
-            if value is None or not METRICS[metric].noun or (metric == ENERGY and texts):
+            value, noun = mean_of(name, metric, summary), METRICS[metric].noun
+            is_told = metric == ENERGY and texts
+            if value is None or not noun or is_told or metric == "cost":  # alone it means nothing
                 continue
-            noun = METRICS[metric].noun
-            if metric == "queue_delay_s" and is_today and waits:
+            if metric == "queue_delay_s" and is_today:
                 recorded = format_value(waits[0]["recorded"]["mean_s"], metric)
                 shown = format_value(waits[0]["runs"][name]["mean_s"], metric)
                 times.append(f"mean wait {shown} (recorded: {recorded})")
                 continue
             rent = f" {currency_of_rent(self._scenario)}" * (metric == "useful_sample_rent")
-            if metric == "cost":  # of no meaning alone
-                continue
-            energy = ""
-            if metric == "energy_j":
-                energy = f" ({format_amount(value, ENERGY)})"
+            energy = f" ({format_amount(value, ENERGY)})" if metric == "energy_j" else ""
             times.append(f"{USES.get(metric, noun)} {format_value(value, metric)}{energy}{rent}")
         figures = "; ".join(filter(None, (amounts, ", ".join(times)))) or "no figure is known"
-        return Paragraph(
-            "lead" if role == "lead" else "answer",
-            (label, name_of(name, self._names), f"{about}: {figures}."),
-        )
+        return Paragraph(role, (label, name_of(name, self._names), f"{about}: {figures}."))
 
 
 def _lower(text: Text) -> Text:

@@ -9,12 +9,11 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.aim import SAME, Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import format_value
+from wattkeeper.scenarios.analysis.vocabulary import format_value, mean_of
 from wattkeeper.scenarios.document.blocks import Code, Small, Span, Strong
 from wattkeeper.scenarios.document.words import describe_change, unsigned
 from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.sim.cluster_results.accounting import CARBON, ENERGY
-from wattkeeper.sim.cluster_results.registry import METRICS
 
 OPEN: Final = ("noise", "cannot tell")
 """Verdicts that leave open whether anything changes."""
@@ -37,10 +36,8 @@ class Effects:
 
     def __init__(self, study: Study, aim: Aim, bill: Bill) -> None:
         self._summary = study.summary
-        self._scenario: Json = study.manifest["scenario"]
         self._aim, self._bill = aim, bill
         self._seeds = len(study.manifest["seeds"])
-        self._noun = METRICS[aim.metric].noun
 
     def tell_gain(self, change: VariantChange, *, may: bool = False) -> Iterator[Span]:
         """What is saved, as the rest of a sentence."""
@@ -49,7 +46,9 @@ class Effects:
         versus = self._summary["variants"][change.name]["versus"]
         match self._aim.metric:
             case "jct_s":
-                values = [self._mean(name, "jct_s") for name in (change.name, change.baseline)]
+                values = [
+                    mean_of(name, "jct_s", self._summary) for name in (change.name, change.baseline)
+                ]
                 instead = " instead of ".join(format_value(value, "jct_s") for value in values)
                 yield f"end{s} jobs "
                 yield Strong(f"{share} sooner")
@@ -92,7 +91,7 @@ class Effects:
         elif (versus.get(self._aim.metric) or {}).get("ratio") is not None:
             text, interval = describe_change(self._aim.metric, versus[self._aim.metric])
             yield f"ha{s or 've'} "
-            yield Strong(f"{text} {self._noun}")
+            yield Strong(f"{text} {self._aim.noun}")
             yield from [Small(f" {interval}")] * bool(interval)
 
     def _list_amounts(self, change: VariantChange) -> str:
@@ -110,21 +109,17 @@ class Effects:
 
     def _range(self, change: VariantChange, share: str) -> Iterator[Span]:
         """The range of what is saved: over cases, with how to narrow it, or over seeds."""
-        low, high = (self._bill.format(bound, self._aim.metric) for bound in change[4:6])
-        unit = high.partition(" ")[2]
-        first = low.removesuffix(f" {unit}")
+        shown = self._bill.format_range(
+            change.low, change.high, self._aim.metric, is_modelled=change.is_modelled
+        )
         if change.is_modelled:
-            yield f" ({first} to {high}: "
+            yield f" ({shown}: "
             yield from MEASURE
             yield ")"
             return
         yield share
         if change.low == change.low and change.low != change.high:
-            yield Small(f" [{first}, {high}]")
-
-    def _mean(self, name: str, metric: str) -> float | None:
-        value: float | None = self._summary["variants"][name]["metrics"].get(metric, {}).get("mean")
-        return value
+            yield Small(f" {shown}")
 
     def tell_side(self, name: str) -> Iterator[Span]:
         """What else changes: the time of jobs, or the energy where time decides."""

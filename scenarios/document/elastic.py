@@ -11,7 +11,9 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     format_value,
     four_digits,
     is_elastic,
+    mean_of,
     only_elastic,
+    read_means,
 )
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.bars import BarPart, PartValues, bars_table, format_figure
@@ -71,11 +73,7 @@ def elastic_section(study: Study) -> Chapter | None:
     summary = study.summary
     if not is_elastic(summary):
         return None
-    means = {
-        name: {metric: values["mean"] for metric, values in about["metrics"].items()}
-        for name, about in summary["variants"].items()
-    }
-    known = {name: mean for name, mean in means.items() if mean["ettr"] is not None}
+    known = {name: mean for name, mean in read_means(summary).items() if mean["ettr"] is not None}
     if not known:
         return None
     times = {name: _time_shares(mean) for name, mean in known.items()}
@@ -109,7 +107,7 @@ def _energy_of_sample(mean: Mapping[str, float]) -> PartValues:
 
 def _count_losses(variant: str, summary: Json) -> str:
     """How often jobs of a variant lost a node."""
-    losses = summary["variants"][variant]["metrics"].get("lost_attempts", {}).get("mean") or 0.0
+    losses = mean_of(variant, "lost_attempts", summary) or 0.0
     return f"lost nodes {count(round(losses), 'time')}"
 
 
@@ -172,12 +170,10 @@ def _explain(manifest: Manifest, means: Mapping[str, Mapping[str, float]]) -> It
 
 
 def compare_goodput(study: Study) -> Iterator[Paragraph]:
-    """Who keeps most, and at the least energy and rent; nothing without several variants."""
+    """Who keeps most, and at the least energy and rent, of several variants with elastic jobs."""
     summary = study.summary
-    if not is_elastic(summary) or len(summary["variants"]) < 2:
-        return
     if best := _best("goodput", summary, most=True):
-        share = format_value(_mean(best[0], "ettr", summary), "ettr")
+        share = format_value(mean_of(best[0], "ettr", summary), "ettr")
         more = f"{_describe_span(study, best[0])}; steps that count fill {share} of the time"
         yield _sentence(
             "lead", best, "keep", "most of the work: ", "goodput", "samples/s", summary, more
@@ -211,14 +207,14 @@ def _describe_span(study: Study, variant: str) -> str:
     """How long elastic jobs last; nothing where other jobs last longer."""
     span_s = study.manifest["scenario"]["workload"].get("until_s")
     if span_s is None and only_elastic(study.manifest["scenario"]):
-        span_s = _mean(variant, "makespan_s", study.summary)
+        span_s = mean_of(variant, "makespan_s", study.summary)
     return "" if span_s is None else f", over {format_value(span_s, 'makespan_s')}"
 
 
 def _count_useful(variant: str, summary: Json) -> str:
     """What share of the energy of a variant went into steps that count."""
     useful_j, energy_j, redundant_j = (
-        _mean(variant, f"elastic_{what}_j", summary) for what in ("useful", "energy", "redundant")
+        mean_of(variant, f"elastic_{what}_j", summary) for what in ("useful", "energy", "redundant")
     )
     if useful_j is None or not energy_j:
         return ""
@@ -228,16 +224,11 @@ def _count_useful(variant: str, summary: Json) -> str:
 
 def _compare_on_demand(variant: str, money: str, summary: Json) -> str:
     """What the samples of a variant cost on nodes that are never lost."""
-    rent, samples = (_mean(variant, m, summary) for m in ("on_demand_rent", "useful_samples"))
+    rent, samples = (mean_of(variant, m, summary) for m in ("on_demand_rent", "useful_samples"))
     if not rent or not samples:
         return ""
     each = four_digits(1000 * rent / samples)
     return f"; on nodes that are never lost the same samples would cost {each} {money}"
-
-
-def _mean(variant: str, metric: str, summary: Json) -> float | None:
-    value: float | None = summary["variants"][variant]["metrics"].get(metric, {}).get("mean")
-    return value
 
 
 def _best(metric: str, summary: Json, most: bool = False) -> list[str]:
@@ -245,7 +236,7 @@ def _best(metric: str, summary: Json, most: bool = False) -> list[str]:
     known = {
         name: value
         for name in summary["variants"]
-        if (value := _mean(name, metric, summary)) is not None
+        if (value := mean_of(name, metric, summary)) is not None
     }
     if not known:
         return []
@@ -265,7 +256,7 @@ def _sentence(
 ) -> Paragraph:
     """The best variants, their value, and how far that is from their baseline's."""
     names = list(summary["variants"])
-    value = format_value(_mean(best[0], metric, summary), metric).removesuffix("/s")
+    value = format_value(mean_of(best[0], metric, summary), metric).removesuffix("/s")
     words: list[Span] = [
         *join_list([name_of(name, names)] for name in best),
         f" {verb}{'s' * (len(best) == 1)} {praise}",

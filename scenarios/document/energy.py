@@ -1,4 +1,4 @@
-"""Energy of clusters, its cost and its emissions: savings by variant, a year, and the window."""
+"""Energy of clusters, its cost and emissions: what is saved, a year, the window, who used it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.aim import Aim, VariantChange
+from wattkeeper.scenarios.analysis.aim import SAME, Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill, change_of
 from wattkeeper.scenarios.analysis.consumption import (
     PARTS,
@@ -19,11 +19,21 @@ from wattkeeper.scenarios.analysis.consumption import (
     year_spans,
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.vocabulary import format_value, is_gain, label_of, own_baselines
+from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.usage import UsageRow, usage_rows
+from wattkeeper.scenarios.analysis.vocabulary import (
+    format_value,
+    is_gain,
+    label_of,
+    own_baselines,
+    read_means,
+)
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (
+    Block,
     Cell,
     Chapter,
+    Fold,
     RangeBar,
     Small,
     Span,
@@ -32,8 +42,13 @@ from wattkeeper.scenarios.document.blocks import (
 )
 from wattkeeper.scenarios.document.words import compare_cell, label_row, name_of, unsigned
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.cluster_results.accounting import CARBON, ENERGY
-from wattkeeper.sim.cluster_results.registry import METRICS
+from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
+
+USAGE_NOTE: Final = (
+    "Own: energy of the GPUs that their jobs held. Share of idle: while they held GPUs, they bear "
+    "what free GPUs draw, by the number of GPUs held at that time; while nobody holds any, it is "
+    "nobody's. The rows add up to the energy of the cluster. usage.parquet has all of them."
+)
 
 MOST_BARS: Final = 20
 """Variants of the chart of savings; the tables have all."""
@@ -77,14 +92,17 @@ def savings_chart(aim: Aim, bill: Bill, summary: Json) -> Table | None:
         head += [Small("knows the future")] * change.foresight
         head += [Small(f"against {change.baseline}")] * (change.name in labels)
         rows.append(TableRow(head, [bar, *cells]))
-    noun = METRICS[aim.metric].noun
     heads: tuple[str, ...]
     if weighs:
         heads = ("variant", "energy saved", "energy", "training time", "cost (both)")
     elif is_gain(aim.metric) and not has_amount:
-        heads = ("variant", f"more {noun} than the baseline", "change")
+        heads = ("variant", f"more {aim.noun} than the baseline", "change")
     else:
-        heads = ("variant", f"saved: {noun}{bill.period * (aim.metric in bill.amounts)}", "saved")
+        heads = (
+            "variant",
+            f"saved: {aim.noun}{bill.period * (aim.metric in bill.amounts)}",
+            "saved",
+        )
     return Table(blocks.heads(*heads), rows)
 
 
@@ -98,7 +116,9 @@ def _bounds(
         bounds = sorted(sign * (bound - 1) for bound in versus["ci95"] or [versus["ratio"]] * 2)
         return sign * (versus["ratio"] - 1), bounds[0], bounds[1]
     factor = 1.0 if has_amount or not change.saved else change.share / change.saved
-    low, high = (change.saved if math.isnan(bound) else bound for bound in change[4:6])
+    low, high = (
+        change.saved if math.isnan(bound) else bound for bound in (change.low, change.high)
+    )
     return factor * change.saved, factor * low, factor * high
 
 
@@ -115,9 +135,7 @@ def _saving_cell(
         return Cell((f"{unsigned(value)} %",), "", interval, _open(change))
     interval = ""
     if low != high:
-        first, last = (bill.format(bound, aim.metric) for bound in (low, high))
-        first = first.removesuffix(f" {last.partition(' ')[2]}")
-        interval = f"{first} to {last}" if change.is_modelled else f"[{first}, {last}]"
+        interval = bill.format_range(low, high, aim.metric, is_modelled=change.is_modelled)
     return Cell((bill.format(value, aim.metric),), share, interval, _open(change))
 
 
@@ -163,10 +181,9 @@ def _amount_cell(bill: Bill, metric: str, name: str, summary: Json) -> Cell:
     share = f" ({100 * change.mean / whole:+.1f} %)" if whole > 0 else ""
     bounds = ""
     if change.has_range:
-        low, high = (bill.format(bound, metric, "+") for bound in (change.low, change.high))
-        unit = high.partition(" ")[2]
-        first = low.removesuffix(f" {unit}")
-        bounds = f"{first} to {high}" if name in bill.cases else f"[{first}, {high}]"
+        bounds = bill.format_range(
+            change.low, change.high, metric, "+", is_modelled=name in bill.cases
+        )
     return Cell((value,), f"{bill.format(change.mean, metric, '+')}{share}", bounds)
 
 
@@ -178,7 +195,7 @@ def explain_small(bill: Bill, summary: Json) -> Iterator[str]:
             shares = [_share(bill, each, name, baseline) for each in (ENERGY, metric)]
             if None in shares:
                 continue
-            if abs(shares[0] or 0) <= MINOR / 40 and UNCHANGED < abs(shares[1] or 0) <= MINOR:
+            if abs(shares[0] or 0) <= SAME and UNCHANGED < abs(shares[1] or 0) <= MINOR:
                 yield (
                     f"At the same energy, a difference of cost or emissions below {100 * MINOR:g} "
                     "% may come from the hours at which jobs happen to run."
@@ -194,10 +211,7 @@ def _share(bill: Bill, metric: str, name: str, baseline: str) -> float | None:
 
 def energy_section(manifest: Manifest, summary: Json) -> Chapter | None:
     """Energy of the cluster in its window by what GPUs do; None where it is unknown."""
-    means = {
-        name: {metric: figures["mean"] for metric, figures in about["metrics"].items()}
-        for name, about in summary["variants"].items()
-    }
+    means = read_means(summary)
     if "saved" in summary or any(mean.get(ENERGY) is None for mean in means.values()):
         return None
     parts = [part for part in PARTS if any(mean[part] for mean in means.values())]
@@ -269,3 +283,42 @@ def _describe_rates(manifest: Manifest) -> Iterator[str]:
     same = len(set(texts.values())) == 1
     for name, text in list(texts.items())[: 1 if same else None]:
         yield f"Electricity{'' if same else f' of {name}'}: {text or 'not stated'}."
+
+
+def usage_section(study: Study) -> Chapter | None:
+    """Use by user, account or queue under each variant; None where jobs name none."""
+    manifest, variants = study.manifest, study.summary["variants"]
+    baseline = manifest["scenario"]["baseline"]
+    tables = {
+        name: table
+        for name in variants
+        if base_of(name) not in variants and (table := _usage_table(study, name)) is not None
+    }
+    if baseline not in tables:
+        return None
+    content: list[Block] = [tables.pop(baseline), *blocks.notes([USAGE_NOTE])]
+    if tables:
+        others = [table._replace(title=name) for name, table in tables.items()]
+        content.append(Fold("Under the other variants", others))
+    title = ("Who used what under ", name_of(baseline, list(variants)))
+    return Chapter("usage", title, content, "page")
+
+
+def _usage_table(study: Study, variant: str) -> Table | None:
+    rows = usage_rows(study, variant)
+    if not rows:
+        return None
+    money = currency(study.manifest)
+    heads = [study.manifest["usage"], "jobs", "GPU hours", "own", "share of idle", "energy"]
+    heads += ["electricity"] * (rows[0].cost is not None)
+    heads += ["emissions"] * (rows[0].carbon_g is not None)
+    return blocks.text_table(heads, (list(_format_row(row, money)) for row in rows))
+
+
+def _format_row(row: UsageRow, money: str | None) -> Iterator[str]:
+    yield from (row.name, f"{row.jobs:,.0f}", f"{row.gpu_h:,.0f}")
+    yield from (format_amount(each, ENERGY) for each in (row.own_j, row.idle_j, row.energy_j))
+    if row.cost is not None:
+        yield format_amount(row.cost, COST, money)
+    if row.carbon_g is not None:
+        yield format_amount(row.carbon_g, CARBON)

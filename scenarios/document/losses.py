@@ -6,7 +6,7 @@ from typing import Final
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.lost_work import find_losing, read_work
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits
+from wattkeeper.scenarios.analysis.vocabulary import currency_of_rent, four_digits, read_means
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.bars import BarPart, bars_table, format_figure
 from wattkeeper.scenarios.document.blocks import Chapter
@@ -87,10 +87,10 @@ def losses_section(study: Study) -> Chapter | None:
 
 def _count_jobs(variant: str, summary: Json) -> str:
     """How many jobs ran in which time."""
-    metrics = summary["variants"][variant]["metrics"]
-    jobs, span_s = metrics["jobs"]["mean"], metrics["makespan_s"]["mean"]
+    metrics = read_means(summary)[variant]
+    jobs, span_s = metrics["jobs"], metrics["makespan_s"]
     text = f"{count(round(jobs), 'job')} in {format_figure(span_s / 3600)}\N{NO-BREAK SPACE}h"
-    unable = metrics.get("unable_jobs", {}).get("mean")
+    unable = metrics.get("unable_jobs")
     return text + (f"; {format_figure(unable)} of all never ended" if unable else "")
 
 
@@ -114,8 +114,7 @@ def describe_losses(scenario: Json, summary: Json) -> Iterator[str]:
 
 def _describe_elastic(scenario: Json, summary: Json) -> Iterator[tuple[str, str]]:
     money = currency_of_rent(scenario)
-    for name, about in summary["variants"].items():
-        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
+    for name, mean in read_means(summary).items():
         if mean.get("ettr") is not None:
             yield name, f"{_describe_time(mean)}{_describe_energy(mean, money)}"
         elif mean.get("goodput") is not None:
@@ -128,8 +127,7 @@ def count_losses(summary: Json) -> Iterator[str]:
 
 
 def _count_losses(summary: Json) -> Iterator[tuple[str, str]]:
-    for name, about in summary["variants"].items():
-        mean = {metric: values["mean"] for metric, values in about["metrics"].items()}
+    for name, mean in read_means(summary).items():
         if "node_losses" not in mean:
             continue
         text = (

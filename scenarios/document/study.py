@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.aim import read_aim
-from wattkeeper.scenarios.analysis.bill import read_bill
+from wattkeeper.scenarios.analysis.bill import Bill, read_bill
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow, read_learning_window
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.times.deadlines import (
@@ -26,11 +26,11 @@ from wattkeeper.scenarios.document.energy import (
     energy_section,
     explain_small,
     savings_chart,
+    usage_section,
 )
 from wattkeeper.scenarios.document.losses import describe_losses, losses_section
 from wattkeeper.scenarios.document.rankings import league_section
 from wattkeeper.scenarios.document.times import compare_with_record, times_section, waits_section
-from wattkeeper.scenarios.document.usage import usage_section
 from wattkeeper.scenarios.document.variants import describe_variants, parts_table
 
 
@@ -49,7 +49,7 @@ def _sections(study: Study, with_charts: bool) -> Iterator[Chapter | None]:
     manifest, summary = study.manifest, study.summary
     elastic = only_elastic(manifest["scenario"])
     bill = read_bill(study)
-    yield Chapter("answer", (), list(_open_study(study)))
+    yield Chapter("answer", (), list(_open_study(study, bill)))
     yield Chapter("variants", ("Variants",), list(describe_variants(manifest, summary)))
     if "saved" not in summary and (amounts := amounts_table(bill, summary)):
         notes = [*bill.explain(), *explain_small(bill, summary)]
@@ -85,10 +85,9 @@ def _sections(study: Study, with_charts: bool) -> Iterator[Chapter | None]:
     yield basis.details(manifest, facts)
 
 
-def _open_study(study: Study) -> Iterator[Block]:
+def _open_study(study: Study, bill: Bill) -> Iterator[Block]:
     """What stands on the first screen: the answer, what is saved, and what that rests on."""
     manifest, summary = study.manifest, study.summary
-    bill = read_bill(study)
     aim = read_aim(study, bill)
     yield from write_answer(study, aim, bill)
     chart = None if {"saved", "league"} & set(summary) else savings_chart(aim, bill, summary)

@@ -59,7 +59,7 @@ class HeldSpans(NamedTuple):
         owner: Index of the owner.
         from_s: Begin, s.
         to_s: End, s.
-        thousandths: Thousandths of GPUs; negative: what a pause takes from another span.
+        thousandths: Thousandths of GPUs.
         gpu_type: Index of their type in the cluster's `gpu_types`.
     """
 
@@ -151,6 +151,30 @@ def _merge_steps(spans: HeldSpans, sleeps: Sleeps) -> tuple[Ints, Floats, Bools]
     return order, times_s, np.append(times_s[1:] != times_s[:-1], True)[: len(order)]
 
 
+def _find_spans(recorder: Recorder, held: HeldGpus, owner: Ints) -> HeldSpans:
+    """The spans between the begins, pauses and ends of attempts, whose owners are given.
+
+    A pause is not subtracted from a longer span: what is left of one may round to less than 0.
+    """
+    rows, paused_s, resumed_s = find_pauses(recorder)
+    begins_s = np.concatenate([recorder.column("begun_s"), resumed_s])
+    ends_s = np.concatenate([paused_s, recorder.column("ended_s")])
+    attempts = np.arange(len(owner))
+    begun, ended = np.concatenate([attempts, rows]), np.concatenate([rows, attempts])
+    if len(rows):  # the n-th begin of a job belongs to its n-th end
+        number = recorder.column("number")
+        first = np.lexsort((begins_s, number[begun]))
+        begun, begins_s = begun[first], begins_s[first]
+        ends_s = ends_s[np.lexsort((ends_s, number[ended]))]
+    return HeldSpans(
+        owner[begun],
+        begins_s,
+        ends_s,
+        held.thousandths[begun].astype(np.int64),
+        held.gpu_type[begun],
+    )
+
+
 def attribute(
     recorder: Recorder,
     cluster: ClusterSpec,
@@ -163,14 +187,7 @@ def attribute(
     number = recorder.column("number")
     owner, size = owners.codes[number], len(owners.names)
     begun_s, ended_s = recorder.column("begun_s"), recorder.column("ended_s")
-    rows, paused_s, resumed_s = find_pauses(recorder)
-    spans = HeldSpans(
-        np.concatenate([owner, owner[rows]]),
-        np.concatenate([begun_s, paused_s]),
-        np.concatenate([ended_s, resumed_s]),
-        np.concatenate([held.thousandths, -held.thousandths[rows]]).astype(np.int64),
-        np.concatenate([held.gpu_type, held.gpu_type[rows]]),
-    )
+    spans = _find_spans(recorder, held, owner)
     changed, changed_s, change = recorder.events(PowerChangeRow)
     last_s = np.full(len(owners.codes), window.until_s)
     last_s[number] = ended_s  # attempts are in order of ending

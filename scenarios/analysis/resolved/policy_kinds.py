@@ -11,13 +11,17 @@ RECORDED: Final = "recorded"
 """The scheduler that starts each job when it started, and its variant in a study."""
 
 
+def policy_configs(scenario: Json, variant: str, point: Point) -> list[Json]:
+    """A variant's policies of a decision point, its own or the scenario's; none: the default."""
+    for section in (scenario["variants"][variant], scenario):
+        if chosen := (section.get("policies") or {}).get(point):
+            return list(chosen) if isinstance(chosen, list) else [chosen]
+    return []
+
+
 def policy_kinds(scenario: Json, variant: str, point: Point) -> list[str]:
     """The kinds of a variant's policies, its own or the scenario's; none if that is the default."""
-    for section in (scenario["variants"][variant], scenario):
-        chosen = (section.get("policies") or {}).get(point)
-        if chosen:
-            return [each["kind"] for each in (chosen if isinstance(chosen, list) else [chosen])]
-    return []
+    return [config["kind"] for config in policy_configs(scenario, variant, point)]
 
 
 def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
@@ -27,11 +31,10 @@ def policy_kind(scenario: Json, variant: str, point: Point) -> str | None:
 
 def knows_run_times(scenario: Json, variant: str) -> bool:
     """Whether a variant's scheduler reads recorded run times, which no site knows in advance."""
-    for section in (scenario["variants"][variant], scenario):
-        chosen = (section.get("policies") or {}).get("select")
-        if isinstance(chosen, dict):
-            part = find_part("select", chosen["kind"])
-            return part is not None and "duration_s" in part.model_validate(chosen).needed_columns
+    for config in policy_configs(scenario, variant, "select"):
+        part = find_part("select", config["kind"])
+        if part is not None and "duration_s" in part.model_validate(config).needed_columns:
+            return True
     return False
 
 

@@ -25,6 +25,11 @@ def test_random_scenarios_keep_the_laws() -> None:
     assert results.refused.total() <= 0.2 * RUN, results.refused
 
 
+@pytest.mark.parametrize("seed", [206, 218])
+def test_owners_whose_jobs_paused_bear_no_negative_share(seed: int, tmp_path: Path) -> None:
+    assert laws.run_checked(draw_scenario(seed), tmp_path / "drawn") > 0
+
+
 def test_all_kinds_and_policies_are_drawn() -> None:
     drawn = [draw_scenario(seed) for seed in range(1, 400)]
     assert {each.kind for each in drawn} == set(KINDS)

@@ -132,6 +132,7 @@ def test_all_owners_and_nobody_add_up_to_the_cluster(
             )
         assert usage["name"][-1] is None
         assert sum(usage["jobs"]) == len(setting.jobs)
+        assert min(usage["gpu_s"] + usage["idle_energy_j"]) >= 0.0
     held_s = result.account.gpu_s
     assert math.fsum(usage["gpu_s"]) == pytest.approx(held_s, rel=1e-9, abs=1e-9)
     whole_j = [sum(pair) for pair in zip(usage["energy_j"], usage["idle_energy_j"], strict=True)]
