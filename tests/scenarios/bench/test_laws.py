@@ -63,9 +63,9 @@ def test_the_command_counts_runs(inside: Command) -> None:
 
 PLANTS = {
     "power is booked apart from its attempt": (
-        "sim/engine/world.py",
-        "        self._record_unfinished()\n        self._nodes.close()",
-        "        self._nodes.close()",
+        "sim/engine/booking.py",
+        "        if attempt.power:\n            self._set_power(attempt, 0, now_s)",
+        "        pass",
     ),
     "what is lost is counted at the last power": (
         "sim/replay/replayed.py",
@@ -79,7 +79,7 @@ PLANTS = {
     ),
     "decisions name the attempt before": (
         "sim/engine/features/retuner.py",
-        "tuning.start = tuning.start._replace(attempt=attempt)",
+        "tuning.start = tuning.start._replace(attempt=execution.attempt.number)",
         "pass",
     ),
 }
