@@ -12,7 +12,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import compare as studies
 from wattkeeper.scenarios.analysis import sim_vs_live, study
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.document.compare import list_notes, summarise
+from wattkeeper.scenarios.document.comparisons.compare import list_notes, summarise
 from wattkeeper.scenarios.notebook.display import open_study
 from wattkeeper.scenarios.notebook.docstrings import restore_docstrings
 from wattkeeper.scenarios.notebook.flat_rows import comparison_rows

@@ -7,27 +7,15 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Final, Literal, NamedTuple
 
-from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.bill import Bill, change_of
 from wattkeeper.scenarios.analysis.consumption import Amounts, read_values
-from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import (
-    has_zoo,
-    is_elastic,
-    is_gain,
-    knows_energy,
-    oracle_variants,
-)
+from wattkeeper.scenarios.analysis.vocabulary import is_gain, oracle_variants
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.sim.results.statistics import Verdict, versus
-
-BOUNDS: Final = {"carbon": CARBON, "price": COST, "energy": ENERGY}
-"""The metric of a scenario's bound."""
 
 SAME: Final = 5e-4
 """Share of the baseline's value up to which a difference is none: 0.0 %."""
@@ -84,10 +72,9 @@ class Aim(NamedTuple):
         return METRICS[self.metric].noun
 
 
-def read_aim(study: Study, bill: Bill) -> Aim:
-    """What decides between the variants of a study; see `choose_metric`."""
+def read_aim(study: Study, bill: Bill, metric: str) -> Aim:
+    """What each variant of a study changes in the metric that decides."""
     manifest, summary = study.manifest, study.summary
-    metric = choose_metric(manifest, summary, bill)
     amounts = bill.amounts.get(metric) or read_values(study, [metric]).get(metric, {})
     random = may_draw(manifest, summary)
     oracles = oracle_variants(manifest["scenario"])
@@ -106,52 +93,6 @@ def read_aim(study: Study, bill: Bill) -> Aim:
         changes.append(_judge(metric, name, baseline, amounts, bill, foresight, random))
     changes.sort(key=lambda change: -change.saved)
     return Aim(metric, {change.name: change for change in changes})
-
-
-def choose_metric(manifest: Manifest, summary: Json, bill: Bill) -> str:
-    """The metric that decides between variants.
-
-    The goodput of elastic jobs; what a bound is computed of (`bound`); the cost of electricity
-    where its price is stated, else emissions where these are; of jobs with profiles the cost by
-    eta: energy alone at 1, time alone at 0; GPU time that a zoo saves; of other jobs the energy of
-    the cluster, or their completion time where variants differ only in scheduler and placement.
-    """
-    scenario = manifest["scenario"]
-    if is_elastic(summary):
-        return "goodput"
-    if (bound := BOUNDS.get(scenario.get("bound", ""))) in bill.amounts:
-        return str(bound)
-    for metric in (COST, CARBON):
-        if any(any(by_seed.values()) for by_seed in bill.amounts.get(metric, {}).values()):
-            return metric
-    if summary["by"]["workload"]:
-        return _choose_profiled(scenario, summary)
-    if has_zoo(summary):
-        return "gpu_s_saved"
-    return ENERGY if ENERGY in bill.amounts and _varies_power(scenario) else "jct_s"
-
-
-def _choose_profiled(scenario: Json, summary: Json) -> str:
-    if not knows_energy(summary):
-        return "time_s"
-    usual = scenario["objective"]["eta"]
-    etas = {
-        (variant.get("objective") or {}).get("eta", usual)
-        for variant in scenario["variants"].values()
-    }
-    if len(etas) > 1:
-        return "energy_j"
-    return {0: "time_s", 1: "energy_j"}.get(etas.pop(), "cost")
-
-
-def _varies_power(scenario: Json) -> bool:
-    """Whether variants differ in more than their schedulers and placement."""
-    for variant in scenario["variants"].values():
-        if variant.get("cluster") or variant.get("workload"):
-            return True
-        if set(variant.get("policies") or {}) - {"select", "place"}:
-            return True
-    return False
 
 
 def _judge(

@@ -20,6 +20,7 @@ from wattkeeper.scenarios.analysis.consumption import (
 )
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import is_profiled
 from wattkeeper.scenarios.spec.case_names import base_of
 from wattkeeper.sim.cluster_results.accounting import CARBON
 from wattkeeper.traces.gpus.model import read_gpu_types
@@ -96,7 +97,7 @@ def read_bill(study: Study) -> Bill:
     """The amounts of a study."""
     manifest = study.manifest
     amounts = read_amounts(study)
-    if study.summary["by"]["workload"] and "electricity" not in manifest:
+    if is_profiled(study.summary) and "electricity" not in manifest:
         amounts = {}
     return Bill(
         amounts,

@@ -1,26 +1,32 @@
 """The finished points of a sweep, and the wording of where they lie."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis import study
 from wattkeeper.scenarios.analysis.resolved.key_words import label_point
 from wattkeeper.scenarios.analysis.sweep_cautions import PointCautions, read_cautions
-from wattkeeper.scenarios.analysis.vocabulary import (
-    ELASTIC_METRICS,
-    PROFILED_METRICS,
-    QUEUE_METRICS,
-    ZOO_METRICS,
-    oracle_variants,
-    shown_metrics,
-)
+from wattkeeper.scenarios.analysis.vocabulary import Tradeoff, oracle_variants
 from wattkeeper.scenarios.spec.wording import MOST_NAMED, axis_text
 
-SHOWN = (*PROFILED_METRICS, *QUEUE_METRICS, *ZOO_METRICS, *ELASTIC_METRICS)
-"""All metrics that the page of any sweep shows."""
+
+class ShownKind(Protocol):
+    """What a sweep shows of a kind of workload: `wattkeeper.scenarios.document.presenter`."""
+
+    def metrics(self, summary: Json) -> tuple[str, ...]:
+        """The metrics in which variants can differ."""
+        ...
+
+    def tradeoff(self, summary: Json) -> Tradeoff:
+        """The metrics that policies trade off."""
+        ...
+
+    def warn(self, summary: Json) -> Iterable[str]:
+        """Warnings that belong before the figures."""
+        ...
 
 
 class PointRow(NamedTuple):
@@ -29,7 +35,9 @@ class PointRow(NamedTuple):
     Attributes:
         id: Its folder.
         values: Values of the axes, by path.
-        summary: Its `summary.json`, reduced to SHOWN of its variants and the names of parts.
+        summary: Its `summary.json`, reduced to shown metrics of its variants and names of parts.
+        metrics: The metrics in which its variants can differ.
+        tradeoff: Those that policies trade off.
         oracles: Variants whose policy knows the future.
         etas: The eta of each variant.
         cautions: Warnings that belong before its figures, and its number of jobs.
@@ -38,31 +46,44 @@ class PointRow(NamedTuple):
     id: str
     values: Json
     summary: Json
+    metrics: tuple[str, ...]
+    tradeoff: Tradeoff
     oracles: list[str]
     etas: tuple[float, ...]
     cautions: PointCautions
 
 
-def read_points(folder: Path, sweep: Json, *, check: bool = True) -> list[PointRow]:
-    """The finished points of a sweep; see `wattkeeper.scenarios.analysis.study.read`."""
-    return [
-        PointRow(
+def read_points(
+    folder: Path, sweep: Json, find_kind: Callable[[Json], ShownKind], *, check: bool = True
+) -> list[PointRow]:
+    """The finished points of a sweep; see `wattkeeper.scenarios.analysis.study.read`.
+
+    `find_kind`: what is shown of the kind of a resolved scenario.
+    """
+    rows = []
+    for point, saved in study.finished_points(folder, sweep, check=check):
+        scenario, summary = saved.manifest["scenario"], saved.summary
+        kind = find_kind(scenario)
+        metrics, tradeoff = kind.metrics(summary), kind.tradeoff(summary)
+        row = PointRow(
             point["id"],
             point["values"],
-            _reduce(saved.summary),
-            oracle_variants(saved.manifest["scenario"]),
-            _etas(saved.manifest["scenario"]),
-            read_cautions(point["values"], saved.manifest, saved.summary),
+            _reduce(summary, (*metrics, tradeoff.time, tradeoff.energy)),
+            metrics,
+            tradeoff,
+            oracle_variants(scenario),
+            _etas(scenario),
+            read_cautions(point["values"], saved.manifest, summary, kind.warn(summary)),
         )
-        for point, saved in study.finished_points(folder, sweep, check=check)
-    ]
+        rows.append(row)
+    return rows
 
 
-def _reduce(summary: Json) -> Json:
+def _reduce(summary: Json, metrics: Sequence[str]) -> Json:
     variants = {
         name: {
-            "metrics": _pick(about["metrics"], SHOWN),
-            "versus": _pick(about["versus"], ("baseline", *SHOWN)),
+            "metrics": _pick(about["metrics"], metrics),
+            "versus": _pick(about["versus"], ("baseline", *metrics)),
         }
         for name, about in summary["variants"].items()
     }
@@ -114,7 +135,7 @@ def _describe_values(values: list[Any], known: list[Any]) -> str:
 
 def all_shown_metrics(points: Sequence[PointRow]) -> list[str]:
     """Metrics that are shown of any point."""
-    return list(dict.fromkeys(key for point in points for key in shown_metrics(point.summary)))
+    return list(dict.fromkeys(key for point in points for key in point.metrics))
 
 
 def all_variants(points: Sequence[PointRow]) -> list[str]:

@@ -5,16 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.cautions import cautions, describe_profiles
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.resolved.key_words import label_point
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times, policy_kind
 from wattkeeper.scenarios.analysis.resolved.workload import section_of
-from wattkeeper.scenarios.analysis.vocabulary import (
-    cautions,
-    describe_free_preemption,
-    describe_profiles,
-    format_value,
-)
+from wattkeeper.scenarios.analysis.vocabulary import describe_free_preemption, format_value
 from wattkeeper.scenarios.spec.wording import MOST_NAMED
 
 SAME_SPAN: Final = 0.01
@@ -38,14 +34,17 @@ class PointCautions(NamedTuple):
     charged_s: float | None
 
 
-def read_cautions(values: Json, manifest: Manifest, summary: Json) -> PointCautions:
-    """The warnings of a finished point."""
+def read_cautions(
+    values: Json, manifest: Manifest, summary: Json, more: Iterable[str]
+) -> PointCautions:
+    """The warnings of a finished point; `more`: those of its kind of workload."""
     first = next(iter(summary["variants"].values()))
     jobs = int(first["metrics"]["jobs"]["mean"] or 0)
     scenario = manifest["scenario"]
     lines = (
         *describe_profiles(manifest),
         *cautions(manifest, summary),
+        *more,
         *_describe_foresight(scenario),
         *describe_free_preemption(scenario, summary),
     )

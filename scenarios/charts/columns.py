@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.scenarios.analysis.run_columns import RunColumns
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import is_profiled
 from wattkeeper.sim.cluster_results.metrics import JobOutcomes, Optima, aggregate_attempts
 from wattkeeper.sim.recording.recorder import waits_between_attempts
 from wattkeeper.traces.arrow import to_floats
@@ -47,7 +48,7 @@ def read_attempts(study: Study) -> Iterator[RunColumns]:
         texts += RECURRING
     if any(pc.max(run.rows["attempt"]).as_py() > 1 for run in runs):
         texts.append("job_id")
-    if study.summary["by"]["workload"]:
+    if is_profiled(study.summary):
         texts += NAMES
     others = study.runs("jobs", texts) if texts else iter(())
     for run, more in zip_longest(runs, others):
@@ -58,7 +59,7 @@ def read_attempts(study: Study) -> Iterator[RunColumns]:
 
 def read_outcomes(study: Study) -> list[tuple[RunColumns, JobOutcomes]]:
     """The attempts of each run, and the outcomes of its jobs."""
-    regrets = read_regrets(study) if study.summary["by"]["workload"] else {}
+    regrets = read_regrets(study) if is_profiled(study.summary) else {}
     return [
         (run, aggregate_jobs(run, derive_optima(run, regrets.get((run.variant, run.seed), {}))))
         for run in read_attempts(study)

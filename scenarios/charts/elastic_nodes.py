@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import choose_unit, is_elastic
+from wattkeeper.scenarios.analysis.vocabulary import choose_unit
 from wattkeeper.scenarios.charts.chart import (
     Chart,
     Line,
@@ -32,8 +32,6 @@ Rows = Mapping[str, pa.Array]
 
 def draw_elastic_nodes(study: Study, variants: list[str]) -> Iterator[Chart]:
     """Nodes that elastic jobs hold, and samples that they committed, of the first seed."""
-    if not is_elastic(study.summary):
-        return
     runs = {
         variants.index(run.variant): run.rows
         for run in study.runs("shapes", COLUMNS, first_seed=True)

@@ -7,12 +7,11 @@ from typing import Literal, NamedTuple
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
+    Tradeoff,
     choose_unit,
     is_gain,
-    knows_energy,
     metric_units,
     oracle_variants,
-    tradeoff_metrics,
 )
 from wattkeeper.scenarios.charts.chart import (
     Axis,
@@ -58,12 +57,10 @@ class EnergyTime(NamedTuple):
     bound: bool = False
 
 
-def draw_tradeoff(study: Study, variants: list[str]) -> Iterator[Chart]:
-    """Energy against time, or against goodput, a point a variant; none without energy."""
+def draw_tradeoff(study: Study, variants: list[str], tradeoff: Tradeoff) -> Iterator[Chart]:
+    """Energy against what it is traded off with, a point a variant; none without energy."""
     summary = study.summary
-    if "saved" in summary or (summary["by"]["workload"] and not knows_energy(summary)):
-        return
-    time, energy, labels = tradeoff_metrics(summary)
+    time, energy, labels = tradeoff
     metrics = [summary["variants"][name]["metrics"] for name in variants]
     oracles = oracle_variants(study.manifest["scenario"])
     points = [

@@ -20,11 +20,9 @@ from wattkeeper.scenarios.analysis.resolved.key_words import (
 from wattkeeper.scenarios.analysis.vocabulary import (
     choose_unit,
     is_gain,
-    knows_energy,
     label_of,
     metric_units,
     own_baselines,
-    tradeoff_metrics,
 )
 from wattkeeper.scenarios.charts.chart import (
     Axis,
@@ -93,10 +91,7 @@ def draw_sweep_tradeoff(
     sweep: Json, points: Sequence[PointRow], variants: list[str]
 ) -> Iterator[Chart]:
     """Energy against time or goodput, each variant at each point; none without energy."""
-    summary = points[0].summary
-    if summary["by"]["workload"] and not knows_energy(summary):
-        return
-    time, energy, labels = tradeoff_metrics(summary)
+    time, energy, labels = points[0].tradeoff
     single = len(sweep["axes"]) == 1
     dots = [
         EnergyTime(

@@ -37,18 +37,16 @@ def compare(folders: tuple[Path, ...], form: str | None, html: Path | None) -> N
     live = studies.find_live(results)
     if live is not None:
         from wattkeeper.scenarios.analysis import sim_vs_live
-        from wattkeeper.scenarios.document.sim_vs_live import describe_predictions
+        from wattkeeper.scenarios.document.comparisons.sim_vs_live import describe_predictions
 
         measured, predicted = (results[index].points["{}"] for index in (live, 1 - live))
         comparison = sim_vs_live.compare(measured, predicted)
         document = describe_predictions(comparison)
     else:
-        from wattkeeper.scenarios.analysis.vocabulary import shown_metrics
-        from wattkeeper.scenarios.document.compare import describe_comparison
+        from wattkeeper.scenarios.document.comparisons.compare import describe_comparison
 
         comparison = studies.compare(results[0], results[1:])
-        metrics = shown_metrics(next(iter(results[0].points.values())).summary)
-        document = describe_comparison(comparison, metrics)
+        document = describe_comparison(comparison, next(iter(results[0].points.values())))
     if form == "json":
         terminal.write(to_json(comparison), end="")
     elif form == "csv":

@@ -21,19 +21,25 @@ from wattkeeper.scenarios.analysis.resolved.randomness import may_draw, seeds_ag
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     currency_of_rent,
+    duration_metric,
     format_value,
-    is_elastic,
     is_gain,
+    is_profiled,
     mean_of,
     oracle_variants,
-    shown_metrics,
 )
-from wattkeeper.scenarios.document.actions import describe_action, scheduler_words
 from wattkeeper.scenarios.document.blocks import Name, Paragraph, Role, Span, Strong, Text
 from wattkeeper.scenarios.document.effects import MEASURE, Effects
-from wattkeeper.scenarios.document.elastic import compare_goodput
-from wattkeeper.scenarios.document.rankings import describe_savings, rank_in_words
-from wattkeeper.scenarios.document.words import describe_change, join_list, name_of, unsigned
+from wattkeeper.scenarios.document.presenter import Presenter
+from wattkeeper.scenarios.document.rankings import rank_in_words
+from wattkeeper.scenarios.document.words import (
+    describe_action,
+    describe_change,
+    join_list,
+    name_of,
+    scheduler_words,
+    unsigned,
+)
 from wattkeeper.scenarios.spec.wording import count, percent
 from wattkeeper.sim.cluster_results.accounting import CARBON, COST, ENERGY
 from wattkeeper.sim.cluster_results.registry import METRICS
@@ -57,22 +63,17 @@ USES: Final = {
 """How the use of the baseline begins."""
 
 
-def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
+def write_answer(study: Study, presenter: Presenter, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
     """The sentences: the lead, then further parts of the answer, and the certainty of all."""
     summary = study.summary
-    if summary.get("saved"):
-        yield from describe_savings(summary)
-    elif "league" in summary:
+    if "league" in summary:
         oracles = oracle_variants(study.manifest["scenario"])
         yield from rank_in_words([("", summary["league"])], oracles, list(summary["variants"]))
     else:
-        answer = _Answer(study, aim, bill)
-        if is_elastic(summary) and len(summary["variants"]) > 1:
-            yield from compare_goodput(study)
-        else:
-            yield answer.lead()
-        yield from answer.further()
-        if aim.changes:
+        answer = _Answer(study, presenter, aim, bill)
+        own = list(presenter.tell(study))
+        yield from own or answer.on_variants()
+        if aim.changes and presenter.compares_runs:
             yield answer.tell_use("answer")
     remark = describe_certainty(study)
     if remark:
@@ -82,10 +83,10 @@ def write_answer(study: Study, aim: Aim, bill: Bill) -> Iterator[Paragraph]:
 class _Answer:
     """The sentences on the variants of a study."""
 
-    def __init__(self, study: Study, aim: Aim, bill: Bill) -> None:
+    def __init__(self, study: Study, presenter: Presenter, aim: Aim, bill: Bill) -> None:
         self._summary, self._manifest = study.summary, study.manifest
         self._scenario: Json = study.manifest["scenario"]
-        self._aim, self._bill = aim, bill
+        self._presenter, self._aim, self._bill = presenter, aim, bill
         self._names = list(self._summary["variants"])
         self._seeds = len(study.manifest["seeds"])
         self._effects = Effects(study, aim, bill)
@@ -118,7 +119,12 @@ class _Answer:
         """Whether no variant changes what decides."""
         return all(each.judgement in ("same", "noise") for each in self._aim.changes.values())
 
-    def lead(self) -> Paragraph:
+    def on_variants(self) -> Iterator[Paragraph]:
+        """What to do, then what else there is to say of each variant."""
+        yield self._tell_lead()
+        yield from self._tell_further()
+
+    def _tell_lead(self) -> Paragraph:
         """What to do, and what that is worth."""
         changes = self._aim.changes.values()
         if self._lead is not None:
@@ -162,13 +168,11 @@ class _Answer:
             ".",
         ]
 
-    def further(self) -> Iterator[Paragraph]:
+    def _tell_further(self) -> Iterator[Paragraph]:
         """What may save more, what knows the future, what changes nothing, what nobody can tell."""
         rest = [change for change in self._aim.changes.values() if change is not self._lead]
         modelled = [change for change in rest if change.is_modelled]
         others = [change for change in rest if not change.is_modelled]
-        if is_elastic(self._summary):  # their sentences name the best ones
-            return
         groups: list[tuple[Callable[[Sequence[VariantChange]], Text], list[VariantChange]]] = [
             (
                 self._tell_modelled,
@@ -260,7 +264,7 @@ class _Answer:
 
     def _soonest(self, changes: Sequence[VariantChange]) -> list[Span]:
         """The variant among them that ends jobs soonest, if one ends them sooner for certain."""
-        metric = "time_s" if self._summary["by"]["workload"] else "jct_s"
+        metric = duration_metric(self._summary)
         sooner = []
         for change in changes:
             versus = self._summary["variants"][change.name]["versus"].get(metric) or {}
@@ -310,7 +314,7 @@ class _Answer:
         summary, bill = self._summary, self._bill
         waits = self._manifest.get("waits") or []
         is_today = any(name in part["runs"] for part in waits[:1])
-        words = scheduler_words(self._scenario, name) if not summary["by"]["workload"] else ""
+        words = scheduler_words(self._scenario, name) if not is_profiled(summary) else ""
         about = f" ({words})" if words else ""
         label = "Today, simulated with " if is_today else "The baseline "
         texts = [
@@ -320,7 +324,7 @@ class _Answer:
         ]
         amounts = ", ".join(texts) + bill.period if texts else ""
         times = []
-        for metric in shown_metrics(summary):
+        for metric in self._presenter.metrics(summary):
             value, noun = mean_of(name, metric, summary), METRICS[metric].noun
             is_told = metric == ENERGY and texts
             if value is None or not noun or is_told or metric == "cost":  # alone it means nothing

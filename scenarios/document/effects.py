@@ -9,7 +9,12 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.aim import SAME, Aim, VariantChange
 from wattkeeper.scenarios.analysis.bill import Bill
 from wattkeeper.scenarios.analysis.study import Study
-from wattkeeper.scenarios.analysis.vocabulary import format_value, mean_of
+from wattkeeper.scenarios.analysis.vocabulary import (
+    duration_metric,
+    format_value,
+    is_profiled,
+    mean_of,
+)
 from wattkeeper.scenarios.document.blocks import Code, Small, Span, Strong
 from wattkeeper.scenarios.document.words import describe_change, unsigned
 from wattkeeper.scenarios.spec.wording import percent
@@ -124,18 +129,18 @@ class Effects:
     def tell_side(self, name: str) -> Iterator[Span]:
         """What else changes: the time of jobs, or the energy where time decides."""
         versus = self._summary["variants"][name]["versus"]
-        is_profiled = bool(self._summary["by"]["workload"])
+        profiled = is_profiled(self._summary)
         if self._aim.metric in ("jct_s", "time_s", "gpu_s_saved"):
-            yield from self._side_energy(versus, "energy_j" if is_profiled else ENERGY)
+            yield from self._side_energy(versus, "energy_j" if profiled else ENERGY)
             return
         if self._aim.metric == "goodput":
             return
-        metric, subject = ("time_s", "training") if is_profiled else ("jct_s", "jobs")
+        metric, subject = ("time_s", "training") if profiled else ("jct_s", "jobs")
         change = versus.get(metric) or {}
         if change.get("ratio") is None:
             return
         size = abs(change["ratio"] - 1)
-        takes = "takes" if is_profiled else "take"
+        takes = "takes" if profiled else "take"
         text, interval = describe_change(metric, change)
         share = text.rpartition(" ")[0]
         bounds = f" {interval}" if interval else ""
@@ -145,11 +150,11 @@ class Effects:
                 yield Small(f"({text}{bounds})")
             case "noise":
                 yield f"; how long {subject} {takes} does not change beyond noise"
-            case _ if size < SAME and not is_profiled and self._same_wait(versus):
+            case _ if size < SAME and not profiled and self._same_wait(versus):
                 yield ", and jobs wait no longer on average"
             case _ if size < SAME:
                 yield f", and {subject} {takes} no longer"
-            case _ if is_profiled:
+            case _ if profiled:
                 more = "longer" if change["ratio"] > 1 else "less time"
                 yield f", and training takes {share} {more}"
                 yield Small(bounds)
@@ -169,8 +174,8 @@ class Effects:
 
     def lengthening(self, name: str) -> float:
         """By how much the time of jobs is longer under a variant, a share; 0 if it is not known."""
-        metric = "time_s" if self._summary["by"]["workload"] else "jct_s"
-        change = self._summary["variants"][name]["versus"].get(metric) or {}
+        versus = self._summary["variants"][name]["versus"]
+        change = versus.get(duration_metric(self._summary)) or {}
         ratio: float | None = change.get("ratio")
         return 0.0 if ratio is None else ratio - 1
 

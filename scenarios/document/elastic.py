@@ -1,20 +1,24 @@
 """Elastic jobs: who keeps most of the work, and what became of their time, energy and rent."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from typing_extensions import override
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.scenarios.analysis.bill import Bill
 from wattkeeper.scenarios.analysis.manifest import Manifest
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
+    Tradeoff,
     currency_of_rent,
     format_value,
     four_digits,
-    is_elastic,
     mean_of,
-    only_elastic,
     read_means,
 )
+from wattkeeper.scenarios.charts.chart import Chart
+from wattkeeper.scenarios.charts.elastic_nodes import draw_elastic_nodes
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.bars import BarPart, PartValues, bars_table, format_figure
 from wattkeeper.scenarios.document.blocks import (
@@ -28,8 +32,9 @@ from wattkeeper.scenarios.document.blocks import (
     Table,
     TableRow,
 )
+from wattkeeper.scenarios.document.presenter import Presenter
 from wattkeeper.scenarios.document.words import describe_change, join_list, label_row, name_of
-from wattkeeper.scenarios.spec.wording import count
+from wattkeeper.scenarios.spec.wording import count, merge_names
 
 PERCENT: Final = (("%", 0.01),)
 JOULES: Final = (("J", 1.0),)
@@ -64,35 +69,135 @@ RENTS: Final = {
 }
 
 
-ALIKE = 0.001
+NOT_USEFUL: Final = {
+    "redundant": "redundant",
+    "lost": "lost",
+    "open": "under way at the end",
+    "pause": "pauses",
+    "checkpoint": "checkpoints",
+    "waiting": "waiting nodes",
+}
+"""Parts of the energy of elastic jobs that are not useful, and their names."""
+
+METRICS: Final = ("goodput", "ettr", "useful_sample_j", "useful_sample_rent", "p99_downtime_s")
+"""In which variants can differ, in the order of columns."""
+
+ALIKE: Final = 0.001
 """Variants are as good as the best one if they differ by up to this share."""
 
 
-def elastic_section(study: Study) -> Chapter | None:
-    """Bars and figures by variant; None without elastic jobs."""
-    summary = study.summary
-    if not is_elastic(summary):
-        return None
-    known = {name: mean for name, mean in read_means(summary).items() if mean["ettr"] is not None}
-    if not known:
-        return None
-    times = {name: _time_shares(mean) for name, mean in known.items()}
+class ElasticPresenter(Presenter):
+    """See the module."""
+
+    no_input: ClassVar[str] = "none: rates are stated"
+
+    @override
+    def metrics(self, summary: Json) -> tuple[str, ...]:
+        """Those of elastic jobs; when jobs end, only if that differs between variants."""
+        every = [about["metrics"] for about in summary["variants"].values()]
+        shown = [metric for metric in METRICS if any(metric in own for own in every)]
+        if len({metrics["jct_s"]["mean"] for metrics in every}) > 1:
+            shown.append("jct_s")
+        return tuple(shown)
+
+    @override
+    def tradeoff(self, summary: Json) -> Tradeoff:
+        labels = "goodput, samples/s", "energy of a committed sample"
+        return Tradeoff("goodput", "useful_sample_j", labels)
+
+    @override
+    def define_metrics(self, manifest: Manifest, summary: Json) -> Iterator[str]:
+        shown = self.metrics(summary)
+        others = " job completion: from submission to end, mean." * ("jct_s" in shown)
+        money = currency_of_rent(manifest["scenario"])
+        rent = f"; rent/1,000: rent of these nodes over every 1,000 samples, {money}" * (
+            "useful_sample_rent" in shown
+        )
+        yield (
+            "goodput: samples that elastic jobs committed a second, from their first pause to "
+            "their end. ETTR: effective training time ratio, the share of that time in steps that "
+            "were committed. energy/sample: energy of all nodes that jobs hold or wait for, over "
+            f"the samples that they committed{rent}. p99 downtime: from a loss until training goes "
+            f"on, what 99 % stay below.{others}"
+        )
+
+    @override
+    def decisive_metric(self, scenario: Json, summary: Json, bill: Bill) -> str:
+        """The goodput, whatever is stated of electricity."""
+        return self.metric_of_jobs(scenario, summary, bill)
+
+    @override
+    def metric_of_jobs(self, scenario: Json, summary: Json, bill: Bill) -> str:
+        return "goodput"
+
+    @override
+    def has_single_jobs(self, scenario: Json) -> bool:
+        return scenario["workload"].get("others") is not None
+
+    @override
+    def warn(self, summary: Json) -> Iterator[str]:
+        """Counts jobs that never ended, where losses of nodes do not explain them."""
+        for name, about in summary["variants"].items():
+            metrics = about["metrics"]
+            unable = metrics.get("unable_jobs", {}).get("mean")
+            if unable and "node_losses" not in metrics:
+                yield (
+                    f"{name}: {count(round(unable, 1), 'job')} never ended: nodes were too few "
+                    "until all elastic jobs ended."
+                )
+
+    @override
+    def tell(self, study: Study) -> Iterator[Paragraph]:
+        if len(study.summary["variants"]) > 1:
+            yield from _compare_goodput(study, self)
+
+    @override
+    def chapters(self, study: Study) -> Iterator[Chapter]:
+        """Bars and figures by variant."""
+        known = {
+            name: mean
+            for name, mean in read_means(study.summary).items()
+            if mean["ettr"] is not None
+        }
+        if not known:
+            return
+        is_alone = not self.has_single_jobs(study.manifest["scenario"])
+        tables = _bar_tables(study.summary, known, [_count_losses] * is_alone)
+        yield Chapter(
+            "elastic",
+            ("What became of the time and energy of elastic jobs",),
+            [
+                *tables,
+                *_rent_tables(study, known),
+                *blocks.notes(_explain(study.manifest, known, is_alone)),
+            ],
+            "page",
+        )
+
+    @override
+    def describe_losses(self, scenario: Json, summary: Json) -> Iterator[str]:
+        return merge_names(_describe_elastic(scenario, summary))
+
+    @override
+    def draw(self, study: Study, variants: list[str]) -> Iterator[Chart]:
+        return draw_elastic_nodes(study, variants)
+
+
+def _bar_tables(
+    summary: Json,
+    means: Mapping[str, Mapping[str, float]],
+    describe: Sequence[Callable[[str, Json], str]],
+) -> Iterator[Table]:
+    """Bars of time and, where it is known, of the energy of a sample."""
+    times = {name: _time_shares(mean) for name, mean in means.items()}
     parts = {part: PARTS[part] for part in SHARES}
     parts["waiting"] = parts["waiting"]._replace(label="too few nodes")
-    describe = [_count_losses] if only_elastic(study.manifest["scenario"]) else []
-    tables = [bars_table("time", times, parts, PERCENT, summary, *describe)]
+    yield bars_table("time", times, parts, PERCENT, summary, *describe)
     energies = {
-        name: _energy_of_sample(mean) for name, mean in known.items() if mean["useful_sample_j"]
+        name: _energy_of_sample(mean) for name, mean in means.items() if mean["useful_sample_j"]
     }
-    if len(energies) == len(known):
-        tables.append(bars_table("energy of a sample", energies, PARTS, JOULES, summary, *describe))
-    tables += _rent_tables(study, known)
-    return Chapter(
-        "elastic",
-        ("What became of the time and energy of elastic jobs",),
-        [*tables, *blocks.notes(_explain(study.manifest, known))],
-        "page",
-    )
+    if len(energies) == len(means):
+        yield bars_table("energy of a sample", energies, PARTS, JOULES, summary, *describe)
 
 
 def _time_shares(mean: Mapping[str, float]) -> PartValues:
@@ -137,15 +242,13 @@ def _format_rent(value: float | None, metric: str) -> str:
     return format_value(value, metric) if metric == "useful_sample_rent" else format_figure(value)
 
 
-def _explain(manifest: Manifest, means: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+def _explain(
+    manifest: Manifest, means: Mapping[str, Mapping[str, float]], is_alone: bool
+) -> Iterator[str]:
     """What the figures are of."""
     seeds = len(manifest["seeds"])
     metrics = {metric for mean in means.values() for metric in mean}
-    beside = (
-        ""
-        if only_elastic(manifest["scenario"])
-        else ", but not those that are free beside other jobs"
-    )
+    beside = "" if is_alone else ", but not those that are free beside other jobs"
     yield (
         "From the first pause of a job to its end"
         + f"; means over {seeds} seeds" * (seeds > 1)
@@ -169,12 +272,12 @@ def _explain(manifest: Manifest, means: Mapping[str, Mapping[str, float]]) -> It
         )
 
 
-def compare_goodput(study: Study) -> Iterator[Paragraph]:
+def _compare_goodput(study: Study, presenter: ElasticPresenter) -> Iterator[Paragraph]:
     """Who keeps most, and at the least energy and rent, of several variants with elastic jobs."""
     summary = study.summary
     if best := _best("goodput", summary, most=True):
         share = format_value(mean_of(best[0], "ettr", summary), "ettr")
-        more = f"{_describe_span(study, best[0])}; steps that count fill {share} of the time"
+        more = f"{_tell_span(study, best[0], presenter)}; steps that count fill {share} of the time"
         yield _sentence(
             "lead", best, "keep", "most of the work: ", "goodput", "samples/s", summary, more
         )
@@ -203,10 +306,11 @@ def compare_goodput(study: Study) -> Iterator[Paragraph]:
         )
 
 
-def _describe_span(study: Study, variant: str) -> str:
+def _tell_span(study: Study, variant: str, presenter: ElasticPresenter) -> str:
     """How long elastic jobs last; nothing where other jobs last longer."""
-    span_s = study.manifest["scenario"]["workload"].get("until_s")
-    if span_s is None and only_elastic(study.manifest["scenario"]):
+    scenario = study.manifest["scenario"]
+    span_s = scenario["workload"].get("until_s")
+    if span_s is None and not presenter.has_single_jobs(scenario):
         span_s = mean_of(variant, "makespan_s", study.summary)
     return "" if span_s is None else f", over {format_value(span_s, 'makespan_s')}"
 
@@ -275,3 +379,50 @@ def _sentence(
         doubt = opens.get(change.get("verdict") or "", "")
         words += [", ", Strong(text), *bounds, doubt, " than ", name_of(baseline, names)]
     return Paragraph(role, [*words, f"{more}."])
+
+
+def _describe_elastic(scenario: Json, summary: Json) -> Iterator[tuple[str, str]]:
+    money = currency_of_rent(scenario)
+    for name, mean in read_means(summary).items():
+        if mean.get("ettr") is not None:
+            yield name, f"{_describe_time(mean)}{_describe_energy(mean, money)}"
+        elif mean.get("goodput") is not None:
+            yield name, "no elastic job ever held a node."
+
+
+def _describe_time(mean: Mapping[str, float]) -> str:
+    """What elastic jobs did of their time."""
+    shares = ", ".join(
+        f"{what} {100 * mean[share]:z.1f} %"
+        for what, share in (
+            ("lost", "lost_share"),
+            ("under way at the end", "open_share"),
+            ("pauses", "pause_share"),
+            ("checkpoints", "checkpoint_share"),
+            ("too few nodes", "stopped_share"),
+        )
+        if share in mean
+    )
+    return (
+        f"elastic jobs committed {four_digits(mean['goodput'])} samples/s. Their time: steps that "
+        f"count {100 * mean['ettr']:.1f} %, {shares}."
+    )
+
+
+def _describe_energy(mean: Mapping[str, float | None], money: str) -> str:
+    """What a committed sample took."""
+    energy_j, rent = mean["useful_sample_j"], mean.get("useful_sample_rent")
+    if energy_j is None:
+        return ""
+    text = f" A committed sample took {four_digits(energy_j)} J"
+    whole = mean["elastic_energy_j"]
+    if whole:
+        listed = ", ".join(
+            f"{label} {100 * (mean[f'elastic_{part}_j'] or 0.0) / whole:z.1f} %"
+            for part, label in NOT_USEFUL.items()
+            if f"elastic_{part}_j" in mean
+        )
+        text += f" ({listed})"
+    return text + (
+        "." if rent is None else f"; the rent of 1,000 is {four_digits(1000 * rent)} {money}."
+    )

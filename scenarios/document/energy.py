@@ -24,6 +24,7 @@ from wattkeeper.scenarios.analysis.usage import UsageRow, usage_rows
 from wattkeeper.scenarios.analysis.vocabulary import (
     format_value,
     is_gain,
+    is_profiled,
     label_of,
     own_baselines,
     read_means,
@@ -212,7 +213,7 @@ def _share(bill: Bill, metric: str, name: str, baseline: str) -> float | None:
 def energy_section(manifest: Manifest, summary: Json) -> Chapter | None:
     """Energy of the cluster in its window by what GPUs do; None where it is unknown."""
     means = read_means(summary)
-    if "saved" in summary or any(mean.get(ENERGY) is None for mean in means.values()):
+    if any(mean.get(ENERGY) is None for mean in means.values()):
         return None
     parts = [part for part in PARTS if any(mean[part] for mean in means.values())]
     shown = [*parts, ENERGY, *known_rates(manifest, summary)]
@@ -262,7 +263,7 @@ def _describe_window(manifest: Manifest, summary: Json) -> str:
     if len(set(map(tuple, windows))) > 1:
         span += " with the first seed; each seed has its own window"
     rates = " ".join(_describe_rates(manifest))
-    above = not summary["by"]["workload"] or "electricity" in manifest
+    above = not is_profiled(summary) or "electricity" in manifest
     year = ""
     if above and not stated and year_spans(summary):
         year = " Amounts a year, above, are of the time of the submissions instead."

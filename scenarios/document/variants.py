@@ -1,19 +1,19 @@
 """Tables of the variants: their metrics, and changes by workload or GPU type."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.learning.window import LearningWindow
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.resolved.overrides import describe_overrides
 from wattkeeper.scenarios.analysis.resolved.randomness import may_draw
-from wattkeeper.scenarios.analysis.savings import savings_labels, savings_note
-from wattkeeper.scenarios.analysis.vocabulary import knows_energy, label_of, notes, shown_metrics
+from wattkeeper.scenarios.analysis.vocabulary import is_profiled, knows_energy, label_of
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import Block, Cell, Head, Table, TableRow
-from wattkeeper.scenarios.document.words import compare_cell, label_row, name_of
+from wattkeeper.scenarios.document.presenter import Presenter
+from wattkeeper.scenarios.document.words import compare_cell, label_row
 from wattkeeper.scenarios.spec.case_names import base_of
-from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.sim.cluster_results.registry import METRICS
 from wattkeeper.sim.results.statistics import FEWEST
 
@@ -52,7 +52,6 @@ def explain_verdicts(summaries: Iterable[Json], random: bool = True) -> Iterator
     verdicts = {
         versus["verdict"]
         for summary in summaries
-        if "saved" not in summary
         for about in summary["variants"].values()
         for versus in about["versus"].values()
         if isinstance(versus, Mapping) and versus.get("verdict")
@@ -63,19 +62,19 @@ def explain_verdicts(summaries: Iterable[Json], random: bool = True) -> Iterator
         yield f"Marks: {'; '.join(meanings)}.{ALONE if verdicts & JUDGED else ''}"
 
 
-def describe_variants(manifest: Manifest, summary: Json) -> Iterator[Block]:
+def describe_variants(manifest: Manifest, summary: Json, presenter: Presenter) -> Iterator[Block]:
     """The table of the variants, what its marks mean, and notes on its metrics."""
-    if summary.get("saved"):
-        yield _savings_table(summary)
+    if tables := list(presenter.list_variants(summary)):
+        yield from tables
         return
-    yield _variant_table(manifest, summary)
+    yield _variant_table(manifest, summary, presenter.metrics(summary))
     yield from blocks.notes(explain_verdicts([summary], may_draw(manifest, summary)))
-    yield from blocks.notes(notes(manifest, summary))
+    yield from blocks.notes(describe_overrides(manifest["scenario"]))
+    yield from blocks.notes(presenter.define_metrics(manifest, summary))
 
 
-def _variant_table(manifest: Manifest, summary: Json) -> Table:
+def _variant_table(manifest: Manifest, summary: Json, metrics: Sequence[str]) -> Table:
     """The metrics of each variant, and their changes against the baseline."""
-    metrics = shown_metrics(summary)
     titles = [label_of(metric) for metric in metrics]
     has_regret = "cost" in metrics
     rows = []
@@ -128,38 +127,16 @@ def _largest_change(metric: str, summary: Json) -> float:
     return min(sizes[-1], OUTLIER * usual) if usual else sizes[-1]
 
 
-def _savings_table(summary: Json) -> Table:
-    """What the zoo of a search saves, with intervals."""
-    titles = savings_labels(summary) | {"accuracy_points": "final accuracy"}
-    rows = []
-    for name, saved in summary["saved"].items():
-        cells = []
-        for key in titles:
-            value, interval = saved[key]["mean"], saved[key]["ci95"]
-            is_points = key == "accuracy_points"
-            text = _points if is_points else percent
-            bounds = f"[{', '.join(map(text, interval))}]" if interval else ""
-            cells.append(
-                Cell((f"{text(value)} {'points' if is_points else '% saved'}",), "", bounds)
-            )
-        rows.append(TableRow((name_of(name, list(summary["variants"])),), cells))
-    return Table(blocks.heads("variant", *titles.values()), rows, caption=savings_note(summary))
-
-
-def _points(value: float) -> str:
-    return f"{value:+.2f}"
-
-
-def parts_table(summary: Json, window: LearningWindow) -> tuple[str, Table] | None:
+def parts_table(
+    summary: Json, metrics: Sequence[str], window: LearningWindow
+) -> tuple[str, Table] | None:
     """Title and table of the changes by workload or GPU type; None without several of either."""
-    if "saved" in summary:
-        return None
     key = next((key for key in PARTS if len(summary["by"][key]) > 1), None)
     if key is None:
         return None
-    shown = [metric for metric in shown_metrics(summary) if METRICS[metric].noun]
+    shown = [metric for metric in metrics if METRICS[metric].noun]
     shown = [metric for metric in shown if metric not in ("cluster_energy_j", "gpu_s_saved")]
-    if summary["by"]["workload"] and window.longer:
+    if is_profiled(summary) and window.longer:
         shown.append("last5_energy_j" if knows_energy(summary) else "last5_time_s")
     rows = [
         TableRow(

@@ -17,8 +17,8 @@ from wattkeeper.scenarios.charts.columns import read_outcomes
 from wattkeeper.scenarios.charts.distributions import draw_distributions
 from wattkeeper.scenarios.charts.learning import draw_regret
 from wattkeeper.scenarios.charts.over_time import draw_over_time
-from wattkeeper.scenarios.charts.pareto import draw_tradeoff
 from wattkeeper.scenarios.charts.sweep_charts import draw_sweep_tradeoff
+from wattkeeper.scenarios.document.study import draw_front
 from wattkeeper.scenarios.notebook.amounts import draw_delay_by_size, draw_energy
 from wattkeeper.scenarios.notebook.colours import VariantStyle
 from wattkeeper.scenarios.notebook.drawing import draw_chart
@@ -52,7 +52,7 @@ class StudyPlots(NamedTuple):
         Markers in the same place are rings around each other.
         """
         study, styles = self._select(variants)
-        chart = _first(draw_tradeoff(study, _names(styles)), "energy of jobs")
+        chart = _first(draw_front(study, _names(styles)), "energy of jobs")
         return draw_chart(chart, styles, chart.title, Frame(**options))
 
     def energy(

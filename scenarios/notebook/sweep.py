@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.points import PointRow, read_points
-from wattkeeper.scenarios.document.sweep import describe_sweep
+from wattkeeper.scenarios.analysis.points import PointRow
+from wattkeeper.scenarios.document.comparisons.sweep import describe_sweep, read_rows
 from wattkeeper.scenarios.notebook.display import SavedStudy, open_study, to_fragment
 from wattkeeper.scenarios.notebook.plots import SweepPlots
 from wattkeeper.scenarios.spec.wording import count
@@ -57,7 +57,7 @@ class SavedSweep:
     @cached_property
     def rows(self) -> list[PointRow]:
         """What the page shows of each finished point."""
-        return read_points(self.folder, self.about)
+        return read_rows(self.folder, self.about)
 
     @cached_property
     def points(self) -> pd.DataFrame:

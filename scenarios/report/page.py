@@ -14,8 +14,8 @@ from xml.etree.ElementTree import Element
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.charts.chart import Chart
 from wattkeeper.scenarios.document.blocks import Chapter, Document, Figure
+from wattkeeper.scenarios.document.comparisons.sweep import read_sweep_document
 from wattkeeper.scenarios.document.study import describe_study
-from wattkeeper.scenarios.document.sweep import read_sweep_document
 from wattkeeper.scenarios.report import html
 from wattkeeper.scenarios.report.markup import tag, to_html, to_script_json
 

@@ -35,8 +35,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> Document:
     Raises:
         InputError: If the folder holds anything but results of a sweep.
     """
-    from wattkeeper.scenarios.analysis.points import read_points
-    from wattkeeper.scenarios.document.sweep import describe_sweep
+    from wattkeeper.scenarios.document.comparisons.sweep import describe_sweep, read_rows
     from wattkeeper.scenarios.report.page import render_document
 
     check_folder(folder, CLUSTER, sweep=True)
@@ -51,7 +50,7 @@ def write_sweep(folder: Path, works: Sequence[PointWork]) -> Document:
         done = [work.point.id for work in works if work.done.exists()]
         write_sums(fresh, study.checked_files_of_sweep(done))
         about = json.loads(text)
-        points = read_points(fresh, about, check=False)
+        points = read_rows(fresh, about, check=False)
         studies = study.finished_points(fresh, about, check=False)
         document = describe_sweep(about, points, next((saved for _, saved in studies), None))
         (fresh / "report.html").write_text(render_document(document), encoding="utf-8")

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import is_profiled
 from wattkeeper.sim.cluster_results.metrics import LAST
 
 
@@ -29,7 +30,7 @@ class LearningWindow(NamedTuple):
 
 def read_learning_window(study: Study) -> LearningWindow:
     """The groups of the runs with the first seed, of the variant with the fewest long ones."""
-    if not study.summary["by"]["workload"]:
+    if not is_profiled(study.summary):
         return LearningWindow(0, 0)
     table = study.table("jobs", ("variant", "seed", "group_id", "recurrence"))
     if not len(table):

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from wattkeeper import scenarios
-from wattkeeper.scenarios.charts.study_charts import draw_study
+from wattkeeper.scenarios.document.study import draw_study
 
 
 def test_limits_of_attempts_whose_knobs_changed_are_left_out_and_counted() -> None:

@@ -12,7 +12,7 @@ from tests.conftest import Command
 from tests.support.messages import assert_states
 from wattkeeper import scenarios
 from wattkeeper.scenarios.document.blocks import Paragraph, plain
-from wattkeeper.scenarios.document.rankings import describe_savings
+from wattkeeper.scenarios.document.search import describe_savings
 from wattkeeper.scenarios.document.study import describe_study
 
 CLUSTER = {"gpu": "A100", "gpus": 8, "gpus_per_node": 4, "idle_power_w": 60, "busy_power_w": 300}

@@ -16,8 +16,8 @@ from tests.support.slurm_logs import draw_jobs, first_that_fits, write_sacct
 from wattkeeper import scenarios
 from wattkeeper.scenarios.cli.tables.document import print_document
 from wattkeeper.scenarios.document.blocks import Document, Paragraph, plain
+from wattkeeper.scenarios.document.comparisons.sweep import read_sweep_document
 from wattkeeper.scenarios.document.study import describe_study
-from wattkeeper.scenarios.document.sweep import read_sweep_document
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.report import render_page, render_sweep_page
 

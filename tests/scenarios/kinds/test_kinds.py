@@ -56,7 +56,7 @@ def test_few_places_name_a_kind_of_workload() -> None:
         own = {
             name
             for name, section in SECTIONS.items()
-            if module == f"kinds/{name}.py"
+            if module in (f"kinds/{name}.py", f"document/{name}.py")
             or section.__module__ == f"wattkeeper.scenarios.{module[:-3].replace('/', '.')}"
         }
         others = set(named_kinds(path)) - own

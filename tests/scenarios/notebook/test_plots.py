@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from tests.conftest import run_command
 from wattkeeper import scenarios
 from wattkeeper.policies.errors import EnvironmentLacks, InputError
-from wattkeeper.scenarios.charts.study_charts import draw_study
+from wattkeeper.scenarios.document.study import draw_study
 from wattkeeper.scenarios.notebook.colours import VariantStyle, variant_colours
 from wattkeeper.scenarios.run.run import ScenarioResult
 

@@ -23,9 +23,9 @@ from tests.support.reports import Window, chromium, instance, save_sweep
 from tests.support.results import seal
 from wattkeeper import scenarios
 from wattkeeper.scenarios.analysis.manifest import Manifest
-from wattkeeper.scenarios.analysis.points import read_points
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.charts.pareto import EnergyTime, limit_points
+from wattkeeper.scenarios.document.comparisons.sweep import read_rows
 from wattkeeper.scenarios.report import render_page, render_sweep_page
 from wattkeeper.scenarios.run.run import ScenarioResult
 from wattkeeper.sim.cluster_results.schemas import CLUSTER
@@ -442,7 +442,7 @@ def test_memory_of_a_sweep_page_is_bounded(tmp_path: Path) -> None:
     assert_states(text, "first 500 of 520 rows", "metrics.parquet")
     some = sweep | {"points": sweep["points"][2:22]}
     tracemalloc.start()
-    assert len(read_points(tmp_path, some)) == 20
+    assert len(read_rows(tmp_path, some)) == 20
     kept, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 20 * 100_000
@@ -581,6 +581,7 @@ def test_page_of_a_search_has_savings(done: ScenarioResult) -> None:
 
     def change(manifest: dict[str, Any], summary: dict[str, Any]) -> None:
         manifest |= {"backend": "live", "inputs": [], "modelled": []}
+        manifest["scenario"]["workload"] = {"kind": "search"}
         some = {"mean": 0.231, "ci95": [0.2, 0.26], "n": 3}
         shares = dict.fromkeys(("work", "epochs", "time_s", "time_with_overhead_s"), some)
         lost = {"mean": -0.12, "ci95": None, "n": 1}

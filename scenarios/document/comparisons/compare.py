@@ -6,6 +6,7 @@ from typing import Any
 from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.compare import LEVEL, is_significant
 from wattkeeper.scenarios.analysis.resolved.key_words import label_point
+from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import format_value, label_of
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (
@@ -18,6 +19,7 @@ from wattkeeper.scenarios.document.blocks import (
     Table,
     TableRow,
 )
+from wattkeeper.scenarios.document.presenters import find_presenter
 from wattkeeper.scenarios.spec.wording import count, percent, unlisted
 from wattkeeper.sim.results.statistics import FEWEST
 
@@ -170,16 +172,17 @@ def format_verdict(row: Mapping[str, Any]) -> str:
     return str(row["verdict"]) + " (alone)" * (is_significant(row) and not row["holds"])
 
 
-def describe_comparison(content: Json, metrics: Sequence[str]) -> Document:
+def describe_comparison(content: Json, first: Study) -> Document:
     """What a comparison says.
 
     Args:
         content: What `wattkeeper.scenarios.analysis.compare.compare` returned.
-        metrics: The metrics of the overview, which pages have.
+        first: A study of the reference, whose metrics the overview of a page shows.
     """
     reference, comparisons = content["reference"], content["comparisons"]
     others = [comparison["other"]["folder"] for comparison in comparisons]
     answer: list[Block] = [Paragraph("note", (describe_folder("reference", reference),))]
+    metrics = find_presenter(first.manifest["scenario"]).metrics(first.summary)
     sections = [Chapter("answer", (), answer), _overview(reference, comparisons, metrics)]
     for number, comparison in enumerate(comparisons):
         answer.append(

@@ -25,7 +25,6 @@ from wattkeeper.scenarios.analysis.vocabulary import (
     is_gain,
     label_of,
     metric_units,
-    tradeoff_metrics,
 )
 from wattkeeper.scenarios.charts.sweep_charts import draw_sweep
 from wattkeeper.scenarios.document import basis, blocks
@@ -45,6 +44,7 @@ from wattkeeper.scenarios.document.blocks import (
     TableRow,
     Text,
 )
+from wattkeeper.scenarios.document.presenters import find_presenter
 from wattkeeper.scenarios.document.rankings import league_section, rank_in_words
 from wattkeeper.scenarios.document.variants import explain_verdicts
 from wattkeeper.scenarios.document.words import (
@@ -75,9 +75,14 @@ def read_sweep_document(folder: Path, *, with_charts: bool = True) -> Document:
         InputError: If it holds no sweep, or results of a finished point are broken.
     """
     sweep = study.read_sweep(folder)
-    points = read_points(folder, sweep)
+    points = read_rows(folder, sweep)
     first = next((saved for _, saved in study.finished_points(folder, sweep, check=False)), None)
     return describe_sweep(sweep, points, first, with_charts=with_charts)
+
+
+def read_rows(folder: Path, sweep: Json, *, check: bool = True) -> list[PointRow]:
+    """What is shown of each finished point of a sweep; see `read_points`."""
+    return read_points(folder, sweep, find_presenter, check=check)
 
 
 def describe_sweep(
@@ -136,7 +141,7 @@ def _write_sentences(points: Sequence[PointRow], variants: Sequence[str]) -> Ite
     if not points:
         yield Paragraph("lead", ("No point is done: there is nothing to compare.",))
         return
-    time, energy, _ = tradeoff_metrics(points[0].summary)
+    time, energy, _ = points[0].tradeoff
     role: blocks.Role = "lead"
     for metric in (energy, time):
         if best := _describe_best(metric, points, variants):

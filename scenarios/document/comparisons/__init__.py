@@ -1,0 +1,1 @@
+"""Documents of comparisons: results folders, points of a sweep, live runs and simulated ones."""
