@@ -114,12 +114,13 @@ def fetched_traces(zeus_traces: Path, shared: Path) -> Path:
     openb = (data / "openb_pod_list_default.csv", data / "openb_node_list_gpu_node.csv")
     models = shared / "data/modelkeeper"
     zoo = (models / "graphs", models / "workloads/torchcv_list.csv")
-    for words in (
+    imports: tuple[tuple[str | Path, ...], ...] = (
         ("csv", jobs, "--name", "philly", *MAP),
         ("csv", jobs, "--name", "million", *MAP),
         ("openb-2023", *openb, "--name", "openb"),
         ("modelkeeper", *zoo, "--skip-bad", "--name", "zoo-imgclsmob"),
-    ):
+    )
+    for words in imports:
         run_command("traces", "import", *words, traces=zeus_traces, cwd=zeus_traces)
     return zeus_traces
 
