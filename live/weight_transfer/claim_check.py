@@ -6,7 +6,7 @@ cannot see: outputs that a module has in train mode alone, or a fault of the pro
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -18,7 +18,7 @@ from typing_extensions import override
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
 from wattkeeper.live.weight_transfer.program.ir import Program
 from wattkeeper.live.weight_transfer.program.tracing import Inputs
-from wattkeeper.live.weight_transfer.report import TransferReport
+from wattkeeper.live.weight_transfer.report import Heads, TransferReport
 from wattkeeper.policies.errors import cut_message
 
 SEED: Final = 1
@@ -35,7 +35,7 @@ DROPOUTS: Final = frozenset(
 def check_claims(
     report: TransferReport, parent: TracedModule, child: TracedModule, inputs: Inputs
 ) -> TransferReport:
-    """Withdraw each claim of a preserved function that does not hold when both models run.
+    """Withdraw each claim of a kept function, or body, that does not hold when both models run.
 
     In train mode, dropout and other draws of zeros and ones are replaced by their mean. Example
     inputs that are constant or hold no values are replaced by random ones. The modules are copied,
@@ -47,10 +47,13 @@ def check_claims(
         child: The child, filled.
         inputs: Inputs that both were traced with.
     """
-    if not report.preserved_in_eval:
+    if not report.preserved_in_eval and report.heads is None:
         return report
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     probes = _vary(given, (parent.program, child.program))
+    if report.heads is not None:
+        holds = _has_values(parent.module, child.module, report.heads, probes)
+        return report if holds else report.model_copy(update={"heads": None})
     lost = _find_difference(parent.module, child.module, probes, train=False)
     lost_in_eval = (lost,) if lost else ()
     if report.preserved_in_train and not lost:
@@ -120,9 +123,86 @@ def _find_difference(
     return f"outputs differ by {largest:.2g} of their size when both run (allowed: {limit:.1g})"
 
 
-def _run(module: nn.Module, inputs: Sequence[Tensor], train: bool) -> list[Tensor]:
-    """The outputs of a copy of a module, on the CPU."""
-    twin = _copy(module).train(train)
+def _has_values(
+    parent: nn.Module, child: nn.Module, heads: Heads, inputs: Sequence[Tensor]
+) -> bool:
+    """Whether the parent computes all that the head of the child reads, and its other outputs."""
+    twin = _copy(child)
+    tensors = [*twin.named_parameters(), *twin.named_buffers()]
+    layers = {*heads.entries, *heads.ends}
+    holders = {
+        id(tensor): layer
+        for name, tensor in tensors
+        for layer in (name, name.rpartition(".")[0])
+        if layer in layers
+    }
+    reading = _Reading(holders, {id(tensor) for _, tensor in tensors})
+    try:
+        with reading:
+            outputs = _run(twin, inputs, train=False, copies=False)
+        values = [reading.read[layer].double().cpu() for layer in heads.entries]
+        values += [reading.made[layer].double().cpu() for layer in heads.ends]
+        search = _Search([*values, *(outputs[place] for place in heads.outputs)])
+        with search:
+            _run(parent, inputs, train=False)
+    except Exception:  # what cannot run is not claimed
+        return False
+    return max(search.differences) <= tolerance(parent, child)
+
+
+class _Reading(TorchFunctionMode):
+    """Notes what layers read and compute.
+
+    Args:
+        holders: By identity of a tensor of a layer, the layer.
+        state: Identities of all tensors of the module.
+    """
+
+    def __init__(self, holders: Mapping[int, str], state: Collection[int]) -> None:
+        super().__init__()
+        self._holders, self._state = holders, state
+        self.read: dict[str, Tensor] = {}
+        self.made: dict[str, Tensor] = {}
+
+    @override
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        tensors = [item for item in tree_leaves((args, kwargs)) if isinstance(item, Tensor)]
+        layer = next((self._holders[id(t)] for t in tensors if id(t) in self._holders), None)
+        given = next((tensor for tensor in tensors if id(tensor) not in self._state), None)
+        result = func(*args, **(kwargs or {}))
+        if layer is not None and given is not None and isinstance(result, Tensor):
+            self.read[layer], self.made[layer] = given, result
+        return result
+
+
+class _Search(TorchFunctionMode):
+    """Looks for values among all results: how far the nearest one is from each, of its size."""
+
+    def __init__(self, values: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._values = values
+        self.differences = [math.inf] * len(values)
+
+    @override
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for index, value in enumerate(self._values):
+            for found in tree_leaves(result):
+                if isinstance(found, Tensor) and found.shape == value.shape:
+                    part = float((found.double().cpu() - value).norm()) / (float(value.norm()) or 1)
+                    self.differences[index] = min(self.differences[index], part)
+        return result
+
+
+def _run(
+    module: nn.Module, inputs: Sequence[Tensor], train: bool, *, copies: bool = True
+) -> list[Tensor]:
+    """The outputs of a module, or of a copy of it, on the CPU."""
+    twin = (_copy(module) if copies else module).train(train)
     for part in twin.modules():
         if isinstance(part, nn.MultiheadAttention | nn.RNNBase):
             part.dropout = 0.0

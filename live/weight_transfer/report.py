@@ -9,6 +9,8 @@ from wattkeeper.live.weight_transfer.program.ir import Program
 
 Status = Literal["copied", "widened", "narrowed", "inserted", "left"]
 
+Kept = Literal["all", "all but the head", "weights", "nothing"]
+
 FROM_PARENT: Final = ("copied", "widened", "narrowed")
 
 
@@ -35,6 +37,26 @@ class TensorReport(BaseModel):
     trained: bool
 
 
+class Heads(BaseModel):
+    """The last layers of two models whose functions are equal but for them.
+
+    Attributes:
+        parent: Layers of the parent that the child lacks.
+        child: Layers of the child that the parent lacks.
+        entries: Those of the child that read values of the parent.
+        ends: Further layers of the child whose results its head reads: they are the parent's.
+        outputs: Outputs of the child, by position, that are values of the parent.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parent: tuple[str, ...]
+    child: tuple[str, ...]
+    entries: tuple[str, ...]
+    ends: tuple[str, ...]
+    outputs: tuple[int, ...]
+
+
 class TransferReport(BaseModel):
     """Result of a transfer; prints as a table and serialises with `model_dump_json`.
 
@@ -44,6 +66,8 @@ class TransferReport(BaseModel):
         tensors: How each tensor of the child was filled.
         lost_in_eval: Why the child's function is not the parent's in eval mode; empty if it is.
         lost_in_train: The same for train mode, apart from the random draws of dropout.
+        heads: Where the function is not the parent's in eval mode because of the heads alone: what
+            differs; else None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -53,6 +77,7 @@ class TransferReport(BaseModel):
     tensors: tuple[TensorReport, ...]
     lost_in_eval: tuple[str, ...]
     lost_in_train: tuple[str, ...]
+    heads: Heads | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -74,6 +99,16 @@ class TransferReport(BaseModel):
         """Whether it is in train mode, apart from the random draws of dropout."""
         return not self.lost_in_train
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def kept(self) -> Kept:
+        """What of the parent's function in eval mode the child has; `weights`: nothing claimed."""
+        if self.preserved_in_eval:
+            return "all"
+        if self.heads is not None:
+            return "all but the head"
+        return "weights" if self.coverage else "nothing"
+
     def __str__(self) -> str:
         header = ("tensor", "shape", "status", "source", "why")
         rows = [
@@ -88,8 +123,15 @@ class TransferReport(BaseModel):
         lines.append(f"{self.coverage:.1%} of the parameters come from {self.parent}")
         for mode, lost in (("eval", self.lost_in_eval), ("train", self.lost_in_train)):
             verdict = f"not preserved: {'; '.join(lost)}" if lost else "preserved"
+            if mode == "eval" and self.heads is not None:
+                verdict = f"preserved but for the head ({_describe_heads(self.heads)})"
             lines.append(f"function in {mode} mode: {verdict}")
         return "\n".join(lines)
+
+
+def _describe_heads(heads: Heads) -> str:
+    parts = (("new", heads.child), ("of the parent alone", heads.parent))
+    return "; ".join(f"{what}: {', '.join(layers)}" for what, layers in parts if layers)
 
 
 class TensorNote(NamedTuple):
@@ -107,9 +149,12 @@ class ReportBuilder:
         self.notes: dict[str, TensorNote] = {}
         self.lost_in_eval: list[str] = []
         self.lost_in_train: list[str] = []  # in train mode alone
+        self.losses = 0
+        self.heads: Heads | None = None
 
     def lose_function(self, reason: str) -> None:
         """Add a reason why the function is not preserved in either mode."""
+        self.losses += 1
         if reason not in self.lost_in_eval:
             self.lost_in_eval.append(reason)
 
@@ -129,4 +174,5 @@ class ReportBuilder:
             ),
             lost_in_eval=tuple(self.lost_in_eval),
             lost_in_train=(*self.lost_in_eval, *self.lost_in_train),
+            heads=self.heads if self.lost_in_eval else None,
         )

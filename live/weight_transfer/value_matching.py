@@ -6,6 +6,7 @@ from torch import Tensor
 
 from wattkeeper.live.weight_transfer.equivalence import is_clamp_redundant, resolve_op
 from wattkeeper.live.weight_transfer.fill import input_axis
+from wattkeeper.live.weight_transfer.heads import find_heads
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.program.ir import Op
 from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, COMMUTING, TRANSPARENT
@@ -29,10 +30,29 @@ class ValueMatching:
 
     def run(self) -> None:
         """Match the values of all operators, and compare the outputs."""
+        is_known: list[bool] = []
         for index, op in enumerate(self.child.program.ops):
+            losses = self.report.losses
             self.sources.append(self._find_source(index, op))
+            is_known.append(self.report.losses == losses and self._is_known(index, op, is_known))
         if not self.report.lost_in_eval and not self._has_same_outputs():
             self.report.lose_function("the child's outputs are other values than the parent's")
+
+        if self.report.lost_in_eval:
+            origins = self.insertion.origins
+            self.report.heads = find_heads(self.check, origins, self.sources, is_known)
+
+    def _is_known(self, index: int, op: Op, is_known: Sequence[bool]) -> bool:
+        """Whether a value is the parent's, by all that was found of the operators before it.
+
+        Those inside a block that adds nothing do not count.
+        """
+        blocks = self.insertion.blocks
+        if index in blocks.inside:
+            return True
+        if index in blocks.shortcuts:
+            return is_known[blocks.shortcuts[index]]
+        return self.sources[index] is not None and all(is_known[ref] for ref in op.refs)
 
     def _has_same_outputs(self) -> bool:
         """Whether each output is the parent's, unit by unit."""
@@ -162,7 +182,12 @@ class ValueMatching:
         source = self.sources[op.refs[0]] if op.refs else None
         compatible = source is not None and self.insertion.is_compatible(index, source)
         init = None
-        if source is not None and compatible:
+        is_head = (
+            source is not None
+            and index in self.child.program.outputs
+            and op.shape != self.parent.program.ops[source].shape
+        )
+        if source is not None and compatible and not is_head:
             init = self.insertion.find_identity(index, source)
         if init is None:
             reason = (

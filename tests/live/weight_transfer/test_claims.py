@@ -17,6 +17,7 @@ from tests.support.architectures import FAMILIES  # noqa: E402
 from tests.support.transfers import IMAGES, WORDS, error, randomise  # noqa: E402
 from wattkeeper.live import transfer  # noqa: E402
 from wattkeeper.live.weight_transfer.model_graph import trace  # noqa: E402
+from wattkeeper.live.weight_transfer.report import Heads  # noqa: E402
 from wattkeeper.live.weight_transfer.transfer import grow  # noqa: E402
 
 LIMIT = 1e-8
@@ -151,3 +152,104 @@ def test_body_is_filled_whether_it_gets_or_loses_a_head(
     theirs, mine = parent.state_dict(), child.state_dict()
     assert all(torch.equal(mine[name], theirs[name]) for name in without.state_dict())
     assert not report.preserved_in_eval
+    assert report.kept == "all but the head"
+    assert report.heads is not None
+    assert bool(report.heads.child) is is_appended
+    assert "preserved but for the head" in str(report)
+
+
+def test_a_head_gets_another_number_of_classes() -> None:
+    parent, child = (
+        nn.Sequential(*body("convolutions"), nn.Linear(8, classes)) for classes in (10, 3)
+    )
+    report = transfer(parent, child, IMAGES)
+    assert report.heads == Heads(parent=("7",), child=("7",), entries=("7",), ends=(), outputs=())
+    assert report.kept == "all but the head"
+    assert torch.equal(parent[:7](IMAGES), child[:7](IMAGES))
+
+
+class TwoHeads(nn.Module):
+    """A body whose result is an output, too, and one or two heads."""
+
+    def __init__(self, *classes: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*body("mlp"))
+        self.heads = nn.ModuleList(nn.Linear(8, number) for number in classes)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        x = self.body(x)
+        return (x, *(head(x) for head in self.heads))
+
+
+def test_one_of_several_outputs_gets_another_head() -> None:
+    x = torch.randn(2, 4)
+    report = transfer(TwoHeads(5, 6), TwoHeads(5, 7), x)
+    assert report.heads is not None
+    assert report.heads.child == report.heads.parent == ("heads.1",)
+    assert report.heads.outputs == (0, 1)
+    report = transfer(TwoHeads(5), TwoHeads(5, 7), x)
+    assert report.heads is not None
+    assert (report.heads.child, report.heads.parent) == (("heads.1",), ())
+
+
+class Narrow(nn.Module):
+    """Reads half of its body's units."""
+
+    def __init__(self, classes: int, units: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 8)
+        self.head, self.units = nn.Linear(units, classes), units
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.second(self.first(x).relu()).tanh()
+        return self.head(x[:, : self.units])  # type: ignore[no-any-return]
+
+
+def chain(*widths: int) -> nn.Sequential:
+    layers = [nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
+    return nn.Sequential(*(part for layer in layers for part in (layer, nn.Tanh())))
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        (chain(4, 16, 16, 16, 3), chain(4, 16, 12, 16, 5)),  # a layer of the body is narrower
+        (chain(4, 16, 16, 16, 3), chain(4, 16, 5)),  # most of the parent is gone
+        (chain(4, 8, 3), chain(4, 8, 3)[:-1]),  # no layer differs
+    ],
+)
+def test_more_than_the_head_is_lost(parent: nn.Module, child: nn.Module) -> None:
+    report = transfer(parent, child, torch.randn(2, 4))
+    assert report.heads is None
+    assert report.kept == "weights"
+
+
+def test_a_head_may_begin_with_an_activation() -> None:
+    child = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 5))
+    report = transfer(chain(4, 8, 3), child, torch.randn(2, 4))
+    assert report.heads == Heads(parent=("2",), child=("2",), entries=(), ends=("0",), outputs=())
+
+
+def test_what_no_layer_reads_is_not_claimed() -> None:
+    report = transfer(Narrow(3, 8), Narrow(5, 4), torch.randn(2, 4))
+    assert report.heads is None
+
+
+class Sly(nn.Module):
+    """Its body computes something else when it runs with values."""
+
+    def __init__(self, classes: int, sign: float) -> None:
+        super().__init__()
+        self.first, self.head, self.sign = nn.Linear(4, 8), nn.Linear(8, classes), sign
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).tanh()
+        if not x.is_meta:
+            x = self.sign * x
+        return self.head(x)  # type: ignore[no-any-return]
+
+
+def test_a_body_that_runs_otherwise_is_not_claimed() -> None:
+    x = torch.randn(2, 4)
+    assert transfer(Sly(3, 1.0), Sly(5, 1.0), x).kept == "all but the head"
+    assert transfer(Sly(3, 1.0), Sly(5, 2.0), x).kept == "weights"

@@ -187,6 +187,8 @@ def test_report_prints_as_a_table_and_serialises_to_json() -> None:
     assert len(lines) == 1 + len(report.tensors) + 3
     assert lines[-1] == "function in train mode: preserved"
     read = TransferReport.model_validate_json(
-        report.model_dump_json(exclude={"coverage", "preserved_in_eval", "preserved_in_train"})
+        report.model_dump_json(
+            exclude={"coverage", "kept", "preserved_in_eval", "preserved_in_train"}
+        )
     )
     assert read == report

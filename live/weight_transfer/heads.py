@@ -1,0 +1,90 @@
+"""Finds the heads of two models whose functions are equal but for their last layers."""
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import Final
+
+from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, resolve_op
+from wattkeeper.live.weight_transfer.program.ir import Op, Program
+from wattkeeper.live.weight_transfer.report import Heads
+
+LEAST_BODY: Final = 0.5
+"""Share of the parent's parameters that the common body has at least."""
+
+
+def find_heads(
+    check: EquivalenceCheck,
+    origins: Mapping[int, int],
+    sources: Sequence[int | None],
+    is_known: Sequence[bool],
+) -> Heads | None:
+    """The heads of a parent and a child; None if more than the heads differs.
+
+    A head is what follows the values that both models compute; no layer after it, or in it, has
+    weights of the parent. What the head reads, and the child's outputs besides, are the parent's
+    values unit by unit. A layer of the head reads them, or a layer of the body computes them: where
+    only other operators do, nothing is claimed, since no run can show it.
+
+    Args:
+        check: Compares the two.
+        origins: By operator of the child, the parent's operator that it takes its weights from.
+        sources: By operator of the child, the parent's operator with that value, if any.
+        is_known: By operator of the child, whether that is proven.
+    """
+    child, parent = check.child.program, check.parent.program
+    head = [index for index, known in enumerate(is_known) if not known]
+    used = {origins[index] for index in origins if is_known[index]}
+    left = {index for index, op in enumerate(parent.ops) if _is_layer(op)} - used
+    if any(index in origins for index in head) or _precede(left, used, parent):
+        return None
+    layers = [index for index in head if _is_layer(child.ops[index])]
+    read = {
+        resolve_op(child, ref) for index in head for ref in child.ops[index].refs if is_known[ref]
+    }
+    entries = {
+        resolve_op(child, ref): index
+        for index in layers
+        for ref in child.ops[index].refs
+        if is_known[ref]
+    }
+    outputs = [place for place, index in enumerate(child.outputs) if is_known[index]]
+    common = read | {child.outputs[place] for place in outputs}
+    ends = sorted(index for index in read - entries.keys())
+    is_equal = all(
+        (source := sources[index]) is not None and check.is_equal(index, source) for index in common
+    )
+    if not (common and is_equal and all(_is_layer(child.ops[index]) for index in ends)):
+        return None
+    if not (left or layers) or _share(used, parent) < LEAST_BODY:
+        return None
+    return Heads(
+        parent=_names(sorted(left), parent),
+        child=_names(layers, child),
+        entries=_names(sorted({*entries.values()}), child),
+        ends=_names(ends, child),
+        outputs=tuple(outputs),
+    )
+
+
+def _is_layer(op: Op) -> bool:
+    return bool(op.tensors) and op.kind != "unused"
+
+
+def _precede(some: Collection[int], others: Collection[int], program: Program) -> bool:
+    """Whether the result of an operator reaches one of the others."""
+    reached = set(some)
+    for index, op in enumerate(program.ops):
+        if not reached.isdisjoint(op.refs):
+            reached.add(index)
+    return not reached.isdisjoint(others)
+
+
+def _share(ops: Collection[int], program: Program) -> float:
+    """Share of a program's parameters that operators hold."""
+    held = {name for index in ops for name in program.ops[index].tensors.values()}
+    sizes = {name: prod(program.shapes[name]) for name in program.trained}
+    return sum(sizes[name] for name in held & sizes.keys()) / (sum(sizes.values()) or 1)
+
+
+def _names(ops: Sequence[int], program: Program) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(program.ops[index].name(index) for index in ops))
