@@ -18,32 +18,15 @@ from wattkeeper.policies.arrays import Ints
 MOVING: Final = op_sets.REARRANGING | {"expand"}
 
 
-def resolve_op(program: Program, index: int) -> int:
-    """The operator that produces a value, seen through operators that only pass it on.
-
-    Of several operators that create the same uniform tensor, it is the first.
-    """
-    while program.ops[index].kind in op_sets.TRANSPARENT:
-        index = program.ops[index].refs[0]
-    op = program.ops[index]
-    if op.kind in op_sets.UNIFORM:
-        return next(
-            other_index
-            for other_index, other in enumerate(program.ops)
-            if other.kind == op.kind and _constants(other) == _constants(op)
-        )
-    return index
-
-
 def find_users(program: Program) -> dict[int, list[int]]:
-    """The operators that read each value, seen through operators that change nothing."""
+    """The operators that read each value; see `Program.values`."""
     users: dict[int, list[int]] = defaultdict(list)
     for index, op in enumerate(program.ops):
         if op.kind not in op_sets.TRANSPARENT:
             for ref in op.refs:
-                source = resolve_op(program, ref)
-                if index not in users[source]:
-                    users[source].append(index)
+                source = program.values[ref]
+                if program.values[index] not in users[source]:
+                    users[source].append(program.values[index])
     return users
 
 
@@ -219,7 +202,7 @@ class EquivalenceCheck:
         start = 0
         for ref in refs:
             dim = self.parent.dims.results[ref][0][axis]
-            places[resolve_op(self.parent.program, ref)].append((start, dim))
+            places[self.parent.program.values[ref]].append((start, dim))
             start += dim.extent
         whole = self.maps.map_any(
             results[index][0][axis], self.parent.dims.results[origin][0][axis]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Final
 
-from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, resolve_op
+from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck
 from wattkeeper.live.weight_transfer.program.ir import Op, Program
 from wattkeeper.live.weight_transfer.report import Heads
 
@@ -38,11 +38,9 @@ def find_heads(
     if any(index in origins for index in head) or _precede(left, used, parent):
         return None
     layers = [index for index in head if _is_layer(child.ops[index])]
-    read = {
-        resolve_op(child, ref) for index in head for ref in child.ops[index].refs if is_known[ref]
-    }
+    read = {child.values[ref] for index in head for ref in child.ops[index].refs if is_known[ref]}
     entries = {
-        resolve_op(child, ref): index
+        child.values[ref]: index
         for index in layers
         for ref in child.ops[index].refs
         if is_known[ref]

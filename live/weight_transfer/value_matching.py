@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from wattkeeper.live.weight_transfer.equivalence import is_clamp_redundant, resolve_op
+from wattkeeper.live.weight_transfer.equivalence import is_clamp_redundant
 from wattkeeper.live.weight_transfer.fill import input_axis
 from wattkeeper.live.weight_transfer.heads import find_heads
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
@@ -58,7 +58,7 @@ class ValueMatching:
         """Whether each output is the parent's, unit by unit."""
         mine, yours = self.child.program, self.parent.program
         sources = [self.sources[index] for index in mine.outputs]
-        return sources == [resolve_op(yours, index) for index in yours.outputs] and all(
+        return sources == [yours.values[index] for index in yours.outputs] and all(
             self.check.is_equal(index, origin)
             for index, origin in zip(mine.outputs, yours.outputs, strict=True)
         )
@@ -101,7 +101,7 @@ class ValueMatching:
 
     def _inputs_of(self, origin: int) -> list[int]:
         program = self.parent.program
-        return [resolve_op(program, ref) for ref in program.ops[origin].refs]
+        return [program.values[ref] for ref in program.ops[origin].refs]
 
     def _fits_shared(self, index: int, origin: int) -> bool:
         """Whether the weights that an operator shares with others are those that it needs."""

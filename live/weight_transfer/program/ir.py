@@ -1,8 +1,11 @@
 """Intermediate representation of a model: operators, and the parameters that they hold."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, cast
+
+from wattkeeper.live.weight_transfer.program.op_sets import DRAWS, SIZES, TRANSPARENT, UNIFORM
 
 Shape = tuple[int, ...]
 
@@ -81,6 +84,42 @@ class Program:
     outputs: tuple[int, ...]
     shapes: dict[str, Shape]
     trained: frozenset[str]
+
+    @cached_property
+    def values(self) -> tuple[int, ...]:
+        """By operator, the first one that computes the same value, shape (operators,).
+
+        Those that only pass a value on are seen through; uniform tensors are alike whatever their
+        size; and the same operator on the same values computes the same, unless it holds tensors
+        or draws at random.
+        """
+        values: list[int] = []
+        first: dict[tuple[object, ...], int] = {}
+        for index, op in enumerate(self.ops):
+            if op.kind in TRANSPARENT:
+                values.append(values[op.refs[0]])
+                continue
+            is_uniform = op.kind in UNIFORM
+            if op.tensors or op.kind in DRAWS:
+                values.append(index)
+                continue
+            given = [
+                (name, repr(_replace_refs(value, values)))
+                for name, value in op.args.items()
+                if not is_uniform
+                or (name not in SIZES and not isinstance(value, Ref | StateTensor))
+            ]
+            values.append(first.setdefault((op.kind, *given), index))
+        return tuple(values)
+
+
+def _replace_refs(value: object, values: Sequence[int]) -> object:
+    """An argument with each operator replaced by the first that computes the same value."""
+    if type(value) is Ref:
+        return Ref(values[value.op])
+    if type(value) is tuple or type(value) is list:
+        return [_replace_refs(item, values) for item in value]
+    return value
 
 
 def _flatten(value: object) -> Iterator[object]:

@@ -44,6 +44,11 @@ POINTWISE: Final = (
 UNIFORM: Final = _names("zeros ones full new_zeros new_ones zeros_like ones_like")
 """Operators that create tensors of one repeated value."""
 
+DRAWS: Final = _names(
+    "rand rand_like randn randn_like randint bernoulli normal uniform exponential"
+)
+"""Operators that draw at random."""
+
 VIEWS: Final = _names("view reshape flatten unflatten _unsafe_view squeeze unsqueeze")
 
 ORDERINGS: Final = _names("permute transpose t numpy_T mT movedim")

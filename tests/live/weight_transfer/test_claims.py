@@ -253,3 +253,27 @@ def test_a_body_that_runs_otherwise_is_not_claimed() -> None:
     x = torch.randn(2, 4)
     assert transfer(Sly(3, 1.0), Sly(5, 1.0), x).kept == "all but the head"
     assert transfer(Sly(3, 1.0), Sly(5, 2.0), x).kept == "weights"
+
+
+class Masked(nn.Module):
+    """Computes its mask twice from numbers of positions, as language models do."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+        self.last = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, columns = (torch.arange(x.shape[1])[None] + 0 for _ in range(2))
+        mask = (columns[:, None, :] <= rows[:, :, None]).to(x)
+        x = self.first(x)
+        for layer in self.layers:
+            x = x + layer(mask @ x)
+        return self.last(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_a_value_that_is_computed_twice_is_one_value(layers: int) -> None:
+    report = transfer(Masked(2), Masked(layers), torch.randn(2, 5, 4))
+    assert report.kept == "all", report.lost_in_eval
