@@ -10,7 +10,13 @@ from torch import Tensor
 from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.dims.program_dims import Dims
 from wattkeeper.live.weight_transfer.model_graph import TracedModule
-from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, NORMS, TABLES, TRANSPOSED
+from wattkeeper.live.weight_transfer.program.op_sets import (
+    CONVOLUTIONS,
+    INPUTS_FIRST,
+    NORMS,
+    TABLES,
+    TRANSPOSED,
+)
 from wattkeeper.live.weight_transfer.unit_maps import NO_UNIT, UnitMaps, locate_units
 from wattkeeper.policies.arrays import Floats, Ints
 
@@ -27,7 +33,7 @@ def input_axis(kind: str, role: str, rank: int) -> int | None:
     """The axis of a tensor that its operator sums over; None if there is none."""
     if kind in TABLES | NORMS | {"embedding", "unused"} or rank < 2:
         return None
-    return 0 if kind in TRANSPOSED else 1
+    return 0 if kind in INPUTS_FIRST else 1
 
 
 def state_tensors(traced: TracedModule) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from wattkeeper.live.weight_transfer.program.ir import Op, Program
-from wattkeeper.live.weight_transfer.program.op_sets import TRANSPARENT
+from wattkeeper.live.weight_transfer.program.op_sets import DENSE, INPUTS_FIRST, TRANSPARENT
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
 from wattkeeper.policies.arrays import Floats, Ints
 
@@ -114,15 +114,20 @@ def init_batch_norm(
 
 
 def init_layer_norm(op: Op, own: Mapping[str, Tensor]) -> IdentityInit | None:
-    """Give a layer norm scale 1 and shift 0, the identity if all its readers normalise again."""
+    """Give a layer norm scale 1 and shift 0, the identity if all its readers normalise again.
+
+    Its epsilon is none where values are rounded more coarsely.
+    """
     if not {"weight", "bias"} <= op.tensors.keys():
         return None
     weight, bias = op.tensors["weight"], op.tensors["bias"]
+    is_rounded_away = cast(float, op.args["eps"]) <= torch.finfo(own[weight].dtype).eps
     return IdentityInit(
         {weight: torch.ones_like(own[weight]), bias: torch.zeros_like(own[bias])},
         "only normalises; its readers normalise again",
-        lost_in_eval=f"{op.name(0)} is an inserted layer norm: the function is preserved up "
-        "to its eps",
+        lost_in_eval=""
+        if is_rounded_away
+        else f"{op.name(0)} is an inserted layer norm: the function is preserved up to its eps",
     )
 
 
@@ -135,10 +140,12 @@ def init_linear(
     are the parent's units of each of its outputs and inputs.
     """
     shares = None if np.array_equal(outputs, inputs) else maps.draw_shares(inputs, len(outputs))
-    weight = _identity_weight(op, own[op.tensors["weight"]], outputs, inputs, shares)
+    given = own[op.tensors["weight"]]
+    is_transposed = op.kind in DENSE & INPUTS_FIRST
+    weight = _identity_weight(op, given.T if is_transposed else given, outputs, inputs, shares)
     if weight is None:
         return None
-    values = {op.tensors["weight"]: weight}
+    values = {op.tensors["weight"]: weight.T.contiguous() if is_transposed else weight}
     if "bias" in op.tensors:
         values[op.tensors["bias"]] = torch.zeros_like(own[op.tensors["bias"]])
     return IdentityInit(values, "is the identity")

@@ -14,7 +14,7 @@ from wattkeeper.live.weight_transfer.identity_init import (
     init_linear,
 )
 from wattkeeper.live.weight_transfer.program.ir import Ref, Shape
-from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, CONVOLUTIONS, MEANS
+from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, CONVOLUTIONS, DENSE, MEANS
 from wattkeeper.live.weight_transfer.zero_init_blocks import InsertedBlocks
 
 
@@ -60,14 +60,14 @@ class LayerInsertion:
             return init_batch_norm(op, own, self._estimate_moments(index, source))
         if op.kind == "layer_norm":
             return init_layer_norm(op, own) if self._is_renormalised(index) else None
-        if op.kind not in CONVOLUTIONS | {"linear"} or "weight" not in op.tensors:
+        if op.kind not in CONVOLUTIONS | DENSE or "weight" not in op.tensors:
             return None
         inputs_shape = self.child.program.ops[op.refs[0]].shape
         if len(inputs_shape) != len(op.shape):
             return None
-        if op.kind != "linear" and not self._keeps_or_averages(index, inputs_shape[2:]):
+        if op.kind not in DENSE and not self._keeps_or_averages(index, inputs_shape[2:]):
             return None
-        channel_axis = -1 if op.kind == "linear" else 1
+        channel_axis = -1 if op.kind in DENSE else 1
         parent_dim = self.parent.dims.results[source][0][channel_axis]
         outputs = self.maps.map_units(self.child.dims.results[index][0][channel_axis], parent_dim)
         inputs = self.maps.map_units(self.child.dims.of(Ref(op.refs[0]))[channel_axis], parent_dim)

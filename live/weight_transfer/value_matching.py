@@ -9,7 +9,7 @@ from wattkeeper.live.weight_transfer.fill import input_axis
 from wattkeeper.live.weight_transfer.heads import find_heads
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.program.ir import Op
-from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, COMMUTING, TRANSPARENT
+from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, COMMUTING, TRANSPARENT, VIEWS
 from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote
 
 
@@ -133,6 +133,8 @@ class ValueMatching:
             difference = self.check.find_difference(index, candidate)
             if not difference:
                 return candidate
+        if op.kind in VIEWS and (viewed := self._find_viewed(index, known[0])) is not None:
+            return viewed
         is_clamp = op.kind in CLAMPS and len(known) == 1
         if is_clamp and is_clamp_redundant(self.parent.program, known[0], op):
             return known[0]
@@ -140,6 +142,15 @@ class ValueMatching:
             self.report.lose_function(
                 difference or f"{op.name(index)} has no counterpart in the parent"
             )
+        return None
+
+    def _find_viewed(self, index: int, source: int) -> int | None:
+        """The parent's value that a view of it turns back into, as `reshape` undoes `view`."""
+        program = self.parent.program
+        while program.ops[source].kind in VIEWS:
+            source = program.values[program.ops[source].refs[0]]
+            if self.check.has_same_units(index, source):
+                return source
         return None
 
     def _list_candidates(self, index: int, op: Op, inputs: Sequence[int]) -> list[int]:

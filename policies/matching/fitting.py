@@ -15,7 +15,7 @@ from zlib import crc32
 
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
 
-INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul"})
+INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul", "addmm"})
 """Operators whose weight has the inputs as rows; lower case."""
 
 JOINS: Final = frozenset({"add", "sum", "cat", "concat"})

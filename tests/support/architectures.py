@@ -67,6 +67,38 @@ class Inception(nn.Module):
         return result
 
 
+class InputsFirst(nn.Module):
+    """A layer of GPT-2: its weight has inputs before outputs."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.1 * torch.randn(inputs, outputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor):
+        flat = torch.addmm(self.bias, x.view(-1, x.shape[-1]), self.weight)
+        return flat.view(*x.shape[:-1], -1)
+
+
+class Projected(nn.Module):
+    """A residual stream of layers whose weights have inputs first, as in GPT-2."""
+
+    def __init__(self, width: int = 8, depth: int = 1) -> None:
+        super().__init__()
+        self.words = nn.Embedding(50, width)
+        self.layers = nn.ModuleList(
+            nn.Sequential(InputsFirst(width, 2 * width), nn.GELU(), InputsFirst(2 * width, width))
+            for _ in range(depth)
+        )
+        self.head = InputsFirst(width, 5)
+
+    def forward(self, x: Tensor):
+        x = self.words(x)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.head(x)
+
+
 class UNet(nn.Module):
     """Skip connections by concatenation."""
 
@@ -218,6 +250,7 @@ FAMILIES: dict[str, Family] = {
     "language": Family(
         Language, ((8,), (16,), (16, 4), (8, 2, 2), (8, 2, 1, 1), (8, 2, 1, 2)), 7, is_text=True
     ),
+    "inputs first": Family(Projected, ((8,), (16,), (12,), (8, 2), (16, 3)), 12, is_text=True),
     "recurrent": Family(models.Recurrent, ((8,), (12,), (8, "LSTM", 2)), 4, is_text=True),
     "encoder": Family(models.Encoder, ((8,), (16,), (16, 4), (8, 2, 3), (12,)), 10, is_text=True),
 }

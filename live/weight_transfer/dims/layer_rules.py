@@ -19,7 +19,13 @@ from wattkeeper.live.weight_transfer.dims.program_dims import (
     pin_all,
 )
 from wattkeeper.live.weight_transfer.program.ir import Op, Ref, Shape, StateTensor
-from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, TRANSPOSED, UNIFORM
+from wattkeeper.live.weight_transfer.program.op_sets import (
+    CONVOLUTIONS,
+    DENSE,
+    INPUTS_FIRST,
+    TRANSPOSED,
+    UNIFORM,
+)
 
 GATES: Final = {"lstm": 4, "gru": 3}
 
@@ -54,9 +60,10 @@ def _weight_shape(dims: ProgramDims, op: Op) -> Shape:
 def _linear(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["input"])
     outputs = free(op.shape[-1])
-    dims.assign(op.args["weight"], (outputs, data[-1]))
+    is_transposed = op.kind in INPUTS_FIRST
+    dims.assign(op.args["weight"], (data[-1], outputs) if is_transposed else (outputs, data[-1]))
     dims.assign(op.args["bias"], (outputs,))
-    return (*data[:-1], dims.of(op.args["weight"])[0])
+    return (*data[:-1], dims.of(op.args["weight"])[int(is_transposed)])
 
 
 def _embedding(dims: ProgramDims, op: Op) -> Dims:
@@ -186,7 +193,7 @@ def _matmul(dims: ProgramDims, op: Op) -> Dims:
 
 RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(CONVOLUTIONS | TRANSPOSED, _convolution),
-    "linear": _linear,
+    **dict.fromkeys(DENSE, _linear),
     "embedding": _embedding,
     "batch_norm": _batch_norm,
     "instance_norm": _batch_norm,

@@ -12,6 +12,12 @@ CONVOLUTIONS: Final = _names("conv1d conv2d conv3d")
 TRANSPOSED: Final = _names("conv_transpose1d conv_transpose2d")
 """Convolutions whose weights have inputs before outputs."""
 
+DENSE: Final = _names("linear addmm")
+"""Layers of which each output unit reads all input units, at each position."""
+
+INPUTS_FIRST: Final = TRANSPOSED | {"addmm"}
+"""Layers whose weights have inputs before outputs."""
+
 NORMS: Final = _names("batch_norm layer_norm group_norm instance_norm rms_norm")
 
 TABLES: Final = _names("parameter buffer")
@@ -83,7 +89,7 @@ SIZES: Final = _names(
 )
 """Arguments that follow from widths, or that change no value."""
 
-WRITERS: Final = CONVOLUTIONS | TRANSPOSED | TABLES | _names("linear embedding attention")
+WRITERS: Final = CONVOLUTIONS | TRANSPOSED | TABLES | DENSE | _names("embedding attention")
 """Operators whose results are linear in the weights that they hold."""
 
 CARRIERS: Final = (
@@ -98,6 +104,6 @@ CARRIERS: Final = (
 COMMUTING: Final = _names("add mul maximum minimum")
 
 LINEAR: Final = REARRANGING | _names(
-    "expand linear matmul bmm mul div attention scaled_dot_product_attention cat"
+    "expand linear addmm matmul bmm mul div attention scaled_dot_product_attention cat"
 )
 """Operators whose results scale with their input."""

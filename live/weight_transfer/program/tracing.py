@@ -11,10 +11,10 @@ import logging
 import operator
 import types
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from io import StringIO
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -26,6 +26,9 @@ from wattkeeper.policies.errors import InputError, cut_message
 
 OF_DEVICES: Final = frozenset({"device", "pin_memory", "layout", "cudnn_enable", "cudnn_enabled"})
 """Arguments that say how to compute, not what."""
+
+ADDED: Final = {"weight": "mat2", "bias": "self"}
+"""By role in a layer, the argument of `addmm`."""
 
 Inputs: TypeAlias = Sequence[Tensor] | Tensor
 
@@ -212,6 +215,11 @@ class _ProgramReader:
             return
         given = dict(zip((item.name for item in schema.arguments), node.args, strict=False))
         given |= node.kwargs
+        if kind == "addmm" and (held := self._held_by_addmm(given)):
+            layer: dict[str, object] = {"input": self._refer(cast(fx.Node, given["mat1"]))}
+            layer |= {role: StateTensor(name) for role, name in held.items()}
+            self._add(node, Op(kind, layer, _shapes(node), tensors=held))
+            return
         args = {
             item.name: self._read_argument(
                 given.get(item.name, item.default_value), kind, item.name
@@ -222,6 +230,14 @@ class _ProgramReader:
         kind, args = _simplify(kind, args, node)
         pointwise = torch.Tag.pointwise in node.target.tags or kind in POINTWISE
         self._add(node, Op(kind, args, _shapes(node), pointwise, self._held_tensors(kind, args)))
+
+    def _held_by_addmm(self, given: Mapping[str, object]) -> dict[str, str]:
+        """The weight and bias of a product that is added, if both are parameters; else empty."""
+        nodes = {role: cast(fx.Node, given[name]) for role, name in ADDED.items()}
+        is_scaled = (given.get("beta", 1), given.get("alpha", 1)) != (1, 1)
+        if is_scaled or any(node not in self.tensor_of_node for node in nodes.values()):
+            return {}
+        return {role: self.tensor_of_node[node] for role, node in nodes.items()}
 
     def _read_argument(self, value: object, kind: str, role: str) -> object:
         if isinstance(value, fx.Node):

@@ -277,3 +277,39 @@ class Masked(nn.Module):
 def test_a_value_that_is_computed_twice_is_one_value(layers: int) -> None:
     report = transfer(Masked(2), Masked(layers), torch.randn(2, 5, 4))
     assert report.kept == "all", report.lost_in_eval
+
+
+class Flattened(nn.Module):
+    """Flattens positions between its layers, and back."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 3)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            flat = x.reshape(-1, 8)
+            x = (flat + layer(flat)).view(x.shape)
+        return self.last(x.reshape(-1, 8))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_a_view_undoes_another(layers: int) -> None:
+    report = transfer(Flattened(2), Flattened(layers), torch.randn(2, 5, 4))
+    assert report.kept == "all", report.lost_in_eval
+
+
+def normed(layers: int, eps: float) -> nn.Module:
+    body = [nn.Linear(4, 8), nn.LayerNorm(8, eps)]
+    return nn.Sequential(*body, *(nn.LayerNorm(8, eps) for _ in range(layers)), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize(("eps", "dtype"), [(1e-12, torch.float32), (1e-17, torch.float64)])
+def test_an_epsilon_below_rounding_changes_nothing(eps: float, dtype: Any) -> None:
+    x = torch.randn(2, 4, dtype=dtype)
+    parent = normed(1, eps).to(dtype)
+    child, coarser = (normed(2, each).to(dtype) for each in (eps, 1e-5))
+    assert transfer(parent, child, x).kept == "all"
+    assert transfer(normed(1, 1e-5).to(dtype), coarser, x).kept != "all"
