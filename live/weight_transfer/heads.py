@@ -56,8 +56,8 @@ def find_heads(
     if not (left or layers) or _share(used, parent) < LEAST_BODY:
         return None
     return Heads(
-        parent=_names(sorted(left), parent),
-        child=_names(layers, child),
+        parent=_labels(sorted(left), parent),
+        child=_labels(layers, child),
         entries=_names(sorted({*entries.values()}), child),
         ends=_names(ends, child),
         outputs=tuple(outputs),
@@ -82,6 +82,21 @@ def _share(ops: Collection[int], program: Program) -> float:
     held = {name for index in ops for name in program.ops[index].tensors.values()}
     sizes = {name: prod(program.shapes[name]) for name in program.trained}
     return sum(sizes[name] for name in held & sizes.keys()) / (sum(sizes.values()) or 1)
+
+
+def _labels(ops: Sequence[int], program: Program) -> tuple[str, ...]:
+    """Names of layers; of one whose weights an earlier one holds, too, with its kind."""
+    first: dict[str, int] = {}
+    for index, op in enumerate(program.ops):
+        for name in op.tensors.values():
+            first.setdefault(name, index)
+    labels = []
+    for index in ops:
+        op = program.ops[index]
+        is_tied = any(first[name] != index for name in op.tensors.values())
+        tied = f" (tied {op.kind})" * is_tied
+        labels.append(f"{op.name(index)}{tied}")
+    return tuple(dict.fromkeys(labels))
 
 
 def _names(ops: Sequence[int], program: Program) -> tuple[str, ...]:

@@ -41,8 +41,9 @@ class Heads(BaseModel):
     """The last layers of two models whose functions are equal but for them.
 
     Attributes:
-        parent: Layers of the parent that the child lacks.
-        child: Layers of the child that the parent lacks.
+        parent: Layers of the parent that the child lacks; one that shares its weights with an
+            earlier one is marked as tied.
+        child: Layers of the child that the parent lacks, marked in the same way.
         entries: Those of the child that read values of the parent.
         ends: Further layers of the child whose results its head reads: they are the parent's.
         outputs: Outputs of the child, by position, that are values of the parent.

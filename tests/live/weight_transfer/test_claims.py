@@ -192,6 +192,27 @@ def test_one_of_several_outputs_gets_another_head() -> None:
     assert (report.heads.child, report.heads.parent) == (("heads.1",), ())
 
 
+class Tied(nn.Module):
+    """A body of words, with or without a head that shares the weights of its embedding."""
+
+    def __init__(self, has_head: bool) -> None:
+        super().__init__()
+        self.words, self.body = nn.Embedding(50, 8), nn.Linear(8, 8)
+        self.has_head = has_head
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.body(self.words(x)).tanh()
+        return nn.functional.linear(y, self.words.weight) if self.has_head else y
+
+
+@pytest.mark.parametrize("is_appended", [True, False])
+def test_a_head_may_share_weights_with_the_body(is_appended: bool) -> None:
+    report = transfer(Tied(not is_appended), Tied(is_appended), WORDS)
+    assert report.heads is not None
+    expected = ("words (tied linear)",), ()
+    assert (report.heads.child, report.heads.parent) == expected[:: 1 if is_appended else -1]
+
+
 class Narrow(nn.Module):
     """Reads half of its body's units."""
 
