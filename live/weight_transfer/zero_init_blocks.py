@@ -14,7 +14,15 @@ from wattkeeper.live.weight_transfer.identity_init import find_identity_taps
 from wattkeeper.live.weight_transfer.program.ir import Op, Program
 from wattkeeper.live.weight_transfer.program.op_sets import CONVOLUTIONS, PASSES_ZERO
 
-_AFFINE: Final = ("batch_norm", "layer_norm", "group_norm", "conv1d", "conv2d", "linear", "addmm")
+_AFFINE: Final = (
+    "batch_norm",
+    "layer_norm",
+    "group_norm",
+    "conv1d",
+    "conv2d",
+    "linear",
+    "transposed_linear",
+)
 ZERO_ROLES: Final = dict.fromkeys(_AFFINE, ("weight", "bias")) | {
     "attention": ("out_proj.weight", "out_proj.bias")
 }

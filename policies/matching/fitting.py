@@ -15,8 +15,8 @@ from zlib import crc32
 
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node
 
-INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul", "addmm"})
-"""Operators whose weight has the inputs as rows; lower case."""
+INPUTS_FIRST: Final = frozenset({"embedding", "gather", "matmul", "transposedlinear"})
+"""Operators whose weight has the inputs as rows; lower case, without underscores."""
 
 JOINS: Final = frozenset({"add", "sum", "cat", "concat"})
 """Operators that can join a branch to its own input; lower case."""

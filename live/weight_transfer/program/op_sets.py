@@ -12,10 +12,10 @@ CONVOLUTIONS: Final = _names("conv1d conv2d conv3d")
 TRANSPOSED: Final = _names("conv_transpose1d conv_transpose2d")
 """Convolutions whose weights have inputs before outputs."""
 
-DENSE: Final = _names("linear addmm")
+DENSE: Final = _names("linear transposed_linear")
 """Layers of which each output unit reads all input units, at each position."""
 
-INPUTS_FIRST: Final = TRANSPOSED | {"addmm"}
+INPUTS_FIRST: Final = TRANSPOSED | {"transposed_linear"}
 """Layers whose weights have inputs before outputs."""
 
 NORMS: Final = _names("batch_norm layer_norm group_norm instance_norm rms_norm")
@@ -104,6 +104,6 @@ CARRIERS: Final = (
 COMMUTING: Final = _names("add mul maximum minimum")
 
 LINEAR: Final = REARRANGING | _names(
-    "expand linear addmm matmul bmm mul div attention scaled_dot_product_attention cat"
+    "expand linear transposed_linear matmul bmm mul div attention scaled_dot_product_attention cat"
 )
 """Operators whose results scale with their input."""

@@ -218,7 +218,7 @@ class _ProgramReader:
         if kind == "addmm" and (held := self._held_by_addmm(given)):
             layer: dict[str, object] = {"input": self._refer(cast(fx.Node, given["mat1"]))}
             layer |= {role: StateTensor(name) for role, name in held.items()}
-            self._add(node, Op(kind, layer, _shapes(node), tensors=held))
+            self._add(node, Op("transposed_linear", layer, _shapes(node), tensors=held))
             return
         args = {
             item.name: self._read_argument(
@@ -232,12 +232,17 @@ class _ProgramReader:
         self._add(node, Op(kind, args, _shapes(node), pointwise, self._held_tensors(kind, args)))
 
     def _held_by_addmm(self, given: Mapping[str, object]) -> dict[str, str]:
-        """The weight and bias of a product that is added, if both are parameters; else empty."""
+        """The weight and bias of a product that is added, if both are parameters; else empty.
+
+        A bias that is no vector of the outputs, and so is spread over them or over rows, is none.
+        """
         nodes = {role: cast(fx.Node, given[name]) for role, name in ADDED.items()}
         is_scaled = (given.get("beta", 1), given.get("alpha", 1)) != (1, 1)
         if is_scaled or any(node not in self.tensor_of_node for node in nodes.values()):
             return {}
-        return {role: self.tensor_of_node[node] for role, node in nodes.items()}
+        held = {role: self.tensor_of_node[node] for role, node in nodes.items()}
+        is_bias = self.shapes[held["bias"]] == self.shapes[held["weight"]][1:]
+        return held if is_bias else {}
 
     def _read_argument(self, value: object, kind: str, role: str) -> object:
         if isinstance(value, fx.Node):

@@ -300,6 +300,28 @@ def test_a_value_that_is_computed_twice_is_one_value(layers: int) -> None:
     assert report.kept == "all", report.lost_in_eval
 
 
+class Spread(nn.Module):
+    """Adds a bias to a product that is spread over its outputs, or over its rows."""
+
+    def __init__(self, width: int, rows: tuple[int, ...]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, width))
+        self.bias = nn.Parameter(torch.randn(*rows, width if len(rows) else 1))
+        self.last = nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.addmm(self.bias, x, self.weight).tanh())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("rows", [(), (2,)])
+def test_a_bias_that_is_spread_is_no_layers(rows: tuple[int, ...]) -> None:
+    x = torch.randn(2, 4)
+    assert transfer(Spread(8, rows), Spread(8, rows), x).kept == "all"
+    parent, child = Spread(8, rows), Spread(16, rows)
+    if transfer(parent, child, x).kept == "all":
+        assert torch.allclose(parent(x), child(x), atol=1e-5)
+
+
 class Flattened(nn.Module):
     """Flattens positions between its layers, and back."""
 
