@@ -1,8 +1,8 @@
-"""The torch modules of the networks in `wattkeeper.live.search.architectures`."""
+"""The torch modules of the networks in `wattkeeper.sim.search.architectures`."""
 
 from torch import Tensor, nn
 
-from wattkeeper.live.search.architectures import Architecture
+from wattkeeper.sim.search.architectures import Architecture
 
 
 class Residual(nn.Module):

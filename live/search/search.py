@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.live.search import dataset
-from wattkeeper.live.search.architectures import CandidateNetwork, draw_candidates
+from wattkeeper.sim.search.architectures import CandidateNetwork, draw_candidates
 from wattkeeper.live.search.training_log import FinishedTraining, append_training, read_trainings
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor

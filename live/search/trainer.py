@@ -42,6 +42,7 @@ class TrainingResult(NamedTuple):
         validation_accuracy: Of the best epoch.
         test_accuracy: Of the best epoch.
         reading: Total time and energy; CPU time where nothing measures the processor.
+        curve: Validation accuracy after each epoch; that of the initial weights is the first.
     """
 
     epochs: int
@@ -49,6 +50,7 @@ class TrainingResult(NamedTuple):
     validation_accuracy: float
     test_accuracy: float
     reading: Reading
+    curve: tuple[float, ...]
 
 
 def train(
@@ -73,13 +75,14 @@ def train(
         order = torch.Generator().manual_seed(seed)
         optimizer = torch.optim.Adam(net.parameters(), rule.learning_rate)
         best, best_epoch, epoch = measure_accuracy(net, digits.validation), 0, 0
-        weights = _copy_weights(net)
+        weights, curve = _copy_weights(net), [best]
         while epoch < rule.most_epochs and epoch - best_epoch < rule.patience:
             for group in optimizer.param_groups:
                 group["lr"] = rule.learning_rate * lr_factor(epoch)
             _train_epoch(net, digits.train, optimizer, rule.batch_size, order)
             epoch += 1
             accuracy = measure_accuracy(net, digits.validation)
+            curve.append(accuracy)
             if accuracy > best:
                 best, best_epoch = accuracy, epoch
                 weights = _copy_weights(net)
@@ -87,7 +90,7 @@ def train(
         test = measure_accuracy(net, digits.test)
         reading = read_meter()
     net.cpu()
-    return TrainingResult(epoch, best_epoch, best, test, reading)
+    return TrainingResult(epoch, best_epoch, best, test, reading, tuple(curve))
 
 
 def _warm_up(net: nn.Module, data: DatasetSplit, rule: TrainingRule) -> None:

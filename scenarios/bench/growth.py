@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.live.search.architectures import draw_candidates
+from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher

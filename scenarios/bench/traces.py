@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.live.search.architectures import draw_candidates
+from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.scenarios.bench.baselines import JobsTrace, ModelsTrace
 from wattkeeper.scenarios.inputs.synthetic_models import graph_of
 from wattkeeper.traces.fits import list_shipped, load_fit

@@ -14,7 +14,7 @@ from wattkeeper.scenarios.inputs.zoo_models import TraceModel, TraceModels
 from wattkeeper.sim.engine.sources import recurring_id
 
 if TYPE_CHECKING:
-    from wattkeeper.live.search.architectures import Architecture
+    from wattkeeper.sim.search.architectures import Architecture
 
 CHANNELS = 3
 CLASSES = 10
@@ -25,7 +25,7 @@ def draw_models(recurrences: Mapping[str, int]) -> TraceModels:
 
     A workload is a task of its own. Nothing but its name decides on its networks.
     """
-    from wattkeeper.live.search.architectures import draw_candidates
+    from wattkeeper.sim.search.architectures import draw_candidates
 
     of_job: dict[str, str] = {}
     known: dict[str, TraceModel] = {}

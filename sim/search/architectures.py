@@ -5,10 +5,13 @@ convolution or a residual pair of them (He et al., CVPR '16). Each new candidate
 property of an earlier one (Real et al., AAAI '19).
 """
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
+
+from wattkeeper.policies.errors import InputError
 
 MOST_STAGES: Final = 3
 MOST_BLOCKS: Final = 3
@@ -50,6 +53,8 @@ class CandidateNetwork(NamedTuple):
     mutation: str
 
 
+_STAGE: Final = re.compile(r"((?:[cr]\d)+)-(\d+)")
+
 FIRST: Final[Architecture] = (Stage(8, (Block(False, 3),)), Stage(16, (Block(False, 3),)))
 
 
@@ -60,6 +65,41 @@ def describe(architecture: Architecture) -> str:
         + f"-{stage.width}"
         for stage in architecture
     )
+
+
+def parse(text: str) -> Architecture:
+    """The architecture that `describe` wrote.
+
+    Raises:
+        InputError: If the text is none.
+    """
+    stages = []
+    for blocks, width in _STAGE.findall(text):
+        pairs = zip(blocks[::2], blocks[1::2], strict=True)
+        stages.append(Stage(int(width), tuple(Block(kind == "r", int(k)) for kind, k in pairs)))
+    architecture = tuple(stages)
+    if describe(architecture) != text or not text:
+        raise InputError(
+            f"{text!r} is no architecture; one is written as stages of blocks and a width, such as "
+            "c3r3-16-c5-24: c a convolution and r a residual block, each with its kernel"
+        )
+    return architecture
+
+
+def count_parameters(architecture: Architecture, channels: int = 1, classes: int = 10) -> int:
+    """Number of trained elements of the network for images of some channels."""
+    total, inputs = 0, channels
+    for index, stage in enumerate(architecture):
+        width = stage.width
+        for place, block in enumerate(stage.blocks):
+            area = block.kernel**2
+            total += inputs * width * area + 2 * width
+            if block.residual:
+                total += width * width * area + 2 * width
+                if inputs != width or (index and not place):
+                    total += inputs * width + 2 * width
+            inputs = width
+    return total + inputs * classes + classes
 
 
 def draw_candidates(count: int, rng: np.random.Generator) -> list[CandidateNetwork]:

@@ -1,0 +1,1 @@
+"""Searches for architectures: their spaces, and how they propose the next network."""

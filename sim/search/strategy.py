@@ -1,0 +1,62 @@
+"""A strategy proposes the next network of a search from the accuracies of those that ended."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+C = TypeVar("C")
+
+Choices = tuple[str, ...]
+"""A configuration: a choice for each name of a space, in its order."""
+
+
+class Proposal(NamedTuple, Generic[C]):
+    """A network to train next.
+
+    Attributes:
+        trial: Its number, from 0 in the order of proposals.
+        network: A configuration or an architecture.
+        origin: The trial that it was derived from; None if from none.
+    """
+
+    trial: int
+    network: C
+    origin: int | None
+
+
+class Strategy(ABC, Generic[C]):
+    """Proposes the networks of a search; those that are trained are called trials."""
+
+    def __init__(self) -> None:
+        self._proposed = 0
+
+    @abstractmethod
+    def propose(self) -> Proposal[C] | None:
+        """The next network; None if there is none now.
+
+        There is none before the next `report` where trials are under way, and never again else.
+        """
+
+    @abstractmethod
+    def report(self, trial: int, accuracy: float | None) -> None:
+        """Learn how a trial ended; None: it failed. Trials that end together come by number."""
+
+    def _number(self, network: C, origin: int | None = None) -> Proposal[C]:
+        self._proposed += 1
+        return Proposal(self._proposed - 1, network, origin)
+
+
+class Space:
+    """Names with their choices, in order."""
+
+    def __init__(self, choices: Mapping[str, Sequence[str]]) -> None:
+        self.names = tuple(choices)
+        self.choices = tuple(tuple(each) for each in choices.values())
+
+    @property
+    def size(self) -> int:
+        """Number of configurations."""
+        return math.prod(map(len, self.choices))
