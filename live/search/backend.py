@@ -31,25 +31,28 @@ UNKNOWN: Final = math.nan
 
 
 class NetworkSource(Source):
-    """The networks of a search in order, each submitted when the one before it finished."""
+    """The networks that a search proposes, each submitted when the one before it finished."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
+    def __init__(self, search: SearchRun) -> None:
+        self._search = search
         self._jobs: list[Job] = []
 
     def arrivals(self) -> Iterator[list[Job]]:
         """The first one."""
-        yield [self._job(0.0)]
+        yield self._submit(0.0)
 
     def follow_up(self, outcome: Outcome, now_s: float) -> Sequence[Job]:
-        """The next one."""
-        return (self._job(now_s),) if len(self._jobs) < len(self._names) else ()
+        """The next one, which the accuracy of the last one decides on."""
+        self._search.report(str(outcome.start.job.model))
+        return self._submit(now_s)
 
-    def _job(self, now_s: float) -> Job:
+    def _submit(self, now_s: float) -> list[Job]:
+        name = self._search.propose()
+        if name is None:
+            return []
         number = len(self._jobs)
-        name = self._names[number]
         self._jobs.append(Job(name, name, 1, TASK, 1, now_s, number=number, model=name))
-        return self._jobs[-1]
+        return self._jobs[-1:]
 
     @override
     def column(self, name: str, numbers: npt.NDArray[np.int64]) -> pa.Array:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
@@ -22,7 +23,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from wattkeeper.live.search import dataset
-from wattkeeper.sim.search.architectures import CandidateNetwork, draw_candidates
 from wattkeeper.live.search.training_log import FinishedTraining, append_training, read_trainings
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
@@ -30,6 +30,8 @@ from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.sim.search.architectures import FIRST, Architecture, CandidateNetwork, describe
+from wattkeeper.sim.search.strategy import Strategy
 from wattkeeper.traces.files.names import file_name
 from wattkeeper.traces.files.private import make_private_folder
 
@@ -44,14 +46,21 @@ if TYPE_CHECKING:
 
 TASK: Final = "digits"
 
-RULES: Final = 3
+RULES: Final = 4
 """Version of the training; raised when the same settings give other results."""
 
 
 class SearchPlan(NamedTuple):
-    """Size of a search, and how each network is trained."""
+    """How networks are proposed, and how each is trained.
 
-    models: int
+    Attributes:
+        name: The strategy and its settings, as text.
+        start: Begins the strategy anew with a seed.
+        rule: How each network is trained.
+    """
+
+    name: str
+    start: Callable[[int], Strategy[Architecture]]
     rule: TrainingRule
 
 
@@ -74,7 +83,7 @@ class SearchRun:
     The seed determines the networks, the split of the data, initial weights and batch orders.
 
     Attributes:
-        candidates: The networks by name, in order.
+        candidates: The networks that were proposed so far by name, in order.
         models: The zoo as policies see it: the networks that finished so far, in order.
         stores: Whether trained networks enter the zoo.
 
@@ -86,11 +95,11 @@ class SearchRun:
         self, folder: Path, variant: str, seed: int, plan: SearchPlan, processor: Processor
     ) -> None:
         self.variant, self.seed, self.plan, self.processor = variant, seed, plan, processor
-        settings = {"models": plan.models, **plan.rule._asdict(), "gpu": processor.gpu_type}
+        settings = {"search": plan.name, **plan.rule._asdict(), "gpu": processor.gpu_type}
         self.settings = ", ".join(f"{name} {value}" for name, value in settings.items())
         self.settings += f"; rules {RULES}"
-        candidates = draw_candidates(plan.models, self._rng("networks"))
-        self.candidates = {candidate.name: candidate for candidate in candidates}
+        self.candidates: dict[str, CandidateNetwork] = {}
+        self._strategy = plan.start(self._derive_seed("networks"))
         folder.parent.mkdir(parents=True, exist_ok=True)
         make_private_folder(folder)
         self._log = log_path(folder, variant, seed)
@@ -131,15 +140,31 @@ class SearchRun:
 
         return Zoo(self._zoo_folder, retain="keep-all")
 
+    def propose(self) -> str | None:
+        """Name of the next network; None if the search is over or waits for a `report`."""
+        proposal = self._strategy.propose()
+        if proposal is None:
+            return None
+        names = list(self.candidates)
+        origin = None if proposal.origin is None else names[proposal.origin]
+        name = f"{proposal.trial:03d}-{describe(proposal.network)}"
+        self.candidates[name] = CandidateNetwork(name, proposal.network, origin)
+        return name
+
+    def report(self, name: str) -> None:
+        """Tell the strategy the validation accuracy of a network that ended."""
+        trial = list(self.candidates).index(name)
+        self._strategy.report(trial, self._finished[name].validation_accuracy)
+
     def warm_up(self, matcher: str | None) -> None:
         """Import and compile what the first transfer needs, so that it is in no measured time."""
+        from wattkeeper.live.search.layers import build
+        from wattkeeper.live.weight_transfer.model_graph import trace
         from wattkeeper.live.weight_transfer.transfer import transfer
 
-        name = next((name for name in self.candidates if name not in self._finished), None)
-        if name is None:
-            return
-        graph, _ = self._trace(name)
-        transfer(self._build(name), self._build(name), self._inputs)
+        net = build(FIRST, dataset.CHANNELS, dataset.CLASSES)
+        graph = trace(net, self._inputs, "").graph
+        transfer(net, build(FIRST, dataset.CHANNELS, dataset.CLASSES), self._inputs)
         if matcher is not None:
             graph_matcher = find_matcher(matcher)
             ParentSearch(graph_matcher, [graph_matcher.sketch(graph)]).best(
@@ -147,8 +172,6 @@ class SearchRun:
                 lambda _: graph_matcher.score_graphs(graph, graph),
                 retained=lambda _: retained_share(graph, graph),
             )
-        self._graph = None
-        self._programs.clear()
 
     @property
     def _inputs(self) -> tuple[Tensor, ...]:
@@ -260,7 +283,6 @@ class SearchRun:
             seed=self.seed,
             model=name,
             mutated_from=candidate.mutated_from,
-            mutation=candidate.mutation,
             settings=self.settings,
             parent=parent,
             coverage=warm.coverage if warm else 0.0,

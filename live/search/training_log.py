@@ -19,7 +19,6 @@ class FinishedTraining(BaseModel):
         seed: Seed of the run.
         model: Name of the network.
         mutated_from: The network that it is a mutation of; None for the first.
-        mutation: Kind of the mutation.
         settings: Everything else that the result depends on, as text.
         parent: The network whose weights it started from; None: from scratch.
         coverage: Share of its parameters that was filled from the parent.
@@ -44,7 +43,6 @@ class FinishedTraining(BaseModel):
     seed: int
     model: str
     mutated_from: str | None
-    mutation: str
     settings: str
     parent: str | None
     coverage: float

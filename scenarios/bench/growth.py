@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
@@ -27,6 +26,7 @@ from wattkeeper.scenarios.inputs.synthetic_models import graph_of
 from wattkeeper.scenarios.kinds.simulation import execute
 from wattkeeper.scenarios.run.read import read_inputs
 from wattkeeper.scenarios.spec.loading import load
+from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.traces.library import folder
 from wattkeeper.traces.library.folder import keep_traces
 

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.scenarios.bench.baselines import JobsTrace, ModelsTrace
 from wattkeeper.scenarios.inputs.synthetic_models import graph_of
+from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.traces.fits import list_shipped, load_fit
 from wattkeeper.traces.generate.sample import rate_for_load, sample
 from wattkeeper.traces.schema import MODELS, TRAININGS, jobs_table

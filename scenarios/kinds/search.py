@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
@@ -18,9 +19,10 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.registry import find_config, policies
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.kinds.kind import Clusters, WorkloadKind
+from wattkeeper.scenarios.kinds.search_strategies import start_strategy
 from wattkeeper.scenarios.kinds.simulation import build_world, collect_results
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.sections.workload import ArchitectureSearch
+from wattkeeper.scenarios.spec.sections.search import ArchitectureSearch
 from wattkeeper.scenarios.spec.variants import DEFAULTS, RunSpec, VariantSpec
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
@@ -66,6 +68,13 @@ class Search(WorkloadKind):
         configure = variant.policies.configure
         default = find_config("configure", DEFAULTS["configure"])
         chosen = configure.parts[-1]
+        strategy = cast("ArchitectureSearch", variant.workload).strategy
+        if chosen.kind == "lineage" and not strategy.has_origins:
+            what = (
+                f"configure: lineage starts from the network that another was derived from, but "
+                f"strategy: {strategy.kind} derives none; take another policy"
+            )
+            raise PolicyError(what, "configure")
         if not chosen.sets_parent and chosen != default:
             parents = (kind for kind, config in policies("configure").items() if config.sets_parent)
             what = (
@@ -101,7 +110,9 @@ class Search(WorkloadKind):
 
         workload = cast("ArchitectureSearch", spec.variant.workload)
         training, processor = workload.training, _find_processor(inputs.cluster)
-        plan = SearchPlan(workload.models, TrainingRule(**training.model_dump()))
+        name = workload.model_dump_json(include={"models", "strategy"})
+        rule = TrainingRule(**training.model_dump())
+        plan = SearchPlan(name, partial(start_strategy, workload), rule)
         search = SearchRun(inputs.trainings, spec.variant.name, spec.seed, plan, processor)
         env = SimulationEnvironment()
         backend = InProcessBackend(env, search, training.batch_size, training.most_epochs)
@@ -111,7 +122,7 @@ class Search(WorkloadKind):
             zoo = SearchZoo(search, stores=configure.kind != "none")
             if search.stores:
                 search.warm_up(getattr(configure, "matcher", None))
-        source = NetworkSource(tuple(search.candidates))
+        source = NetworkSource(search)
         world = build_world(spec, inputs, env, NamedStreams(spec.seed), backend, source, zoo)
         world.run()
         return _add_measurements(collect_results(spec, inputs, world), backend.trained)

@@ -44,13 +44,11 @@ class CandidateNetwork(NamedTuple):
         name: Its number and architecture, such as `007-c3r3-16-c5-24`.
         architecture: Its stages.
         mutated_from: Name of the candidate that it is a mutation of; None for the first.
-        mutation: Kind of the mutation, a key of `MUTATIONS`.
     """
 
     name: str
     architecture: Architecture
     mutated_from: str | None
-    mutation: str
 
 
 _STAGE: Final = re.compile(r"((?:[cr]\d)+)-(\d+)")
@@ -104,7 +102,7 @@ def count_parameters(architecture: Architecture, channels: int = 1, classes: int
 
 def draw_candidates(count: int, rng: np.random.Generator) -> list[CandidateNetwork]:
     """Draw different networks; each but the first is a mutation of a random earlier one."""
-    candidates = [CandidateNetwork(f"000-{describe(FIRST)}", FIRST, None, "first")]
+    candidates = [CandidateNetwork(f"000-{describe(FIRST)}", FIRST, None)]
     known = {FIRST}
     while len(candidates) < count:
         parent = candidates[int(rng.integers(len(candidates)))]
@@ -114,7 +112,7 @@ def draw_candidates(count: int, rng: np.random.Generator) -> list[CandidateNetwo
             continue
         known.add(child)
         name = f"{len(candidates):03d}-{describe(child)}"
-        candidates.append(CandidateNetwork(name, child, parent.name, mutation))
+        candidates.append(CandidateNetwork(name, child, parent.name))
     return candidates
 
 

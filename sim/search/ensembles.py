@@ -67,7 +67,7 @@ def group_by_share(networks: Sequence[Architecture], least: float) -> list[Group
 
 
 def group_by_number(networks: Sequence[Architecture], most: int) -> list[Group] | None:
-    """At most that many groups, with the largest possible share; None if there are more families."""
+    """At most that many groups, with the largest possible share; None if families are more."""
     order = _sorted(networks)
     shares = {
         share([networks[index] for index in order[start:end]])

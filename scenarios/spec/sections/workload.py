@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
+from wattkeeper.scenarios.spec.sections.search import ArchitectureSearch
 from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
 from wattkeeper.scenarios.spec.sections.values import Seconds, check_distinct
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
@@ -173,31 +174,6 @@ class TraceWorkload(ReplayedWorkload):
     duration."""
     load: Load = 1.0
     """Submission times are divided by it: with 2, the same jobs arrive twice as fast."""
-
-
-class SearchTraining(Section):
-    """Rule by which Adam trains all networks of a search to convergence, parent or not."""
-
-    batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
-    """Images per step."""
-    learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-3
-    """The default is that of Kingma and Ba (ICLR '15)."""
-    patience: Annotated[int, Field(gt=0, le=1000)] = 5
-    """Number of epochs without a better validation accuracy after which a training ends."""
-    most_epochs: Annotated[int, Field(gt=0, le=100_000)] = 100
-    """Largest number of epochs."""
-
-
-class ArchitectureSearch(WorkloadSection):
-    """A search for architectures; its networks are really trained, one after the other."""
-
-    varies_clusters: ClassVar[bool] = False
-    has_models: ClassVar[bool] = True
-    kind: Literal["search"]
-    models: Annotated[int, Field(gt=0, le=10_000)]
-    """Number of different networks, each a mutation of an earlier one."""
-    training: SearchTraining = SearchTraining()
-    """Rule by which all networks are trained."""
 
 
 Workload = Annotated[

@@ -20,11 +20,11 @@ from tests.conftest import ROOT, Command
 from tests.support.messages import assert_states
 from tests.support.nvml import Driver, on_gpus
 from tests.support.processes import until
-from wattkeeper.sim.search.architectures import KERNELS, MOST_STAGES, WIDTHS, draw_candidates
 from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import EnvironmentLacks
 from wattkeeper.scenarios.cli.main import main
 from wattkeeper.sim.engine.warm_start import WarmStartModel
+from wattkeeper.sim.search.architectures import KERNELS, MOST_STAGES, WIDTHS, draw_candidates
 from wattkeeper.traces.files.seals import seal_json
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'wattkeeper[live]'")

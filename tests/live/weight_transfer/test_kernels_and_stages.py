@@ -10,8 +10,8 @@ from torch import Tensor, nn  # noqa: E402
 
 from tests.support.transfers import error, fill  # noqa: E402
 from wattkeeper.live import transfer  # noqa: E402
-from wattkeeper.sim.search.architectures import Block, Stage  # noqa: E402
 from wattkeeper.live.search.layers import build  # noqa: E402
+from wattkeeper.sim.search.architectures import Block, Stage  # noqa: E402
 
 torch.manual_seed(0)  # of the layers below
 

@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from wattkeeper.sim.search.architectures import count_parameters, describe, parse
+from tests.support.carbon import read_rows
+from wattkeeper.sim.search.architectures import Architecture, count_parameters, describe, parse
 from wattkeeper.sim.search.bayesian import Bayesian
-from wattkeeper.sim.search.ensembles import group_by_number, group_by_share
+from wattkeeper.sim.search.ensembles import Group, group_by_number, group_by_share
 from wattkeeper.sim.search.evolution import Evolution
 from wattkeeper.sim.search.greedy import Greedy
 from wattkeeper.sim.search.morphism import children, distance
 from wattkeeper.sim.search.strategy import Space
 
-from ...support.carbon import read_rows
-
 NAMES = ("s1/width", "s1/kernel", "s2/width", "s2/kernel", "s2/depth", "head")
+
+Trial = tuple[str, str, float, float, float]
+"""Parent, configuration, start and end, s, and accuracy."""
 
 
 @pytest.fixture
@@ -47,8 +49,10 @@ class Landscape:
         )
 
 
-def run_in_slots(strategy: Evolution, landscape: Landscape, slots: int) -> list[tuple[object, ...]]:
-    now, running, rows = 0.0, [], []
+def run_in_slots(strategy: Evolution, landscape: Landscape, slots: int) -> list[Trial]:
+    now = 0.0
+    running: list[tuple[float, int]] = []
+    rows: list[Trial] = []
     while True:
         while len(running) < slots and (proposal := strategy.propose()) is not None:
             end = now + landscape.seconds[proposal.network]
@@ -138,7 +142,7 @@ def test_bayesian(search: Path) -> None:
 
 
 def test_groups_and_cores(ensemble: Path) -> None:
-    members = defaultdict(dict)
+    members: dict[str, dict[str, Architecture]] = defaultdict(dict)
     for row in read_rows(ensemble / "members.csv"):
         members[row["set"]][row["member"]] = parse(row["architecture"])
         assert count_parameters(parse(row["architecture"])) == int(row["parameters"])
@@ -150,6 +154,7 @@ def test_groups_and_cores(ensemble: Path) -> None:
     ):
         rows = list(found)
         networks = list(members[name].values())
+        groups: list[Group] | None
         if rule == "share":
             groups = group_by_share(networks, float(value))
         else:

@@ -1,0 +1,146 @@
+"""The section of scenario files on searches for architectures."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
+from wattkeeper.scenarios.spec.sections.values import check_distinct
+from wattkeeper.sim.search.network_space import NetworkSpace
+
+Width = Annotated[int, Field(ge=1, le=512)]
+Kernel = Literal[1, 3, 5]
+
+
+class SearchTraining(Section):
+    """Rule by which Adam trains all networks of a search to convergence, parent or not."""
+
+    batch_size: Annotated[int, Field(gt=0, le=1024)] = 64
+    """Images per step."""
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-3
+    """The default is that of Kingma and Ba (ICLR '15)."""
+    patience: Annotated[int, Field(gt=0, le=1000)] = 5
+    """Number of epochs without a better validation accuracy after which a training ends."""
+    most_epochs: Annotated[int, Field(gt=0, le=100_000)] = 100
+    """Largest number of epochs."""
+
+
+class SearchSpace(Section):
+    """Networks of convolutional stages, each with blocks of one kind."""
+
+    stages: Annotated[int, Field(ge=1, le=3)] = 2
+    """Number of stages; each but the first halves the image."""
+    widths: Annotated[
+        tuple[Width, ...], Field(min_length=1, max_length=32), AfterValidator(check_distinct)
+    ] = (8, 12, 16, 24)
+    """Channels of a stage."""
+    blocks: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=8)], ...],
+        Field(min_length=1),
+        AfterValidator(check_distinct),
+    ] = (1, 2)
+    """Numbers of blocks in a stage."""
+    kinds: Annotated[
+        tuple[Literal["plain", "residual"], ...],
+        Field(min_length=1),
+        AfterValidator(check_distinct),
+    ] = ("plain", "residual")
+    """Kinds of blocks: a convolution, or two with a shortcut around them."""
+    kernels: Annotated[tuple[Kernel, ...], Field(min_length=1), AfterValidator(check_distinct)] = (
+        3,
+        5,
+    )
+    """Kernels of the convolutions."""
+
+    def networks(self) -> NetworkSpace:
+        """The networks of the space."""
+        return NetworkSpace(self.stages, self.widths, self.blocks, self.kinds, self.kernels)
+
+
+class DrawnNetworks(Section):
+    """A random tree of mutations, drawn before the search."""
+
+    has_origins: ClassVar[bool] = True
+    kind: Literal["drawn"] = "drawn"
+
+
+class SpaceSearch(Section):
+    """A strategy that proposes networks of a space."""
+
+    has_origins: ClassVar[bool] = True
+    space: SearchSpace = SearchSpace()
+    """The networks."""
+
+
+class RandomDraws(SpaceSearch):
+    """Draws networks of the space; none twice."""
+
+    has_origins: ClassVar[bool] = False
+    kind: Literal["random"]
+
+
+class RegularizedEvolution(SpaceSearch):
+    """Mutates the best of a sample of the latest networks (Real et al., AAAI '19, as in NNI)."""
+
+    kind: Literal["evolution"]
+    population: Annotated[int, Field(ge=1, le=10_000)] = 15
+    """Number of latest networks of which parents are chosen; as many are drawn at first."""
+    sample: Annotated[int, Field(ge=1, le=10_000)] = 4
+    """Number of them that are compared for a parent."""
+    probability: Annotated[float, Field(gt=0, le=1)] = 0.15
+    """With which each choice of a child is drawn anew; the published default is 0.05."""
+
+    @model_validator(mode="after")
+    def _sample_is_of_the_population(self) -> Self:
+        if self.sample > self.population:
+            raise ValueError("sample: it cannot be larger than the population")
+        return self
+
+
+class GreedyOracle(SpaceSearch):
+    """Draws parts of the best network so far anew (AutoKeras's greedy oracle)."""
+
+    kind: Literal["greedy"]
+
+
+class BayesianMorphism(Section):
+    """Walks over morphisms to the highest confidence bound (AutoKeras, KDD '19)."""
+
+    has_origins: ClassVar[bool] = True
+    kind: Literal["bayesian"]
+    centred: bool = False
+    """Whether bounds are those of a process with the mean of the accuracies, instead of 0 as
+    published, which prefers networks that are far from all others."""
+
+
+SearchStrategy = Annotated[
+    DrawnNetworks | RandomDraws | RegularizedEvolution | GreedyOracle | BayesianMorphism,
+    Field(discriminator="kind"),
+]
+
+
+class ArchitectureSearch(WorkloadSection):
+    """A search for architectures; its networks are really trained, one after the other."""
+
+    varies_clusters: ClassVar[bool] = False
+    has_models: ClassVar[bool] = True
+    kind: Literal["search"]
+    models: Annotated[int, Field(gt=0, le=10_000)]
+    """Number of networks."""
+    strategy: SearchStrategy = DrawnNetworks()
+    """How the next network is proposed, from the validation accuracies of those before."""
+    training: SearchTraining = SearchTraining()
+    """Rule by which all networks are trained."""
+
+    @model_validator(mode="after")
+    def _strategy_fits(self) -> Self:
+        strategy = self.strategy
+        if isinstance(strategy, RegularizedEvolution) and strategy.population > self.models:
+            raise ValueError("strategy.population: it cannot be larger than models")
+        if isinstance(strategy, RandomDraws | GreedyOracle):
+            size = strategy.space.networks().space.size
+            if size < self.models:
+                raise ValueError(f"models: the space has only {size} networks")
+        return self

@@ -1,0 +1,69 @@
+"""Spaces of networks: a choice of width, number of blocks, kind and kernel for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from wattkeeper.sim.search.architectures import Architecture, Block, Stage
+from wattkeeper.sim.search.strategy import Choices, Proposal, Space, Strategy
+
+RESIDUAL: Final = "residual"
+
+
+class NetworkSpace:
+    """Networks of a number of stages whose blocks are alike.
+
+    Args:
+        stages: Number of stages.
+        widths: Widths of a stage.
+        blocks: Numbers of blocks in a stage.
+        kinds: Kinds of blocks: `plain` or `residual`.
+        kernels: Kernels of the blocks.
+    """
+
+    def __init__(
+        self,
+        stages: int,
+        widths: Sequence[int],
+        blocks: Sequence[int],
+        kinds: Sequence[str],
+        kernels: Sequence[int],
+    ) -> None:
+        properties = {"width": widths, "blocks": blocks, "kind": kinds, "kernel": kernels}
+        self.space = Space(
+            {
+                f"stage{stage}/{name}": [*map(str, choices)]
+                for stage in range(1, stages + 1)
+                for name, choices in properties.items()
+            }
+        )
+
+    def network(self, choices: Choices) -> Architecture:
+        """The network of a configuration."""
+        stages = []
+        for width, blocks, kind, kernel in zip(*[iter(choices)] * 4, strict=True):
+            block = Block(kind == RESIDUAL, int(kernel))
+            stages.append(Stage(int(width), (block,) * int(blocks)))
+        return tuple(stages)
+
+
+class InSpace(Strategy[Architecture]):
+    """A strategy whose configurations are networks of a space."""
+
+    def __init__(self, strategy: Strategy[Choices], space: NetworkSpace) -> None:
+        super().__init__()
+        self._strategy, self._space = strategy, space
+
+    @override
+    def propose(self) -> Proposal[Architecture] | None:
+        found = self._strategy.propose()
+        if found is None:
+            return None
+        return Proposal(found.trial, self._space.network(found.network), found.origin)
+
+    @override
+    def report(self, trial: int, accuracy: float | None) -> None:
+        self._strategy.report(trial, accuracy)
