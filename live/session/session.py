@@ -168,7 +168,7 @@ class Session:
         *,
         older: Sequence[nn.Module] = (),
         inputs: Inputs | None = None,
-        policy: str | PolicyConfig = "modelkeeper",
+        policy: str | PolicyConfig = "relative",
         mutated_from: str | None = None,
     ) -> TransferReport | None:
         """Fill a model from one that a zoo holds of this job; a policy chooses which.

@@ -1,5 +1,6 @@
 """Report of a transfer: the source of each tensor, and whether the function is preserved."""
 
+from collections.abc import Iterator
 from math import prod
 from typing import Final, Literal, NamedTuple
 
@@ -122,12 +123,15 @@ class TransferReport(BaseModel):
             for row in (header, *rows)
         ]
         lines.append(f"{self.coverage:.1%} of the parameters come from {self.parent}")
+        return "\n".join([*lines, *self.verdicts()])
+
+    def verdicts(self) -> Iterator[str]:
+        """What of the function is kept in either mode: a line each."""
         for mode, lost in (("eval", self.lost_in_eval), ("train", self.lost_in_train)):
             verdict = f"not preserved: {'; '.join(lost)}" if lost else "preserved"
             if mode == "eval" and self.heads is not None:
                 verdict = f"preserved but for the head ({_describe_heads(self.heads)})"
-            lines.append(f"function in {mode} mode: {verdict}")
-        return "\n".join(lines)
+            yield f"function in {mode} mode: {verdict}"
 
 
 def _describe_heads(heads: Heads) -> str:

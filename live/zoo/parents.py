@@ -6,6 +6,7 @@ from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.failures import explain_failures
+from wattkeeper.policies.matching.benefit import Relation, relate
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
@@ -18,6 +19,9 @@ from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.streams import NamedStreams
 
+DEFAULT_MATCHER: Final = "saving"
+"""Ranks parents where nothing else is asked for."""
+
 PARENTS: Final = Capabilities("a zoo on disk", hooks=frozenset(), zoo=True)
 """What the choice of a parent offers to policies; nothing is learnt from it."""
 
@@ -29,11 +33,13 @@ class ParentMatch(NamedTuple):
         model: The model.
         score: Its similarity to the new model, by a matcher.
         over_own: The score over that of the new model for itself; None if that is 0.
+        relation: What the new model can take over of it.
     """
 
     model: ZooModel
     score: float
     over_own: float | None
+    relation: Relation
 
 
 def parent_policy(
@@ -94,8 +100,9 @@ def match(snapshot: ZooSnapshot, model: ZooModel, child: Graph, matcher: str) ->
     """
     scorer = find_matcher(matcher)
     own = scorer.own(scorer.arrays(child))
-    score = scorer.score_graphs(snapshot.graph(model), child)
-    return ParentMatch(model, score, score / own if own else None)
+    graph = snapshot.graph(model)
+    score = scorer.score_graphs(graph, child)
+    return ParentMatch(model, score, score / own if own else None, relate(graph, child))
 
 
 def rank(
@@ -125,9 +132,16 @@ def rank(
             child, lambda place: scorer.score(scorer.arrays(graphs[digests[place]]), arrays), count
         )
         scores = {digests[place]: score for place, score in best}
-    matches = [
-        ParentMatch(model, scores[model.digest], scores[model.digest] / own if own else None)
-        for model in models
-        if model.digest in scores
+    listed = sorted(
+        (model for model in models if model.digest in scores), key=lambda each: -scores[each.digest]
+    )[:count]
+    relations = {digest: relate(graphs[digest], child) for digest in {m.digest for m in listed}}
+    return [
+        ParentMatch(
+            model,
+            scores[model.digest],
+            scores[model.digest] / own if own else None,
+            relations[model.digest],
+        )
+        for model in listed
     ]
-    return sorted(matches, key=lambda match: -match.score)[:count]

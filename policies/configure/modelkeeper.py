@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.matching.choice import (
-    Candidate,
-    Rule,
-    choose_bucketed,
-    valid_accuracy_mask,
-)
-from wattkeeper.policies.matching.coverage import retained_share
+from wattkeeper.policies.configure._parents import ParentIndex, candidates
+from wattkeeper.policies.matching.choice import Candidate, Rule, choose_bucketed
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.zoo_views import TrainedModel
-
-SPARE: Final = 64
-"""Number of evicted models that are remembered besides as many as there are models."""
 
 
 class ModelkeeperParent(Configure):
@@ -33,14 +23,7 @@ class ModelkeeperParent(Configure):
 
     def __init__(self, config: ModelkeeperParentConfig) -> None:
         self._config = config
-        self._matcher = find_matcher(config.matcher)
-        self._forget()
-
-    def _forget(self) -> None:
-        self._search: ParentSearch[Any] = ParentSearch(self._matcher)
-        self._place_of_digest: dict[str, int] = {}
-        self._place_of_model: dict[str, int] = {}
-        self._graphs: list[Graph] = []
+        self._index = ParentIndex(find_matcher(config.matcher))
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Start from the most similar stored model, if there is one."""
@@ -48,46 +31,26 @@ class ModelkeeperParent(Configure):
         if child is None:
             return start.inherit(None)
         models = ctx.zoo.models()
-        peers = [model for model in models if model.task == child.task]
-        if not peers:
+        if not any(model.task == child.task for model in models):
             return start.inherit(None)
-        if len(self._place_of_model) > 2 * len(models) + SPARE:  # most of them were evicted
-            self._forget()
-        parent = self._parent(peers, child.graph)
+        self._index.forget_evicted(models)
+        parent = self._parent(candidates(child, models), child.graph)
         return start.inherit(parent, self._config.query_s)
 
-    def _parent(self, peers: Sequence[TrainedModel], graph: Graph) -> str | None:
-        sound = valid_accuracy_mask(np.array([model.accuracy for model in peers])).tolist()
-        models = [
-            model for model, is_sound in zip(peers, sound, strict=True) if is_sound and model.usable
-        ]
-        own = self._matcher.own(self._matcher.arrays(graph))
+    def _parent(self, models: Sequence[TrainedModel], graph: Graph) -> str | None:
+        matcher = self._index.matcher
+        own = matcher.own(matcher.arrays(graph))
         if self._config.rule == "bucketed":
             return self._choose_bucketed(models, graph, own)
-        return self._choose_best(models, graph, self._config.minimum * own)
-
-    def _choose_best(
-        self, models: Sequence[TrainedModel], graph: Graph, minimum: float
-    ) -> str | None:
-        """The most similar model; ties go to the one that loses least. Not all are scored."""
-        # Of the models of one architecture only the first of the most accurate can be chosen.
-        preferred: dict[int, TrainedModel] = {}
-        for model in sorted(models, key=lambda model: -model.accuracy):
-            preferred.setdefault(self._place(model), model)
-        best = self._search.best(
-            graph,
-            lambda place: self._score(place, graph),
-            among=np.array(list(preferred), dtype=np.int64),
-            retained=lambda place: retained_share(self._graphs[place], graph),
-        )
-        if not best or best[0].score < minimum:
+        best = self._index.best(models, graph)
+        if best is None or best.score < self._config.minimum * own:
             return None
-        return preferred[best[0].parent].model_id
+        return best.model.model_id
 
     def _choose_bucketed(
         self, models: Sequence[TrainedModel], graph: Graph, own: float
     ) -> str | None:
-        scores = [self._score(self._place(model), graph) for model in models]
+        scores = [self._index.score(model, graph) for model in models]
         finalists = [
             (model.model_id, Candidate(score, model.accuracy))
             for model, score in zip(models, scores, strict=True)
@@ -97,21 +60,6 @@ class ModelkeeperParent(Configure):
             return None
         chosen = choose_bucketed([candidate for _, candidate in finalists], own)
         return finalists[chosen][0]
-
-    def _score(self, place: int, graph: Graph) -> float:
-        return self._matcher.score_graphs(self._graphs[place], graph)
-
-    def _place(self, model: TrainedModel) -> int:
-        """Position of a model's architecture in the search; models with equal graphs share it."""
-        place = self._place_of_model.get(model.model_id)
-        if place is None:
-            digest = model.graph.digest
-            place = self._place_of_digest.setdefault(digest, len(self._graphs))
-            if place == len(self._graphs):
-                self._search.add(self._matcher.sketch(model.graph))
-                self._graphs.append(model.graph)
-            self._place_of_model[model.model_id] = place
-        return place
 
 
 class ModelkeeperParentConfig(PolicyConfig):
@@ -124,9 +72,9 @@ class ModelkeeperParentConfig(PolicyConfig):
     kind: Literal["modelkeeper"] = "modelkeeper"
     policy = ModelkeeperParent
     plain = "ModelKeeper's parents"
-    matcher: Literal["coverage", "modelkeeper-asbuilt"] = "coverage"
-    """Similarity measure: the share of the child's parameters that the parent fills, or
-    ModelKeeper's published score."""
+    matcher: Literal["modelkeeper-asbuilt", "coverage"] = "modelkeeper-asbuilt"
+    """Similarity measure: ModelKeeper's published score, or the share of the child's parameters
+    that the parent fills. The published score compares shapes only for equality."""
     rule: Rule = "best"
     """`best`: the most similar model, ties to the one that loses the fewest of its parameters;
     `bucketed`: the most accurate of the most similar ones, as published. The latter scores every

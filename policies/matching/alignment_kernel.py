@@ -153,3 +153,38 @@ def count_filled(parent: Arrays, child: Arrays) -> tuple[int, int]:
             filled += size[sorts[j]]
             common += count_common(parent, sorts_[matches[j]], child, sorts[j])
     return filled, common
+
+
+@njit(cache=True)
+def count_relation(parent: Arrays, child: Arrays) -> tuple[int, ...]:
+    """What the best alignment matches and leaves; a layer is a node with trained elements.
+
+    Returns:
+        Elements of the child's matched layers; elements that matched nodes have both; those of the
+        parent's layers but the last; elements of these layers; matched layers, and those of equal
+        shapes; layers of the child that are neither matched, passable nor beside an identity, and
+        those of them that are not the last.
+    """
+    sorts_, sorts, size_, size = parent[1], child[1], parent[12], child[12]
+    last_, last = parent[6], child[6]
+    omissible = child[7] + child[8]
+    matches = align(parent, child)
+    own_body = 0
+    for i in range(sorts_.size):
+        own_body += 0 if last_[sorts_[i]] else size_[sorts_[i]]
+    filled, common, common_body, matched, equal, added, added_body = 0, 0, 0, 0, 0, 0, 0
+    for j in range(matches.size):
+        below = sorts[j]
+        if matches[j] >= 0:
+            above = sorts_[matches[j]]
+            both = count_common(parent, above, child, below)
+            filled += size[below]
+            common += both
+            common_body += 0 if last_[above] else both
+            if both > 0:
+                matched += 1
+                equal += int(both == size[below] and both == size_[above])
+        elif size[below] > 0 and omissible[below] == 0:
+            added += 1
+            added_body += int(last[below] == 0)
+    return filled, common, common_body, own_body, matched, equal, added, added_body

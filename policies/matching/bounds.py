@@ -7,6 +7,7 @@ import numpy as np
 
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.policies.matching.asbuilt import chains
+from wattkeeper.policies.matching.benefit import FITTED
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.pairs import kernel
 from wattkeeper.policies.matching.sketches import (
@@ -102,6 +103,36 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
         return Tightened(closer / own[indices], is_final)
 
     return Bounds(score, common / own, tighten)
+
+
+def bound_saving(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
+    """Bounds of `expected_saving`, and those of `retained_share` that `bound_coverage` gives.
+
+    A parent is kept only if the child retains all of it, and kept but for its head only if it
+    retains all but the elements of its last layers. Matched layers of equal shapes are no more than
+    both models have of each shape, and matched ones no more than both have of each kind; a larger
+    number of either raises their share, as long as the equal ones are not more than the matched.
+    """
+    sketch, count = sketch_coverage(child), len(parents)
+    coverage = bound_coverage(child, parents)
+    if not len(sketch.nodes) or not count:
+        return coverage
+    kinds, slots = np.unique(sketch.kind, return_inverse=True)
+    shapes = tuple(column.astype(np.int32) for column in (slots, *sketch[1:9]))
+    columns = _with_slots(parents, kinds)
+    kernels = kernel("bounds_kernel")
+    often = sketch.often.astype(np.int32)
+    equal, matched, layers, heads = kernels.bound_equal(shapes, often, columns)
+    own = np.maximum(kernels.own_elements(columns), 1)
+    sizes = kernels.sizes_of(*shapes[6:9], shapes[5])
+    all_layers = layers + int(sketch.often[sizes > 0].sum()) - matched
+    kept = coverage.retained >= 1 - ROUNDING
+    kept_body = coverage.retained >= 1 - heads / own - ROUNDING
+    saving = FITTED.any + FITTED.lost * (1 - np.minimum(coverage.retained, 1))
+    saving += FITTED.equal * equal / np.maximum(all_layers, 1)
+    saving += np.where(kept, FITTED.kept, FITTED.kept_body * kept_body)
+    saving = np.where(coverage.score > 0, saving, 0) + ROUNDING
+    return Bounds(saving, coverage.retained, _not_tightened(coverage.retained))
 
 
 def bound_asbuilt(child: Graph, parents: SketchTable[AsBuiltSketch]) -> Bounds:

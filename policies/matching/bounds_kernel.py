@@ -342,3 +342,84 @@ def common_of_shapes(child: Shapes, parents: Columns, parent: int, common: Ints)
                 )
                 total += units * min(kernel[mine], kernel_[yours])
             common[here, place] = total
+
+
+@njit(cache=True)
+def bound_equal(child: Shapes, often: SmallInts, parents: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+    """Bounds of how many layers of each parent are matched with equal ones of the child.
+
+    Args:
+        child: As in `bound_coverage`.
+        often: Number of the child's nodes of each shape, shape (shapes,).
+        parents: As in `bound_coverage`.
+
+    Returns:
+        The bounds; a bound of the number of matched layers; the number of the parents' layers; and
+        the elements of their last layers, shapes (parents,).
+    """
+    kind, inputs, outputs, _, _, starts, first, second, kernel = child
+    kind_, shape_starts = parents[0]
+    inputs_, outputs_, last_ = parents[1][0], parents[2][0], parents[4][0]
+    starts_, end_starts = parents[5]
+    (first_, tensor_starts), second_, kernel_ = parents[6], parents[7][0], parents[8][0]
+    often_ = parents[9][0]
+    sizes, all_sizes = sizes_of(first, second, kernel, starts), sizes_of_all(parents)
+    count = shape_starts.size - 1
+    equal, layers = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    matched, heads = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    kinds = 0
+    for here in range(kind.size):
+        kinds = max(kinds, kind[here] + 1)
+    total = np.zeros(kinds, dtype=np.int64)
+    for here in range(kind.size):
+        total[kind[here]] += often[here] if sizes[here] > 0 else 0
+    of_kind = np.zeros(kinds, dtype=np.int64)
+    left = np.zeros(kind.size, dtype=np.int64)
+    for parent in range(count):
+        of_kind[:] = 0
+        left[:] = often
+        for shape in range(shape_starts[parent], shape_starts[parent + 1]):
+            if all_sizes[shape] == 0:
+                continue
+            layers[parent] += often_[shape]
+            if last_[shape]:
+                heads[parent] += often_[shape] * all_sizes[shape]
+            if kind_[shape] < 0:
+                continue
+            of_kind[kind_[shape]] += often_[shape]
+            place = shape - shape_starts[parent]
+            begin = tensor_starts[parent] + starts_[end_starts[parent] + place]
+            tensors = tensor_starts[parent] + starts_[end_starts[parent] + place + 1] - begin
+            there = often_[shape]
+            for here in range(kind.size):
+                if kind[here] != kind_[shape] or tensors != starts[here + 1] - starts[here]:
+                    continue
+                if inputs[here] != inputs_[shape] or outputs[here] != outputs_[shape]:
+                    continue
+                is_equal = True
+                for tensor in range(tensors):
+                    mine, yours = starts[here] + tensor, begin + tensor
+                    is_equal = is_equal and (
+                        first[mine] == first_[yours]
+                        and second[mine] == second_[yours]
+                        and kernel[mine] == kernel_[yours]
+                    )
+                if is_equal:
+                    taken = min(there, left[here])
+                    equal[parent] += taken
+                    left[here] -= taken
+                    there -= taken
+        for slot in range(kinds):
+            matched[parent] += min(of_kind[slot], total[slot])
+    return equal, matched, layers, heads
+
+
+@njit(cache=True)
+def own_elements(parents: Columns) -> Ints:
+    """Elements of each parent, shape (parents,)."""
+    starts, often, sizes = parents[0][1], parents[9][0], sizes_of_all(parents)
+    own = np.zeros(starts.size - 1, dtype=np.int64)
+    for parent in range(own.size):
+        for shape in range(starts[parent], starts[parent + 1]):
+            own[parent] += often[shape] * sizes[shape]
+    return own

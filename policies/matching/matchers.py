@@ -5,7 +5,8 @@ from typing import Any, Final, Protocol, TypeVar
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.matching.asbuilt import Chains, asbuilt, chains, raw_score
-from wattkeeper.policies.matching.bounds import Bounds, bound_asbuilt, bound_coverage
+from wattkeeper.policies.matching.benefit import expected_saving, saving_prepared
+from wattkeeper.policies.matching.bounds import Bounds, bound_asbuilt, bound_coverage, bound_saving
 from wattkeeper.policies.matching.coverage import coverage, score_prepared
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.prepared import Prepared, prepare
@@ -68,6 +69,22 @@ class Coverage:
         return 1.0 if child.sizes.any() else 0.0
 
 
+class Saving:
+    """The work that the parent is expected to save (see `expected_saving`): a share."""
+
+    layout = Prepared
+    sketches = CoverageSketch
+    arrays = staticmethod(prepare)
+    sketch = staticmethod(sketch_coverage)
+    score = staticmethod(saving_prepared)
+    score_graphs = staticmethod(expected_saving)
+    bounds = staticmethod(bound_saving)
+
+    def own(self, child: Prepared) -> float:
+        """What the child, trained before, would save."""
+        return self.score(child, child)
+
+
 class AsBuilt:
     """ModelKeeper's published raw score (see `asbuilt`)."""
 
@@ -87,6 +104,7 @@ class AsBuilt:
 MATCHERS: Final[dict[str, Matcher[Any, Any]]] = {
     "coverage": Coverage(),
     "modelkeeper-asbuilt": AsBuilt(),
+    "saving": Saving(),
 }
 """Matchers by name."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.arrays import Floats, Ints
 from wattkeeper.policies.matching.bounds import Bounds
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import Matcher
@@ -68,6 +68,7 @@ class ParentSearch(Generic[S]):
         count: int = 1,
         among: Ints | None = None,
         retained: Callable[[int], float] | None = None,
+        bonus: Floats | None = None,
     ) -> list[ScoredParent]:
         """The parents with the highest scores, as if all had been scored.
 
@@ -81,13 +82,15 @@ class ParentSearch(Generic[S]):
                 allows all, and prefers those that were added first.
             retained: Returns the retained share of the parent at an index, which decides between
                 equal scores; None leaves it out.
+            bonus: What is added to the score of each allowed parent; None: nothing.
 
         Returns:
             At most `count` parents, the best first.
         """
         bounds = self.bounds(child)
         places = np.arange(len(self.sketches)) if among is None else among
-        queue = _Queue(bounds, places, by_share=retained is not None)
+        added = np.zeros(len(places)) if bonus is None else bonus
+        queue = _Queue(bounds, places, added, by_share=retained is not None)
         self.scored = self.refined = 0
         ranked: list[Key] = []
         for limit in queue:
@@ -97,7 +100,11 @@ class ParentSearch(Generic[S]):
             place = int(places[rank])
             self.scored += 1
             # A tightened bound holds for the bounded score alone.
-            key = -score(place), 0.0 if retained is None else -float(bounds.retained[place]), rank
+            key = (
+                -score(place) - added[rank],
+                0.0 if retained is None else -float(bounds.retained[place]),
+                rank,
+            )
             if len(ranked) == count and key > ranked[-1]:
                 continue
             if retained is not None:
@@ -115,9 +122,9 @@ class _Queue:
     tightened ones, and no further than needed to see that they come after it.
     """
 
-    def __init__(self, bounds: Bounds, places: Ints, *, by_share: bool) -> None:
+    def __init__(self, bounds: Bounds, places: Ints, bonus: Floats, *, by_share: bool) -> None:
         self._bounds, self._places = bounds, places
-        self._scores = -bounds.score[places]
+        self._scores = -bounds.score[places] - bonus
         self._shares = -bounds.retained[places] if by_share else np.zeros(len(places))
         self._by_share = by_share
         self._order = np.lexsort((self._shares, self._scores))

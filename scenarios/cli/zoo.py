@@ -25,11 +25,8 @@ NOT_KEPT = 1
 Command = Callable[..., Any]
 
 _zoo = click.option("--zoo", "folder", type=PATH, required=True, help="Folder of the zoo.")
-_matcher = click.option(
-    "--matcher", default="coverage", help="Matcher that scores parents [coverage]."
-)
 _policy = click.option(
-    "--policy", default="modelkeeper", help="Policy that chooses the parent [modelkeeper]."
+    "--policy", default="relative", help="Policy that chooses the parent [relative]."
 )
 _task = click.option("--task", help="Task of the child.")
 _dataset = click.option("--dataset", default="", help="Data set of the child.")
@@ -164,7 +161,7 @@ def list_models(folder: Path, as_json: bool) -> None:
     "--child", required=True, metavar="FILE|MODULE:CALLABLE", help="A graph, or your code."
 )
 @_input
-@_matcher
+@click.option("--matcher", help="Matcher that ranks parents [saving, or that of the policy].")
 @_task
 @_dataset
 @_origin
@@ -174,43 +171,51 @@ def match(
     folder: Path,
     child: str,
     shape: str | None,
-    matcher: str,
+    matcher: str | None,
     task: str | None,
     dataset: str,
     mutated_from: str | None,
     policy: str,
     as_json: bool,
 ) -> None:
-    """Rank the models of a zoo as parents of a new one, the most similar one first.
+    """Rank the models of a zoo as parents of a new one, the best one first.
 
-    With --task, this also says which of them the policy would choose.
+    This says of each whether the new model can keep its function, and which share of the training
+    it is expected to save. With --task, it also says which one the policy would choose.
     """
-    from wattkeeper.live.zoo.parents import choose_parent, parent_policy, rank
+    from wattkeeper.live.zoo.parents import DEFAULT_MATCHER, choose_parent, parent_policy, rank
     from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
     from wattkeeper.scenarios.cli.tables.zoo import MOST_ROWS, print_matches
     from wattkeeper.scenarios.zoo.inputs import graph_of
     from wattkeeper.scenarios.zoo.warm_start import describe_child, job_of
 
-    store, config = _open(folder), parent_policy(policy)
-    if "matcher" in type(config).model_fields:
-        config = config.model_copy(update={"matcher": matcher})
+    store = _open(folder)
+    by_matcher = matcher is not None and policy == "modelkeeper"
+    config = parent_policy(policy, {"matcher": matcher} if by_matcher else None)
+    ranked_by = matcher or str(getattr(config, "matcher", DEFAULT_MATCHER))
     model = describe_child(graph_of(child, shape), task or "", dataset, mutated_from)
 
     def ask(snapshot: ZooSnapshot) -> tuple[list[ParentMatch], int, ZooModel | None]:
-        matches = rank(snapshot, model.graph, matcher, None if as_json else MOST_ROWS)
+        matches = rank(snapshot, model.graph, ranked_by, None if as_json else MOST_ROWS)
         parent = choose_parent(config, snapshot, job_of(model)) if task else None
         return matches, len(snapshot.stored), parent
 
     matches, many, parent = read_zoo(lambda: ZooSnapshot(store, model), ask)
     if as_json:
         rows = [
-            {**_describe(match.model), "score": match.score, "score_over_own": match.over_own}
+            {
+                **_describe(match.model),
+                "score": match.score,
+                "score_over_own": match.over_own,
+                "kept": match.relation.kept,
+                "expected_saving": match.relation.saving,
+            }
             | ({"chosen": match.model == parent} if task else {})
             for match in matches
         ]
         terminal.write(json.dumps(rows, indent=2))
         return
-    print_matches(terminal.console(), f"Parents of {child} by {matcher}", matches, many)
+    print_matches(terminal.console(), f"Parents of {child} by {ranked_by}", matches, many)
     if task:
         chosen = f"model {parent.model_id} ({parent.name})" if parent else "no parent"
         terminal.write(f"{config.kind} chooses {chosen}")
@@ -223,7 +228,7 @@ def _describe(model: ZooModel) -> dict[str, Any]:
 
 @zoo.command()
 @click.option("--graphs", type=PATH, required=True, help="Folder of graphs, JSON files.")
-@_matcher
+@click.option("--matcher", default="saving", help="Matcher that scores parents [saving].")
 @click.option("--out", type=PATH, required=True, help="CSV file to write.")
 @click.option(
     "--child", "children", multiple=True, metavar="NAME", help="Only this child; may be repeated."
@@ -247,8 +252,8 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @_origin
 @click.option("--parent", type=int, help="Number of the parent, instead of the policy's choice.")
 @_policy
-@click.option("--matcher", help="Matcher that scores parents [coverage].")
-@click.option("--minimum", type=float, help="Least score of a parent over the child's own [0.01].")
+@click.option("--matcher", help="Matcher of the policy modelkeeper [modelkeeper-asbuilt].")
+@click.option("--minimum", type=float, help="Least score of a parent, as the policy states it.")
 @click.option(
     "--trust", multiple=True, metavar="MODULE", help="Run code of parents from this module."
 )
@@ -274,6 +279,7 @@ def warm_start(
     that is in the same module as the child's or in one that --trust names.
     """
     from wattkeeper.live.zoo.parents import parent_policy
+    from wattkeeper.scenarios.cli.tables.zoo import describe_start
     from wattkeeper.scenarios.zoo.warm_start import WarmStartRequest, warm_start
 
     if (task is None) == (parent is None):
@@ -285,11 +291,18 @@ def warm_start(
     request = WarmStartRequest(child, shape, task, dataset, mutated_from, parent, config, trust)
     start = warm_start(_open(folder), request, out)
     if as_json:
-        about = {"parent": _describe(start.parent), "score": start.score, "out": str(out)}
+        relation = start.match.relation
+        about = {
+            "parent": _describe(start.match.model),
+            "score": start.match.score,
+            "expected_saving": relation.saving,
+            "out": str(out),
+        }
         terminal.write(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))
         return
-    terminal.write(str(start.report))
-    terminal.write(f"\nParent: model {start.parent.model_id} ({start.parent.name}). Weights: {out}")
+    for line in describe_start(start.match, start.report):
+        terminal.write(line)
+    terminal.write(f"Weights: {out}")
 
 
 @zoo.command()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wattkeeper.live.zoo.parents import ParentMatch, choose_parent, match
+from wattkeeper.live.zoo.parents import DEFAULT_MATCHER, ParentMatch, choose_parent, match
 from wattkeeper.live.zoo.rows import task_key
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.policies.errors import InputError, Problem, StoreError
@@ -52,10 +52,9 @@ class WarmStartRequest(NamedTuple):
 
 
 class WarmStartResult(NamedTuple):
-    """The parent of a child that got weights, its similarity, and the report on each tensor."""
+    """The parent of a child that got weights, and the report on each tensor."""
 
-    parent: ZooModel
-    score: float
+    match: ParentMatch
     report: TransferReport
 
 
@@ -98,7 +97,7 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
         fresh.write_bytes(save(weights))
     with suppress(StoreError):  # it was evicted meanwhile
         zoo.note_use(match.model.model_id)
-    return WarmStartResult(match.model, match.score, report)
+    return WarmStartResult(match, report)
 
 
 def describe_child(graph: Graph, task: str, dataset: str, mutated_from: str | None) -> ChildModel:
@@ -138,7 +137,7 @@ def _choose(
         parent = snapshot.stored[number]
         if refusal := _explain_refusal(parent, trusted):
             raise InputError(refusal)
-    matcher = getattr(request.policy, "matcher", "coverage")
+    matcher = getattr(request.policy, "matcher", DEFAULT_MATCHER)
     return match(snapshot, parent, child.graph, matcher), zoo.load(parent.model_id)
 
 
@@ -160,7 +159,7 @@ def _explain_none(
         refusals = dict.fromkeys(_explain_refusal(model, trusted) for model in peers)
         return [Problem("no parent whose code may be run"), *map(Problem, filter(None, refusals))]
     minimum = getattr(policy, "minimum", None)
-    least = "" if minimum is None else f", of at least {minimum:g} times the child's own score"
+    least = "" if minimum is None else f"; its minimum is {minimum:g}"
     return [
         Problem(
             f"{policy.kind} chooses none of {tasks.count(child.task)} models for {child.task} as "

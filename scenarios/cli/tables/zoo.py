@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from wattkeeper.scenarios.cli.tables.document import print_block
@@ -12,6 +13,7 @@ from wattkeeper.scenarios.spec.wording import count, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.live.zoo.parents import ParentMatch
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
@@ -51,11 +53,26 @@ def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], 
             *_about(match.model),
             f"{match.score:.4g}",
             "-" if match.over_own is None else f"{match.over_own:.4g}",
+            match.relation.kept,
+            f"{100 * match.relation.saving:.0f} %",
         )
         for match in matches
     ]
-    table = text_table((*ABOUT, "score", "over own"), rows, title)
+    heads = (*ABOUT, "score", "over own", "function", "may save")
+    table = text_table(heads, rows, title)
     print_block(console, table._replace(caption=unlisted(many, len(matches))))
+
+
+def describe_start(match: ParentMatch, report: TransferReport) -> Iterator[str]:
+    """What a model that was filled has of its parent, in a few lines."""
+    model = match.model
+    yield f"Parent: model {model.model_id} ({model.name}), accuracy {model.accuracy:g}"
+    statuses = Counter(item.status for item in report.tensors if item.trained)
+    counts = ", ".join(f"{number} {status}" for status, number in statuses.items())
+    yield f"Filled: {100 * report.coverage:.1f} % of the parameters ({counts} tensors)"
+    yield from report.verdicts()
+    saving = 100 * match.relation.saving
+    yield f"Expected: about {saving:.0f} % less training than from scratch (fit to small networks)"
 
 
 def _about(model: ZooModel) -> tuple[str, ...]:

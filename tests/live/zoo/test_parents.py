@@ -97,5 +97,7 @@ def test_the_policy_chooses_what_a_scan_of_all_would(tmp_path: Path) -> None:
         both = shares(zoo.graph(model.model_id), WIDE)
         return both.coverage, both.retained, model.accuracy, -model.model_id
 
-    parent = choose_parent(parent_policy("modelkeeper"), look(zoo, WIDE), job())
+    by_coverage = parent_policy("modelkeeper", {"matcher": "coverage"})
+    parent = choose_parent(by_coverage, look(zoo, WIDE), job())
+    assert parent == choose_parent(parent_policy("relative"), look(zoo, WIDE), job())
     assert parent == max(zoo.models(), key=key)

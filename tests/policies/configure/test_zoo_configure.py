@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.parents import Candidate, choose
+from wattkeeper.policies.configure._parents import candidates
+from wattkeeper.policies.matching.benefit import relate, saving_by_accuracy
 from wattkeeper.policies.matching.choice import Rule
 from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
@@ -78,7 +80,7 @@ PARENTS = [
     trained(5, chain(8, 16, 16, 4), 0.99, "letters"),
 ]
 CHILD = ChildModel("new", "digits", chain(8, 16, 16, 4), "8x16x4/1")
-WITH_PARENTS = ("modelkeeper", "lineage", "random-parent")
+WITH_PARENTS = ("relative", "modelkeeper", "lineage", "random-parent")
 
 
 def test_each_policy_takes_its_parent() -> None:
@@ -87,6 +89,7 @@ def test_each_policy_takes_its_parent() -> None:
     assert configure("modelkeeper", CHILD, PARENTS, query_s=8) == Configuration(
         0, parent="m4", query_s=8.0
     )
+    assert configure("relative", CHILD, PARENTS).parent == "m4"
     assert configure("random-parent", CHILD, PARENTS).parent in {"m1", "m2", "m3", "m4"}
 
 
@@ -105,8 +108,10 @@ def test_a_mutation_of_an_evicted_model_has_no_parent() -> None:
 def test_the_minimum_excludes_dissimilar_models() -> None:
     narrow = ChildModel("new", "digits", chain(8, 400, 400, 4))
     one = [trained(1, Graph("conv", (Node("conv1d", (-1,), (Tensor("", "weight", (3, 3, 3)),)),)))]
-    assert configure("modelkeeper", narrow, one).parent is None
-    assert configure("modelkeeper", narrow, one, minimum=0).parent == "m1"
+    by = {"matcher": "coverage"}
+    assert configure("modelkeeper", narrow, one, **by).parent is None
+    assert configure("modelkeeper", narrow, one, **by, minimum=0).parent == "m1"
+    assert configure("relative", narrow, one).parent is None
 
 
 def test_ties_in_coverage_go_to_the_parent_that_loses_least() -> None:
@@ -114,8 +119,32 @@ def test_ties_in_coverage_go_to_the_parent_that_loses_least() -> None:
     same, wide = trained(1, CHILD.graph, 0.8), trained(2, chain(8, 32, 32, 4), 0.9)
     assert retained_share(same.graph, CHILD.graph) == 1
     assert 0 < retained_share(wide.graph, CHILD.graph) < 1
-    assert configure("modelkeeper", CHILD, [same, wide]).parent == "m1"
-    assert configure("modelkeeper", CHILD, [same, wide], rule="bucketed").parent == "m2"
+    by = {"matcher": "coverage"}
+    assert configure("modelkeeper", CHILD, [same, wide], **by).parent == "m1"
+    assert configure("modelkeeper", CHILD, [same, wide], **by, rule="bucketed").parent == "m2"
+
+
+def test_the_published_matcher_finds_no_parent_of_other_widths() -> None:
+    """It compares shapes for equality, and is the default, as published."""
+    narrow = trained(1, chain(8, 12, 12, 4))
+    assert configure("modelkeeper", CHILD, [narrow]).parent is None
+    assert configure("modelkeeper", CHILD, [narrow], matcher="coverage").parent == "m1"
+    assert configure("relative", CHILD, [narrow]).parent == "m1"
+
+
+def test_a_relative_whose_function_can_be_kept_comes_before_one_that_is_cut() -> None:
+    shallow, cut = trained(1, chain(8, 16, 4)), trained(2, chain(8, 32, 16, 4), 0.91)
+    assert relate(shallow.graph, CHILD.graph).kept == "kept"
+    assert relate(cut.graph, CHILD.graph).kept == "partly"
+    assert configure("relative", CHILD, [cut, shallow]).parent == "m1"
+    bad = shallow._replace(accuracy=0.1)
+    assert configure("relative", CHILD, [cut, bad]).parent == "m2"
+
+
+def test_a_parent_that_is_not_expected_to_save_enough_is_not_taken() -> None:
+    saves = relate(PARENTS[0].graph, CHILD.graph).saving
+    assert configure("relative", CHILD, PARENTS[:1], minimum=saves - 0.01).parent == "m1"
+    assert configure("relative", CHILD, PARENTS[:1], minimum=saves).parent is None
 
 
 def test_an_inaccurate_model_is_not_a_parent_even_if_similar() -> None:
@@ -157,7 +186,7 @@ def test_the_search_chooses_as_if_it_scored_all(
     there: list[tuple[Graph, float]], children: list[Graph], data: st.DataObject
 ) -> None:
     """Also as models come and go while one policy lives."""
-    matcher = data.draw(st.sampled_from(sorted(MATCHERS)))
+    matcher = data.draw(st.sampled_from(["coverage", "modelkeeper-asbuilt"]))
     rule: Rule = data.draw(st.sampled_from(get_args(Rule)))
     config = policies("configure")["modelkeeper"].model_validate(
         {"kind": "modelkeeper", "matcher": matcher, "rule": rule}
@@ -182,6 +211,27 @@ def test_the_search_chooses_as_if_it_scored_all(
         ]
         at = choose(rule, all_scored, "digits", 0.01 * own, own)
         assert found == (None if at is None else now[at].model_id)
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(graphs, st.sampled_from([0.5, 0.89, 0.9, 0.91])), max_size=12), graphs)
+def test_the_most_saving_relative_is_found_as_if_all_were_scored(
+    there: list[tuple[Graph, float]], graph: Graph
+) -> None:
+    everyone = [trained(at, each, accuracy) for at, (each, accuracy) in enumerate(there)]
+    child = ChildModel("new", "digits", graph)
+    found = configure("relative", child, everyone).parent
+    able = candidates(child, everyone)
+    best = max((model.accuracy for model in able), default=0.0)
+    most = {
+        model.model_id: relate(model.graph, graph).saving + saving_by_accuracy(model.accuracy, best)
+        for model in able
+    }
+    highest = max(most.values(), default=0.0)
+    if found is None:
+        assert highest <= 1e-9
+    else:
+        assert most[found] == pytest.approx(highest)
 
 
 def test_random_parents_are_all_drawn() -> None:

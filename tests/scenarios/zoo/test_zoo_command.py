@@ -218,7 +218,8 @@ def test_scores_of_all_pairs(inside: Command, tmp_path: Path) -> None:
         assert over_own == score / by.own(models[1])
     assert found["a", "a"] == (1.0, 1.0)
     some = ("--child", "c", "--child", "a")
-    inside("zoo", "scores", "--graphs", folder, *some, "--out", "t.csv")
+    by_coverage = ("--matcher", "coverage")
+    inside("zoo", "scores", "--graphs", folder, *by_coverage, *some, "--out", "t.csv")
     assert read_scores(tmp_path / "t.csv") == {
         (parent, child): value for (parent, child), value in found.items() if child != "b"
     }
@@ -335,7 +336,15 @@ def test_warm_start(
     assert [row["name"] for row in ranked] == ["deep", "small"]
     chosen = json.loads(code(*match, *digits, *origin[:3], "small", "--json"))
     assert {row["name"]: row["chosen"] for row in chosen} == {"small": True, "deep": False}
-    assert "modelkeeper chooses model 2 (deep)" in code(*match, *digits)
+    assert {row["name"]: row["kept"] for row in ranked} == {"deep": "kept", "small": "kept"}
+    savings = [row["expected_saving"] for row in ranked]
+    assert 1 > savings[0] > savings[1] > 0
+    shown = code(*match, *digits)
+    assert_states(shown, "relative chooses model 2 (deep)", f"{100 * savings[1]:.0f} %")
+    assert "modelkeeper chooses" in code(*match, *digits, "--policy", "modelkeeper")
+    shown = code(*asked, "--child", "my_models:wide", *digits)
+    assert_states(shown, "function in eval mode: preserved", "Filled: 100.0 %", "model 1 (small)")
+    assert len(shown.splitlines()) == 6
     assert "lineage chooses no parent" in code(*match, *digits, *origin[:2])
     monkeypatch.setattr("wattkeeper.scenarios.cli.tables.zoo.MOST_ROWS", 1)
     shown = code(*match)
