@@ -163,7 +163,7 @@ def count_relation(parent: Arrays, child: Arrays) -> tuple[int, ...]:
         Elements of the child's matched layers; elements that matched nodes have both; those of the
         parent's layers but the last; elements of these layers; matched layers, and those of equal
         shapes; layers of the child that are neither matched, passable nor beside an identity, and
-        those of them that are not the last.
+        those of them that are not the last; and last layers of the child that are not matched.
     """
     sorts_, sorts, size_, size = parent[1], child[1], parent[12], child[12]
     last_, last = parent[6], child[6]
@@ -172,7 +172,8 @@ def count_relation(parent: Arrays, child: Arrays) -> tuple[int, ...]:
     own_body = 0
     for i in range(sorts_.size):
         own_body += 0 if last_[sorts_[i]] else size_[sorts_[i]]
-    filled, common, common_body, matched, equal, added, added_body = 0, 0, 0, 0, 0, 0, 0
+    filled, common, common_body, matched, equal = 0, 0, 0, 0, 0
+    added, added_body, added_last = 0, 0, 0
     for j in range(matches.size):
         below = sorts[j]
         if matches[j] >= 0:
@@ -184,7 +185,9 @@ def count_relation(parent: Arrays, child: Arrays) -> tuple[int, ...]:
             if both > 0:
                 matched += 1
                 equal += int(both == size[below] and both == size_[above])
-        elif size[below] > 0 and omissible[below] == 0:
-            added += 1
-            added_body += int(last[below] == 0)
-    return filled, common, common_body, own_body, matched, equal, added, added_body
+        elif size[below] > 0:
+            added_last += int(last[below] != 0)
+            if omissible[below] == 0:
+                added += 1
+                added_body += int(last[below] == 0)
+    return filled, common, common_body, own_body, matched, equal, added, added_body, added_last

@@ -28,6 +28,7 @@ class Coefficients(NamedTuple):
         lost: More, times the share of the parent's elements that the child has no place for.
         equal: More, times the share of equal layers.
         accuracy: More, times the parent's accuracy over the best one of the task, less 1.
+        new_head: More, where the child's last layers begin anew.
     """
 
     any: float
@@ -36,9 +37,10 @@ class Coefficients(NamedTuple):
     lost: float
     equal: float
     accuracy: float
+    new_head: float
 
 
-FITTED: Final = Coefficients(0.12, 0.37, 0.2, -0.1, 0.22, 0.57)
+FITTED: Final = Coefficients(0.12, 0.37, 0.2, -0.1, 0.22, 0.57, -0.2)
 
 
 class Relation(NamedTuple):
@@ -51,6 +53,7 @@ class Relation(NamedTuple):
         keeps: Whether the child takes over all of the parent, and only layers were added to it
             that can be the identity, or lie beside one.
         keeps_body: Whether that is so of all layers but the last ones of either.
+        new_head: Whether a last layer of the child has no counterpart.
     """
 
     coverage: float
@@ -58,6 +61,7 @@ class Relation(NamedTuple):
     equal: float
     keeps: bool
     keeps_body: bool
+    new_head: bool
 
     @property
     def kept(self) -> Kept:
@@ -71,11 +75,13 @@ class Relation(NamedTuple):
     @property
     def saving(self) -> float:
         """The expected share of the work that the parent saves, of the task's best accuracy."""
-        fitted = FITTED
         if not self.coverage:
             return 0.0
-        bonus = fitted.kept if self.keeps else fitted.kept_body * self.keeps_body
-        return fitted.any + bonus + fitted.lost * (1 - self.retained) + fitted.equal * self.equal
+        fitted = FITTED
+        of_keeping = fitted.kept if self.keeps else fitted.kept_body * self.keeps_body
+        of_head = fitted.new_head * self.new_head
+        of_size = fitted.lost * (1 - self.retained) + fitted.equal * self.equal
+        return max(0.0, fitted.any + of_keeping + of_size + of_head)
 
 
 @cache_by_pair
@@ -87,17 +93,18 @@ def relate(parent: Graph, child: Graph) -> Relation:
 def relate_prepared(parent: Prepared, child: Prepared) -> Relation:
     """How a prepared parent relates to a prepared child."""
     found = kernel("alignment_kernel").count_relation(tuple(parent), tuple(child))
-    filled, common, common_body, own_body, matched, equal, added, added_body = map(int, found)
+    filled, common, common_body, own_body, matched, equal, added, added_body, last = map(int, found)
     own, total = int(parent.sizes.sum()), int(child.sizes.sum())
     layers = int((parent.sizes > 0).sum()) + int((child.sizes > 0).sum()) - matched
     if not own or not total:
-        return Relation(0.0, 0.0, 0.0, keeps=False, keeps_body=False)
+        return Relation(0.0, 0.0, 0.0, keeps=False, keeps_body=False, new_head=True)
     return Relation(
         filled / total,
         common / own,
         equal / layers,
         keeps=common == own and not added,
         keeps_body=0 < common_body == own_body and not added_body,
+        new_head=last > 0,
     )
 
 

@@ -1,0 +1,1 @@
+"""Records what parents save real trainings, and fits what is expected of them."""

@@ -1,0 +1,163 @@
+"""Fits the work that a parent saves to recorded trainings, and says what it predicts of others.
+
+``python -m benchmarks.warm_starts.fit FOLDER`` reads what `benchmarks.warm_starts.record` wrote,
+prints the coefficients of `wattkeeper.policies.matching.benefit` fitted to all of it, and what each
+way of choosing a parent would have saved, by family: of the recorded parents of a network the one
+that it prefers, the expected saving fitted to the other families alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.warm_starts.families import CLASSES
+from benchmarks.warm_starts.record import NETWORKS, Networks
+from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.matching.asbuilt import asbuilt
+from wattkeeper.policies.matching.benefit import Coefficients, Relation, relate
+from wattkeeper.sim.results.statistics import interval
+
+
+class Warm(NamedTuple):
+    """A training from a parent, beside that of the same network from scratch.
+
+    Attributes:
+        run: Family and seed.
+        network: Name of the network.
+        relation: Of the parent to it.
+        similarity: By the published matcher.
+        accuracy: The parent's over the best one of the run, less 1.
+        is_origin: Whether the network is a mutation of the parent.
+        work: Epochs times parameters.
+        scratch: The same from scratch.
+        gain: Difference of test accuracies, in points.
+    """
+
+    run: tuple[str, int]
+    network: str
+    relation: Relation
+    similarity: float
+    accuracy: float
+    is_origin: bool
+    work: float
+    scratch: float
+    gain: float
+
+    @property
+    def features(self) -> Coefficients:
+        """What the coefficients are multiplied with."""
+        of = self.relation
+        body = of.keeps_body and not of.keeps
+        lost = 1 - of.retained
+        return Coefficients(1.0, of.keeps, body, lost, of.equal, self.accuracy, of.new_head)
+
+
+def read(path: Path) -> Iterator[Warm]:
+    """The trainings of a file that had a parent."""
+    family, _, seed = path.stem.rpartition("-")
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    scratch = {line["network"]: line for line in lines if line["parent"] is None}
+    networks = Networks(family, int(seed), NETWORKS if family == "conv" else len(scratch))
+    drawn = {network.name: network for network in networks.drawn}
+    classes = networks.family.parent_classes
+    children = {name: networks.trace(drawn[name]).graph for name in scratch}
+    parents = children
+    if classes != CLASSES:
+        parents = {name: networks.trace(drawn[name], classes).graph for name in scratch}
+    best = {name: max(line["curve"]) for name, line in scratch.items()}
+    for line in lines:
+        if line["parent"] is None:
+            continue
+        parent, child, alone = line["parent"], line["network"], scratch[line["network"]]
+        # The accuracies of parents that tell other classes are not recorded.
+        accuracy = best[parent] / max(best.values()) - 1 if classes == CLASSES else 0.0
+        yield Warm(
+            (family, int(seed)),
+            child,
+            relate(parents[parent], children[child]),
+            asbuilt(parents[parent], children[child]),
+            accuracy,
+            parent == line["mutated_from"],
+            line["epochs"] * line["parameters"],
+            alone["epochs"] * alone["parameters"],
+            100 * (line["test_accuracy"] - alone["test_accuracy"]),
+        )
+
+
+def fit(warm: list[Warm]) -> Coefficients:
+    """Least squares of the saved share; weighed by the work from scratch, runs alike."""
+    totals: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for each in warm:
+        totals[each.run].append(each.scratch)
+    weights = np.sqrt([each.scratch / np.mean(totals[each.run]) for each in warm])
+    features = np.array([each.features for each in warm], dtype=float)
+    saved = np.array([1 - each.work / each.scratch for each in warm])
+    found, *_ = np.linalg.lstsq(features * weights[:, None], saved * weights, rcond=None)
+    return Coefficients(*found.tolist())
+
+
+def expect(fitted: Coefficients, warm: Warm) -> float:
+    """The expected saving by some coefficients."""
+    return float(np.dot(fitted, warm.features))
+
+
+Chooser = Callable[[Warm], float]
+
+
+def chosen(warm: list[Warm], prefers: Chooser) -> dict[tuple[str, int], tuple[float, float]]:
+    """By run, the share of work that a choice saves, and the mean gain of accuracy in points."""
+    by_network: dict[tuple[tuple[str, int], str], list[Warm]] = defaultdict(list)
+    for each in warm:
+        by_network[each.run, each.network].append(each)
+    picked: dict[tuple[str, int], list[Warm]] = defaultdict(list)
+    for (run, _), parents in by_network.items():
+        picked[run].append(max(parents, key=prefers))
+    return {
+        run: (
+            1 - sum(each.work for each in found) / sum(each.scratch for each in found),
+            float(np.mean([each.gain for each in found])),
+        )
+        for run, found in picked.items()
+    }
+
+
+def describe(values: Floats) -> str:
+    """A mean in per cent with its 95 % interval over seeds."""
+    bounds = interval(values.tolist())
+    shown = "" if bounds is None else f" [{bounds[0]:.1f}, {bounds[1]:.1f}]"
+    return f"{values.mean():5.1f}{shown}"
+
+
+def main(folder: Path) -> None:
+    warm = [each for path in sorted(folder.glob("*.jsonl")) for each in read(path)]
+    families = sorted({each.run[0] for each in warm})
+    fitted = fit(warm)
+    print(f"{len(warm)} trainings:", *(f"{k} {v:.3f}" for k, v in fitted._asdict().items()))
+    for family in families:
+        own = [each for each in warm if each.run[0] == family]
+        others = fit([each for each in warm if each.run[0] != family])
+        choosers: dict[str, Chooser] = {
+            "lineage": lambda each: each.is_origin,
+            "modelkeeper-asbuilt": lambda each: each.similarity,
+            "coverage": lambda each: each.relation[:2],  # type: ignore[dict-item, return-value]
+            "expected saving": lambda each, others=others: expect(others, each),  # type: ignore[misc]
+            "best afterwards": lambda each: -each.work,
+        }
+        for name, prefers in choosers.items():
+            results = np.array([*chosen(own, prefers).values()])
+            points = describe(results[:, 1])
+            saved = describe(100 * results[:, 0])
+            print(f"{family:6} {name:20} saves {saved} %, accuracy {points} points")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(Path(sys.argv[1]))
