@@ -42,6 +42,10 @@ TINY = (
     f"workload.models={MODELS}",
     "--set",
     "workload.training.most_epochs=2",
+    "--set",
+    "variants.lineage=null",
+    "--set",
+    "variants.modelkeeper=null",
 )
 SECONDS = ["time_s", "graph_s", "query_s", "transfer_s"]
 
@@ -274,7 +278,7 @@ def test_changed_trainings_are_refused(
     [
         (
             "workload.training.patience=3",
-            "scratch-7.jsonl |patience 5, most_epochs 2, gpu CPU; rules 3, |"
+            "scratch-7.jsonl |patience 5, most_epochs 2, gpu CPU; rules 4, |"
             "patience 3, most_epochs 2, gpu CPU; rules 3: ",
         ),
         ("zoo.capacity_gb=1", "search|capacity_gb"),
@@ -335,7 +339,6 @@ def test_model_of_warm_starts_is_fitted_to_trainings(tmp_path: Path) -> None:
     folder.mkdir()
     same = {
         "mutated_from": None,
-        "mutation": "",
         "settings": "",
         "best_epoch": 1,
         "parameters": 1,

@@ -47,6 +47,12 @@ FETCHED = {
 }
 """Shipped scenarios of traces that are fetched, with what keeps them short."""
 
+SEARCHES: dict[str, list[str]] = {
+    "zoo-digits": [],
+    "zoo-search": ["workload.strategy.population=2", "workload.strategy.sample=2"],
+}
+"""Shipped searches that really train, with what keeps them short."""
+
 TRAINED = ("live-nightly", "live-smoke")
 """They cannot be simulated before they have run live."""
 
@@ -134,15 +140,16 @@ def test_of_shipped_scenarios_of_fetched_traces(
 
 
 def test_no_shipped_scenario_is_left_out() -> None:
-    assert {*SHIPPED, *FETCHED, *TRAINED, "zoo-digits"} == set(shipped())
+    assert {*SHIPPED, *FETCHED, *TRAINED, *SEARCHES} == set(shipped())
 
 
-def test_of_a_search(inside: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SEARCHES)
+def test_of_a_search(name: str, inside: Command, tmp_path: Path) -> None:
     for library in ("torch", "sklearn"):
         pytest.importorskip(library, reason="pip install 'wattkeeper[live,digits]'")
     short = ("workload.models=3", "workload.training.most_epochs=2")
-    words = [word for setting in short for word in ("--set", setting)]
-    inside("run", "zoo-digits", "--seeds", "1", *words, "--out", "out")
+    words = [word for setting in (*short, *SEARCHES[name]) for word in ("--set", setting)]
+    inside("run", name, "--seeds", "1", *words, "--out", "out")
     check(scenarios.read(tmp_path / "out"))
 
 
