@@ -1,24 +1,25 @@
 """Fits the work that a parent saves to recorded trainings, and says what it predicts of others.
 
-``python -m benchmarks.warm_starts.fit FOLDER`` reads what `benchmarks.warm_starts.record` wrote,
-prints the coefficients of `wattkeeper.policies.matching.benefit` fitted to all of it, and what each
-way of choosing a parent would have saved, by family: of the recorded parents of a network the one
-that it prefers, the expected saving fitted to the other families alone.
+``python -m benchmarks.warm_starts.fit [FOLDER]`` reads the trainings that are shipped beside it, or
+those that `benchmarks.warm_starts.record` wrote into a folder. It prints the coefficients of
+`wattkeeper.policies.matching.benefit` fitted to all of it, and what each way of choosing a parent
+would have saved, by family: of the recorded parents of a network the one that it prefers, the
+expected saving fitted to the other families alone.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.warm_starts.families import CLASSES
-from benchmarks.warm_starts.record import NETWORKS, Networks
+from benchmarks.warm_starts.pack import SHIPPED, Lines, read_folder, read_packed
+from benchmarks.warm_starts.record import Networks
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.matching.asbuilt import asbuilt
 from wattkeeper.policies.matching.benefit import Coefficients, Relation, relate
@@ -54,17 +55,14 @@ class Warm(NamedTuple):
     def features(self) -> Coefficients:
         """What the coefficients are multiplied with."""
         of = self.relation
-        body = of.keeps_body and not of.keeps
         lost = 1 - of.retained
-        return Coefficients(1.0, of.keeps, body, lost, of.equal, self.accuracy, of.new_head)
+        return Coefficients(of.coverage, of.keeps, lost, of.equal, self.accuracy, of.new_head)
 
 
-def read(path: Path) -> Iterator[Warm]:
-    """The trainings of a file that had a parent."""
-    family, _, seed = path.stem.rpartition("-")
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def read(family: str, seed: int, lines: list[dict[str, Any]]) -> Iterator[Warm]:
+    """The trainings of a run that had a parent."""
     scratch = {line["network"]: line for line in lines if line["parent"] is None}
-    networks = Networks(family, int(seed), NETWORKS if family == "conv" else len(scratch))
+    networks = Networks(family, seed, len(scratch))
     drawn = {network.name: network for network in networks.drawn}
     classes = networks.family.parent_classes
     children = {name: networks.trace(drawn[name]).graph for name in scratch}
@@ -79,7 +77,7 @@ def read(path: Path) -> Iterator[Warm]:
         # The accuracies of parents that tell other classes are not recorded.
         accuracy = best[parent] / max(best.values()) - 1 if classes == CLASSES else 0.0
         yield Warm(
-            (family, int(seed)),
+            (family, seed),
             child,
             relate(parents[parent], children[child]),
             asbuilt(parents[parent], children[child]),
@@ -135,8 +133,8 @@ def describe(values: Floats) -> str:
     return f"{values.mean():5.1f}{shown}"
 
 
-def main(folder: Path) -> None:
-    warm = [each for path in sorted(folder.glob("*.jsonl")) for each in read(path)]
+def main(runs: Lines) -> None:
+    warm = [each for run, lines in runs.items() for each in read(*run, lines)]
     families = sorted({each.run[0] for each in warm})
     fitted = fit(warm)
     print(f"{len(warm)} trainings:", *(f"{k} {v:.3f}" for k, v in fitted._asdict().items()))
@@ -158,6 +156,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) > 2:
         sys.exit(__doc__)
-    main(Path(sys.argv[1]))
+    main(read_folder(Path(sys.argv[1])) if len(sys.argv) == 2 else read_packed(SHIPPED))

@@ -2,7 +2,7 @@
 
 The estimate is linear in a few properties of the alignment, and in the parent's accuracy. Its
 coefficients are fitted to real trainings, each from scratch and from several parents, by
-`benchmarks/fit_benefit.py`; docs/zoo.md says how well it predicts trainings of other families.
+`benchmarks/warm_starts`; docs/zoo.md says how well it predicts trainings of other families.
 """
 
 from __future__ import annotations
@@ -22,25 +22,23 @@ class Coefficients(NamedTuple):
     """The expected share of the work that a parent saves.
 
     Attributes:
-        any: With any parent of the task that fills a layer.
+        filled: Times the coverage.
         kept: More, where the function can be kept.
-        kept_body: More, where it can be kept but for the head.
         lost: More, times the share of the parent's elements that the child has no place for.
         equal: More, times the share of equal layers.
         accuracy: More, times the parent's accuracy over the best one of the task, less 1.
         new_head: More, where the child's last layers begin anew.
     """
 
-    any: float
+    filled: float
     kept: float
-    kept_body: float
     lost: float
     equal: float
     accuracy: float
     new_head: float
 
 
-FITTED: Final = Coefficients(0.12, 0.37, 0.2, -0.1, 0.22, 0.57, -0.2)
+FITTED: Final = Coefficients(0.326, 0.366, -0.167, 0.091, 0.326, -0.299)
 
 
 class Relation(NamedTuple):
@@ -78,10 +76,9 @@ class Relation(NamedTuple):
         if not self.coverage:
             return 0.0
         fitted = FITTED
-        of_keeping = fitted.kept if self.keeps else fitted.kept_body * self.keeps_body
-        of_head = fitted.new_head * self.new_head
         of_size = fitted.lost * (1 - self.retained) + fitted.equal * self.equal
-        return max(0.0, fitted.any + of_keeping + of_size + of_head)
+        of_kind = fitted.kept * self.keeps + fitted.new_head * self.new_head
+        return max(0.0, fitted.filled * self.coverage + of_kind + of_size)
 
 
 @cache_by_pair

@@ -111,11 +111,10 @@ def bound_saving(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
 
     A parent is kept only if each of its layers is matched with a larger or equal one, so that the
     child has one of each shape, and enough of each kind; and if the parent has as many of each kind
-    as the child has layers that can neither be the identity nor lie beside one. It is kept but for
-    its head only if this is so of all layers but the last ones. Matched layers of equal shapes are
-    no more than both models have of each shape, and matched ones no more than both have of each
-    kind; a larger number of either raises their share, as long as the equal ones are not more than
-    the matched.
+    as the child has layers that can neither be the identity nor lie beside one. Matched layers of
+    equal shapes are no more than both models have of each shape, and matched ones no more than both
+    have of each kind; a larger number of either raises their share, as long as the equal ones are
+    not more than the matched.
     """
     sketch, count = sketch_coverage(child), len(parents)
     coverage = bound_coverage(child, parents)
@@ -131,22 +130,19 @@ def bound_saving(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
     )
     sizes = kernels.sizes_of(*shapes[6:9], shapes[5])
     all_layers = layers + int(sketch.often[sizes > 0].sum()) - matched
-    kept, kept_body = fits.T
-    kept &= coverage.retained >= 1 - ROUNDING
-    saving = FITTED.any + FITTED.lost * (1 - np.minimum(coverage.retained, 1))
+    kept = fits & (coverage.retained >= 1 - ROUNDING)
+    saving = FITTED.filled * coverage.score + FITTED.lost * (1 - np.minimum(coverage.retained, 1))
     saving += FITTED.equal * equal / np.maximum(all_layers, 1)
-    saving += np.where(kept, FITTED.kept, FITTED.kept_body * kept_body)
-    saving = np.where(coverage.score > 0, saving, 0) + ROUNDING
+    saving += FITTED.kept * kept
+    saving = np.maximum(np.where(coverage.score > 0, saving, 0), 0) + ROUNDING
     return Bounds(saving, coverage.retained, _not_tightened(coverage.retained))
 
 
 def _needed(child: Prepared, kinds: Ints) -> Ints:
-    """By kind, the layers that a parent must have to be kept; and those that are not the last."""
+    """By kind, the number of layers that a parent must have to be kept, shape (kinds,)."""
     is_needed = (child.size > 0) & (child.passable + child.beside == 0)
-    needed = np.zeros((len(kinds), 2), dtype=np.int64)
-    for column, chosen in enumerate((is_needed, is_needed & (child.task_outputs == 0))):
-        of_nodes = child.kind[child.sorts[chosen[child.sorts]]]
-        np.add.at(needed[:, column], np.searchsorted(kinds, of_nodes), 1)
+    needed = np.zeros(len(kinds), dtype=np.int64)
+    np.add.at(needed, np.searchsorted(kinds, child.kind[child.sorts[is_needed[child.sorts]]]), 1)
     return needed
 
 

@@ -353,45 +353,40 @@ def bound_equal(
     Args:
         child: As in `bound_coverage`.
         often: Number of the child's nodes of each shape, shape (shapes,).
-        needed: By slot, the child's layers that a parent must have to be kept, and those of them
-            that are not the last, shape (slots, 2).
+        needed: By slot, the number of the child's layers that a parent must have to be kept, shape
+            (slots,).
         parents: As in `bound_coverage`.
 
     Returns:
-        The bounds; a bound of the number of matched layers; the number of the parents' layers,
-        shapes (parents,); and whether each could be kept, and kept but for its last layers, shape
-        (parents, 2).
+        The bounds; a bound of the number of matched layers; the number of the parents' layers; and
+        whether each could be kept, shapes (parents,).
     """
     kind, _, _, _, _, starts, first, second, kernel = child
-    (kind_, shape_starts), last_ = parents[0], parents[4][0]
+    kind_, shape_starts = parents[0]
     starts_, end_starts = parents[5]
     (first_, tensor_starts), second_, kernel_ = parents[6], parents[7][0], parents[8][0]
     often_ = parents[9][0]
     sizes, all_sizes = sizes_of(first, second, kernel, starts), sizes_of_all(parents)
     count = shape_starts.size - 1
     equal, layers = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    matched, fits = np.zeros(count, dtype=np.int64), np.ones((count, 2), dtype=np.bool_)
-    kinds = needed.shape[0]
+    matched, fits = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_)
+    kinds = needed.size
     total = np.zeros(kinds, dtype=np.int64)
     for here in range(kind.size):
         total[kind[here]] += often[here] if sizes[here] > 0 else 0
     of_kind = np.zeros(kinds, dtype=np.int64)
-    of_body = np.zeros(kinds, dtype=np.int64)
     left = np.zeros(kind.size, dtype=np.int64)
     for parent in range(count):
         of_kind[:] = 0
-        of_body[:] = 0
         left[:] = often
         for shape in range(shape_starts[parent], shape_starts[parent + 1]):
             if all_sizes[shape] == 0:
                 continue
             layers[parent] += often_[shape]
             if kind_[shape] < 0:
-                fits[parent, 0] = False
-                fits[parent, 1] = fits[parent, 1] and last_[shape] != 0
+                fits[parent] = False
                 continue
             of_kind[kind_[shape]] += often_[shape]
-            of_body[kind_[shape]] += often_[shape] if last_[shape] == 0 else 0
             place = shape - shape_starts[parent]
             begin = tensor_starts[parent] + starts_[end_starts[parent] + place]
             tensors = tensor_starts[parent] + starts_[end_starts[parent] + place + 1] - begin
@@ -414,11 +409,8 @@ def bound_equal(
                     equal[parent] += taken
                     left[here] -= taken
                     there -= taken
-            fits[parent, 0] = fits[parent, 0] and is_contained
-            fits[parent, 1] = fits[parent, 1] and (is_contained or last_[shape] != 0)
+            fits[parent] = fits[parent] and is_contained
         for slot in range(kinds):
             matched[parent] += min(of_kind[slot], total[slot])
-            fits[parent, 0] = fits[parent, 0] and needed[slot, 0] <= of_kind[slot] <= total[slot]
-            fits[parent, 1] = fits[parent, 1] and needed[slot, 1] <= of_kind[slot]
-            fits[parent, 1] = fits[parent, 1] and of_body[slot] <= total[slot]
+            fits[parent] = fits[parent] and needed[slot] <= of_kind[slot] <= total[slot]
     return equal, matched, layers, fits
