@@ -9,7 +9,7 @@ from wattkeeper.live.weight_transfer.program.ir import Op, Program
 from wattkeeper.live.weight_transfer.report import Heads
 
 LEAST_BODY: Final = 0.5
-"""Share of the parent's parameters that the common body has at least."""
+"""Share of the parameters of either model that the common body has at least."""
 
 
 def find_heads(
@@ -53,7 +53,8 @@ def find_heads(
     )
     if not (common and is_equal and all(_is_layer(child.ops[index]) for index in ends)):
         return None
-    if not (left or layers) or _share(used, parent) < LEAST_BODY:
+    shares = _share(used, parent), _share({*origins}, child)
+    if not (left or layers) or max(shares) < LEAST_BODY:
         return None
     return Heads(
         parent=_labels(sorted(left), parent),

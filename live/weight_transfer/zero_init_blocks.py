@@ -147,6 +147,9 @@ def _find_ends(program: Program, index: int, members: Collection[int]) -> set[in
     if op.kind == "add":
         operands = [_find_ends(program, ref, members) for ref in op.refs]
         return set().union(*operands) if len(operands) == 2 and all(operands) else set()
+    if op.kind == "mul":
+        operands = [_find_ends(program, ref, members) for ref in op.refs]
+        return next(filter(None, operands), set())
     if op.kind in PASSES_ZERO:
         return _find_ends(program, op.refs[0], members)
     return set()

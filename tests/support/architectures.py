@@ -179,6 +179,34 @@ class Efficient(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
+class Scaled(nn.Module):
+    """Blocks whose branch is scaled by a parameter, on its left (ConvNeXt of torchvision)."""
+
+    def __init__(self, width: int = 8, depth: int = 1) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 2, 2)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1, groups=width),
+                nn.BatchNorm2d(width),
+                nn.Conv2d(width, 2 * width, 1),
+                nn.GELU(),
+                nn.Conv2d(2 * width, width, 1),
+            )
+            for _ in range(depth)
+        )
+        self.scales = nn.ParameterList(
+            nn.Parameter(torch.full((width, 1, 1), 0.1)) for _ in range(depth)
+        )
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x: Tensor):
+        x = self.stem(x)
+        for scale, block in zip(self.scales, self.blocks, strict=True):
+            x = scale * block(x) + x
+        return self.head(x.mean((2, 3)))
+
+
 class Separable(nn.Module):
     """Xception: separable convolutions in residual blocks with convolved shortcuts."""
 
@@ -240,6 +268,7 @@ FAMILIES: dict[str, Family] = {
     "unet": Family(UNet, ((4,), (8,), (4, 2), (6,)), 8),
     "shufflenet": Family(Shuffle, ((8,), (16,), (8, 3)), 4),
     "efficientnet": Family(Efficient, ((8,), (16,), (8, 3), (12, 1, 0.2), (8, 2, 0.2)), 11),
+    "convnext": Family(Scaled, ((8,), (16,), (8, 3), (16, 2)), 6),
     "xception": Family(Separable, ((8,), (16,), (8, 2)), 5),
     "resnet": Family(models.ResNet, ((8,), (16,), (12,), (8, (2, 1)), (16, (2, 3))), 13),
     "vgg": Family(models.vgg, ((8,), (16,), (8, (2, 3))), 5),

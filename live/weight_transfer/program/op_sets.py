@@ -80,7 +80,7 @@ KEEPS_RANGE: Final = REARRANGING | _names(
 MEANS: Final = _names("adaptive_avg_pool1d adaptive_avg_pool2d")
 """Operators that compute the mean over all positions if they have one output position."""
 
-PASSES_ZERO: Final = TRANSPARENT | VIEWS | ORDERINGS | _names("getitem relu gelu silu mul")
+PASSES_ZERO: Final = TRANSPARENT | VIEWS | ORDERINGS | _names("getitem relu gelu silu")
 """Operators whose result is zero if their first input is."""
 
 SIZES: Final = _names(

@@ -168,6 +168,18 @@ def test_a_head_gets_another_number_of_classes() -> None:
     assert torch.equal(parent[:7](IMAGES), child[:7](IMAGES))
 
 
+def test_a_small_body_may_have_a_head_for_many_classes() -> None:
+    """The head holds most of the parent's parameters, but few of the child's."""
+    parent, child = (
+        nn.Sequential(*body("convolutions"), nn.Linear(8, classes)) for classes in (1000, 3)
+    )
+    report = transfer(parent, child)
+    assert report.kept == "all but the head"
+    assert sum(p.numel() for p in parent[-1].parameters()) > 0.9 * sum(
+        p.numel() for p in parent.parameters()
+    )
+
+
 class TwoHeads(nn.Module):
     """A body whose result is an output, too, and one or two heads."""
 
