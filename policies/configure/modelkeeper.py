@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.configure._parents import ParentIndex, candidates
 from wattkeeper.policies.matching.choice import Candidate, Rule, choose_bucketed
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
@@ -15,6 +14,7 @@ from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.policies.zoo_parents import ParentIndex, candidates
 from wattkeeper.policies.zoo_views import TrainedModel
 
 

@@ -6,13 +6,13 @@ from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat
 
-from wattkeeper.policies.configure._parents import ParentIndex, candidates
 from wattkeeper.policies.matching.benefit import saving_by_accuracy
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import PolicyConfig
+from wattkeeper.policies.zoo_parents import ParentIndex, candidates
 
 
 class RelativeParent(Configure):

@@ -18,7 +18,7 @@ from wattkeeper.sim.search.bayesian import Bayesian
 from wattkeeper.sim.search.evolution import Evolution
 from wattkeeper.sim.search.greedy import Greedy
 from wattkeeper.sim.search.network_space import InSpace
-from wattkeeper.sim.search.random_search import Drawn, RandomSearch
+from wattkeeper.sim.search.random_search import DrawnTree, RandomSearch
 from wattkeeper.sim.search.strategy import Choices, Strategy
 
 SEEDS: Final = 1 << 32
@@ -29,7 +29,7 @@ def start_strategy(workload: ArchitectureSearch, seed: int) -> Strategy[Architec
     """The strategy of a search, begun with a seed of 63 bits."""
     section, trials = workload.strategy, workload.models
     if isinstance(section, DrawnNetworks):
-        return Drawn(draw_candidates(trials, np.random.default_rng(seed)))
+        return DrawnTree(draw_candidates(trials, np.random.default_rng(seed)))
     if isinstance(section, BayesianMorphism):
         return Bayesian(FIRST, seed, trials=trials, centred=section.centred)
     networks = section.space.networks()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from wattkeeper.sim.search.architectures import Architecture, Block, Stage, count_parameters
 
 
-class Group(NamedTuple):
+class MemberGroup(NamedTuple):
     """Networks with a common core.
 
     Attributes:
@@ -53,7 +53,7 @@ def share(members: Sequence[Architecture]) -> float:
     return count_parameters(common) / max(map(count_parameters, members))
 
 
-def group_by_share(networks: Sequence[Architecture], least: float) -> list[Group]:
+def group_by_share(networks: Sequence[Architecture], least: float) -> list[MemberGroup]:
     """As few groups as possible whose cores have at least that share of each member."""
     runs: list[list[int]] = []
     for index in _sorted(networks):
@@ -66,7 +66,7 @@ def group_by_share(networks: Sequence[Architecture], least: float) -> list[Group
     return [_group(networks, members) for members in runs]
 
 
-def group_by_number(networks: Sequence[Architecture], most: int) -> list[Group] | None:
+def group_by_number(networks: Sequence[Architecture], most: int) -> list[MemberGroup] | None:
     """At most that many groups, with the largest possible share; None if families are more."""
     order = _sorted(networks)
     shares = {
@@ -92,8 +92,8 @@ def _sorted(networks: Sequence[Architecture]) -> list[int]:
     )
 
 
-def _group(networks: Sequence[Architecture], members: Sequence[int]) -> Group:
+def _group(networks: Sequence[Architecture], members: Sequence[int]) -> MemberGroup:
     architectures = [networks[index] for index in members]
     common = core(architectures)
     assert common is not None  # a network alone has one, and no group without one was made
-    return Group(tuple(members), common, share(architectures))
+    return MemberGroup(tuple(members), common, share(architectures))

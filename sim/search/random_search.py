@@ -41,7 +41,7 @@ class RandomSearch(Strategy[Choices]):
         pass
 
 
-class Drawn(Strategy[Architecture]):
+class DrawnTree(Strategy[Architecture]):
     """Networks that were drawn before the search, whatever the accuracies.
 
     Args:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.parents import Candidate, choose
-from wattkeeper.policies.configure._parents import candidates
 from wattkeeper.policies.matching.benefit import relate, saving_by_accuracy
 from wattkeeper.policies.matching.choice import Rule
 from wattkeeper.policies.matching.coverage import retained_share
@@ -21,6 +20,7 @@ from wattkeeper.policies.matching.matchers import MATCHERS
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.policies.registry import policies
+from wattkeeper.policies.zoo_parents import candidates
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
 

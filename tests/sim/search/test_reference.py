@@ -12,7 +12,7 @@ import pytest
 from tests.support.carbon import read_rows
 from wattkeeper.sim.search.architectures import Architecture, count_parameters, describe, parse
 from wattkeeper.sim.search.bayesian import Bayesian
-from wattkeeper.sim.search.ensembles import Group, group_by_number, group_by_share
+from wattkeeper.sim.search.ensembles import MemberGroup, group_by_number, group_by_share
 from wattkeeper.sim.search.evolution import Evolution
 from wattkeeper.sim.search.greedy import Greedy
 from wattkeeper.sim.search.morphism import children, distance
@@ -154,7 +154,7 @@ def test_groups_and_cores(ensemble: Path) -> None:
     ):
         rows = list(found)
         networks = list(members[name].values())
-        groups: list[Group] | None
+        groups: list[MemberGroup] | None
         if rule == "share":
             groups = group_by_share(networks, float(value))
         else:
