@@ -20,6 +20,7 @@ from wattkeeper.live.weight_transfer.transfer import transfer
 from wattkeeper.live.zoo.parents import choose_parent, parent_policy
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
+from wattkeeper.live.zoo.tensors import check, tensors_of_state
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.errors import InputError, StoreError, WattkeeperError
 from wattkeeper.policies.points.job import Job
@@ -122,6 +123,10 @@ def begin(
     example = derive_inputs(*modules) if inputs is None else inputs
     graphs = [trace(module, example, task).graph for module in modules]
     begun = WarmStart(task, name, model, graphs[0], Zoo(zoo))
+    try:
+        check(tensors_of_state(model.state_dict()), begun.graph)
+    except StoreError as lacks:
+        log.warning("the zoo will not take %s when it is trained: %s", name, lacks)
     if continues(assignment):
         return begun
     by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}

@@ -39,6 +39,9 @@ DTYPES: Final = {
 NAMES: Final = {name: dtype for dtype, (name, _) in DTYPES.items()}
 ALLOWED: Final = f"allowed: {', '.join(NAMES)}"
 BFLOAT16_EXPONENT: Final = 0x7F80
+STATISTICS: Final = ("running_mean", "running_var")
+"""Roles of buffers that training changes."""
+
 PICKLES: Final = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """First bytes of the files of torch.save and of pickle."""
 
@@ -234,13 +237,17 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
     """Differences between tensors and graph, one message each.
 
     A graph has no counters, as batch norm's `num_batches_tracked`, and a tensor that several
-    layers share under one of its names. It may leave out leading extents of 1.
+    layers share under one of its names. It may have other extents of 1. Buffers other than
+    statistics may be missing: a module may make them anew and not save them.
     """
     shapes: dict[str, tuple[int, ...]] = {}
+    made: set[str] = set()
     nameless = 0
     for node in graph.nodes:
         for tensor in node.tensors:
             nameless += not tensor.name
+            if not tensor.trained and tensor.role not in STATISTICS:
+                made.add(tensor.name)
             known = shapes.setdefault(tensor.name, tensor.shape)
             if tensor.name and known != tensor.shape:
                 both = f"{list(known)} and {list(tensor.shape)}"
@@ -253,8 +260,9 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
         return
     for name, shape in shapes.items():
         if name not in tensors:
-            yield f"tensor {name!r} of the graph, shape {list(shape)}, is missing"
-        elif _strip_leading_ones(tensors[name].shape) != _strip_leading_ones(shape):
+            if name not in made:
+                yield f"tensor {name!r} of the graph, shape {list(shape)}, is missing"
+        elif _without_ones(tensors[name].shape) != _without_ones(shape):
             stored = list(tensors[name].shape)
             yield f"tensor {name!r} has the shape {stored}; in the graph it is {list(shape)}"
     contents = {tensors[name].digest for name in shapes if name in tensors}
@@ -264,6 +272,5 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
             yield f"tensor {name!r} is unknown to the graph"
 
 
-def _strip_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    leading = next((n for n, extent in enumerate(shape) if extent != 1), len(shape))
-    return shape[min(leading, max(len(shape) - 2, 0)) :]
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)

@@ -96,6 +96,24 @@ def test_a_refusal_of_the_zoo_does_not_fail_the_training(
     assert [one["cause"] for one in history()] == ["epochs"]
 
 
+def test_a_model_that_the_zoo_cannot_keep_is_told_before_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Complex(torch.nn.Linear):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__(4, 2)
+            self.register_buffer("phases", torch.ones(3, dtype=torch.complex64))
+
+    with session(eta=0, max_epochs=1) as found:
+        found.warm_start(Complex(), tmp_path / "zoo")
+        assert "the zoo will not take mine-1.1 when it is trained" in caplog.text
+        assert "'phases' has the type torch.complex64" in caplog.text
+        for _ in found.epochs():
+            found.report(0.5)
+
+
 @pytest.mark.parametrize("first", ["warm_start", "keep"])
 def test_a_warm_start_does_not_undo_what_keep_restored(
     first: str, clock: ManualTime, tmp_path: Path
