@@ -20,7 +20,7 @@ class RelativeParent(Configure):
 
     def __init__(self, config: RelativeParentConfig) -> None:
         self._config = config
-        self._index = ParentIndex(find_matcher("saving"))
+        self._index = ParentIndex(find_matcher(config.matcher))
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Start from the stored model of which the most is expected, if it is worth it."""
@@ -54,6 +54,7 @@ class RelativeParentConfig(PolicyConfig):
     kind: Literal["relative"] = "relative"
     policy = RelativeParent
     plain = "the parent that saves the most"
+    matcher: ClassVar[str] = "saving"
     minimum: float = 0.0
     """The expected share of the work above which a parent is used; below it, training starts from
     scratch."""
