@@ -1,12 +1,16 @@
 """The parent of a new model, chosen by a policy, and the models of a zoo by their similarity."""
 
+import math
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from wattkeeper.live.zoo.rows import ZooModel
+import numpy as np
+
+from wattkeeper.live.zoo.rows import ZooModel, task_key
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.matching.benefit import Relation, relate
+from wattkeeper.policies.matching.benefit import Kept, relate, saving_by_accuracy
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import find_matcher
 from wattkeeper.policies.matching.search import ParentSearch
@@ -33,13 +37,15 @@ class ParentMatch(NamedTuple):
         model: The model.
         score: Its similarity to the new model, by a matcher.
         over_own: The score over that of the new model for itself; None if that is 0.
-        relation: What the new model can take over of it.
+        kept: What of its function the new model can keep, as far as graphs tell.
+        saving: The expected share of the training that it saves, its accuracy included.
     """
 
     model: ZooModel
     score: float
     over_own: float | None
-    relation: Relation
+    kept: Kept
+    saving: float
 
 
 def parent_policy(
@@ -100,9 +106,34 @@ def match(snapshot: ZooSnapshot, model: ZooModel, child: Graph, matcher: str) ->
     """
     scorer = find_matcher(matcher)
     own = scorer.own(scorer.arrays(child))
-    graph = snapshot.graph(model)
-    score = scorer.score_graphs(graph, child)
-    return ParentMatch(model, score, score / own if own else None, relate(graph, child))
+    score = scorer.score_graphs(snapshot.graph(model), child)
+    return _describe_match(snapshot, model, child, score, own, _best_accuracies(snapshot))
+
+
+def _best_accuracies(snapshot: ZooSnapshot) -> dict[str, float]:
+    """The best accuracy of each task and data set."""
+    best: dict[str, float] = {}
+    for model in snapshot.stored.values():
+        task = task_key(model.task, model.dataset)
+        best[task] = max(best.get(task, model.accuracy), model.accuracy)
+    return best
+
+
+def _by_accuracy(model: ZooModel, best: Mapping[str, float]) -> float:
+    return saving_by_accuracy(model.accuracy, best[task_key(model.task, model.dataset)])
+
+
+def _describe_match(
+    snapshot: ZooSnapshot,
+    model: ZooModel,
+    child: Graph,
+    score: float,
+    own: float,
+    best: Mapping[str, float],
+) -> ParentMatch:
+    relation = relate(snapshot.graph(model), child)
+    saving = max(0.0, relation.saving + _by_accuracy(model, best))
+    return ParentMatch(model, score, score / own if own else None, relation.kept, saving)
 
 
 def rank(
@@ -110,38 +141,42 @@ def rank(
 ) -> list[ParentMatch]:
     """The `count` models most similar to a new one, or all, the best first.
 
-    Of equally similar ones the more accurate one comes first. Only for all are all scored.
+    By `saving`, what its accuracy adds counts, as in `ParentMatch.saving`. Of equally similar ones
+    the more accurate one comes first. Only for all are all scored.
 
     Raises:
         PolicyError: If there is no such matcher.
     """
     scorer = find_matcher(matcher)
     arrays = scorer.arrays(child)
-    own = scorer.own(arrays)
     models = sorted(snapshot.stored.values(), key=lambda model: -model.accuracy)
+    best = _best_accuracies(snapshot)
+    added = {
+        model.model_id: _by_accuracy(model, best) if matcher == DEFAULT_MATCHER else 0.0
+        for model in models
+    }
     graphs = {model.digest: snapshot.graph(model) for model in models}
+
+    def score(digest: str) -> float:
+        return scorer.score(scorer.arrays(graphs[digest]), arrays)
+
     if count is None:
         snapshot.read_all(scorer.layout, scorer.arrays)
-        scores = {
-            digest: scorer.score(scorer.arrays(graph), arrays) for digest, graph in graphs.items()
-        }
+        scores = {digest: score(digest) for digest in graphs}
     else:
         search: ParentSearch[Any] = ParentSearch(scorer, map(scorer.sketch, graphs.values()))
         digests = list(graphs)
-        best = search.best(
-            child, lambda place: scorer.score(scorer.arrays(graphs[digests[place]]), arrays), count
+        most = dict.fromkeys(digests, -math.inf)
+        for model in models:
+            most[model.digest] = max(most[model.digest], added[model.model_id])
+        found = search.best(
+            child, lambda place: score(digests[place]), count, bonus=np.array([*most.values()])
         )
-        scores = {digests[place]: score for place, score in best}
-    listed = sorted(
-        (model for model in models if model.digest in scores), key=lambda each: -scores[each.digest]
-    )[:count]
-    relations = {digest: relate(graphs[digest], child) for digest in {m.digest for m in listed}}
+        scores = {digests[place]: score(digests[place]) for place, _ in found}
+    listed = [model for model in models if model.digest in scores]
+    listed.sort(key=lambda model: -scores[model.digest] - added[model.model_id])
+    own = scorer.own(arrays)
     return [
-        ParentMatch(
-            model,
-            scores[model.digest],
-            scores[model.digest] / own if own else None,
-            relations[model.digest],
-        )
-        for model in listed
+        _describe_match(snapshot, model, child, scores[model.digest], own, best)
+        for model in listed[:count]
     ]

@@ -207,8 +207,8 @@ def match(
                 **_describe(match.model),
                 "score": match.score,
                 "score_over_own": match.over_own,
-                "kept": match.relation.kept,
-                "expected_saving": match.relation.saving,
+                "kept": match.kept,
+                "expected_saving": match.saving,
             }
             | ({"chosen": match.model == parent} if task else {})
             for match in matches
@@ -291,11 +291,10 @@ def warm_start(
     request = WarmStartRequest(child, shape, task, dataset, mutated_from, parent, config, trust)
     start = warm_start(_open(folder), request, out)
     if as_json:
-        relation = start.match.relation
         about = {
             "parent": _describe(start.match.model),
             "score": start.match.score,
-            "expected_saving": relation.saving,
+            "expected_saving": start.match.saving,
             "out": str(out),
         }
         terminal.write(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))

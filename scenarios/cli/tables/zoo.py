@@ -53,8 +53,8 @@ def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], 
             *_about(match.model),
             f"{match.score:.4g}",
             "-" if match.over_own is None else f"{match.over_own:.4g}",
-            match.relation.kept,
-            f"{100 * match.relation.saving:.0f} %",
+            match.kept,
+            f"{100 * match.saving:.0f} %",
         )
         for match in matches
     ]
@@ -71,7 +71,7 @@ def describe_start(match: ParentMatch, report: TransferReport) -> Iterator[str]:
     counts = ", ".join(f"{number} {status}" for status, number in statuses.items())
     yield f"Filled: {100 * report.coverage:.1f} % of the parameters ({counts} tensors)"
     yield from report.verdicts()
-    saving = 100 * match.relation.saving
+    saving = 100 * match.saving
     yield f"Expected: about {saving:.0f} % less training than from scratch (fit to small networks)"
 
 

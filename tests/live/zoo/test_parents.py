@@ -14,6 +14,7 @@ from wattkeeper.live.zoo.parents import ParentMatch, choose_parent, parent_polic
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.live.zoo.zoo import Zoo
+from wattkeeper.policies.matching.benefit import FITTED
 from wattkeeper.policies.matching.coverage import shares
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS, find_matcher
@@ -101,3 +102,24 @@ def test_the_policy_chooses_what_a_scan_of_all_would(tmp_path: Path) -> None:
     parent = choose_parent(by_coverage, look(zoo, WIDE), job())
     assert parent == choose_parent(parent_policy("relative"), look(zoo, WIDE), job())
     assert parent == max(zoo.models(), key=key)
+
+
+def test_an_inaccurate_model_is_expected_to_save_less(tmp_path: Path) -> None:
+    """In the ranking as in the choice; against the best of its own task."""
+    zoo = Zoo(tmp_path / "zoo")
+    state = {
+        tensor.name: np.zeros(tensor.shape, dtype=np.float32)
+        for node in CHILD.nodes
+        for tensor in node.tensors
+    }
+    for accuracy, task in ((0.5, TASK), (1.0, TASK), (0.5, "letters")):
+        zoo.add(CHILD, state, task=task, accuracy=accuracy)
+    snapshot = look(zoo)
+    for count in (None, 3):
+        poor, best, letters = sorted(
+            rank(snapshot, CHILD, "saving", count), key=lambda match: match.model.model_id
+        )
+        assert best.saving == letters.saving == best.score == poor.score
+        assert poor.saving == pytest.approx(best.saving - FITTED.accuracy / 2)
+        ordered = [match.model.model_id for match in rank(snapshot, CHILD, "saving", count)]
+        assert ordered == [2, 3, 1]
