@@ -19,7 +19,6 @@ from wattkeeper.policies.errors import EnvironmentLacks, InputError, PolicyError
 from wattkeeper.policies.registry import find_config, policies
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.kinds.kind import Clusters, WorkloadKind
-from wattkeeper.scenarios.kinds.search_strategies import start_strategy
 from wattkeeper.scenarios.kinds.simulation import build_world, collect_results
 from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.sections.search import ArchitectureSearch
@@ -112,7 +111,7 @@ class Search(WorkloadKind):
         training, processor = workload.training, _find_processor(inputs.cluster)
         name = workload.model_dump_json(include={"models", "strategy"})
         rule = TrainingRule(**training.model_dump())
-        plan = SearchPlan(name, partial(start_strategy, workload), rule)
+        plan = SearchPlan(name, partial(workload.strategy.start, workload.models), rule)
         search = SearchRun(inputs.trainings, spec.variant.name, spec.seed, plan, processor)
         env = SimulationEnvironment()
         backend = InProcessBackend(env, search, training.batch_size, training.most_epochs)

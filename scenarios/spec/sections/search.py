@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
+import numpy as np
 from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import override
 
 from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
 from wattkeeper.scenarios.spec.sections.values import check_distinct
-from wattkeeper.sim.search.network_space import NetworkSpace
+from wattkeeper.sim.search.architectures import FIRST, Architecture, draw_candidates
+from wattkeeper.sim.search.bayesian import Bayesian
+from wattkeeper.sim.search.evolution import Evolution
+from wattkeeper.sim.search.greedy import Greedy
+from wattkeeper.sim.search.network_space import InSpace, NetworkSpace
+from wattkeeper.sim.search.random_search import DrawnTree, RandomSearch
+from wattkeeper.sim.search.strategy import Choices, Space, Strategy
+
+OLD_SEEDS: Final = 1 << 32
+"""Numpy's older generators take no larger seeds."""
 
 Width = Annotated[int, Field(ge=1, le=512)]
 Kernel = Literal[1, 3, 5]
@@ -65,6 +76,10 @@ class DrawnNetworks(Section):
     has_origins: ClassVar[bool] = True
     kind: Literal["drawn"] = "drawn"
 
+    def start(self, trials: int, seed: int) -> Strategy[Architecture]:
+        """The strategy, begun with a seed of 63 bits."""
+        return DrawnTree(draw_candidates(trials, np.random.default_rng(seed)))
+
 
 class SpaceSearch(Section):
     """A strategy that proposes networks of a space."""
@@ -73,12 +88,25 @@ class SpaceSearch(Section):
     space: SearchSpace = SearchSpace()
     """The networks."""
 
+    def begin(self, space: Space, trials: int, seed: int) -> Strategy[Choices]:
+        """The strategy over configurations of the space."""
+        raise NotImplementedError
+
+    def start(self, trials: int, seed: int) -> Strategy[Architecture]:
+        """The strategy, begun with a seed of 63 bits."""
+        networks = self.space.networks()
+        return InSpace(self.begin(networks.space, trials, seed), networks)
+
 
 class RandomDraws(SpaceSearch):
     """Draws networks of the space; none twice."""
 
     has_origins: ClassVar[bool] = False
     kind: Literal["random"]
+
+    @override
+    def begin(self, space: Space, trials: int, seed: int) -> Strategy[Choices]:
+        return RandomSearch(space, seed, trials=trials)
 
 
 class RegularizedEvolution(SpaceSearch):
@@ -92,6 +120,17 @@ class RegularizedEvolution(SpaceSearch):
     probability: Annotated[float, Field(gt=0, le=1)] = 0.15
     """With which each choice of a child is drawn anew; the published default is 0.05."""
 
+    @override
+    def begin(self, space: Space, trials: int, seed: int) -> Strategy[Choices]:
+        return Evolution(
+            space,
+            seed,
+            population=self.population,
+            sample=self.sample,
+            probability=self.probability,
+            trials=trials,
+        )
+
     @model_validator(mode="after")
     def _sample_is_of_the_population(self) -> Self:
         if self.sample > self.population:
@@ -104,6 +143,10 @@ class GreedyOracle(SpaceSearch):
 
     kind: Literal["greedy"]
 
+    @override
+    def begin(self, space: Space, trials: int, seed: int) -> Strategy[Choices]:
+        return Greedy(space, seed % OLD_SEEDS, trials=trials)
+
 
 class BayesianMorphism(Section):
     """Walks over morphisms to the highest confidence bound (AutoKeras, KDD '19)."""
@@ -113,6 +156,10 @@ class BayesianMorphism(Section):
     centred: bool = False
     """Whether bounds are those of a process with the mean of the accuracies, instead of 0 as
     published, which prefers networks that are far from all others."""
+
+    def start(self, trials: int, seed: int) -> Strategy[Architecture]:
+        """The strategy, begun with a seed of 63 bits."""
+        return Bayesian(FIRST, seed, trials=trials, centred=self.centred)
 
 
 SearchStrategy = Annotated[
