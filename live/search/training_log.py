@@ -92,7 +92,10 @@ def read_trainings(path: Path) -> list[FinishedTraining]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(FinishedTraining.model_validate(unseal_json(line)))
+            entry = unseal_json(line)
+            if isinstance(entry, dict):
+                entry.pop("mutation", None)  # of earlier versions; their settings tell
+            records.append(FinishedTraining.model_validate(entry))
         except ValueError as error:
             reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise StoreError(

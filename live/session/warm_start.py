@@ -123,12 +123,12 @@ def begin(
     example = derive_inputs(*modules) if inputs is None else inputs
     graphs = [trace(module, example, task).graph for module in modules]
     begun = WarmStart(task, name, model, graphs[0], Zoo(zoo))
+    if continues(assignment):
+        return begun
     try:
         check(tensors_of_state(model.state_dict()), begun.graph)
     except StoreError as lacks:
         log.warning("the zoo will not take %s when it is trained: %s", name, lacks)
-    if continues(assignment):
-        return begun
     by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}
     child = ChildModel(name, task, begun.graph, mutated_from)
 
@@ -152,7 +152,13 @@ def begin(
         return begun
     parent, weights = chosen
     source = copy.deepcopy(by_digest[parent.digest])
-    source.load_state_dict(weights)
+    try:
+        source.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise StoreError(
+            f"the weights of {parent.name!r} do not fit its module: {reason}", begun.zoo.path
+        ) from error
     return begun._replace(parent=parent.model_id, report=transfer(source, model, example))
 
 

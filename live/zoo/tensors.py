@@ -237,8 +237,9 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
     """Differences between tensors and graph, one message each.
 
     A graph has no counters, as batch norm's `num_batches_tracked`, and a tensor that several
-    layers share under one of its names. It may have other extents of 1. Buffers other than
-    statistics may be missing: a module may make them anew and not save them.
+    layers share under one of its names. It may leave out leading or trailing extents of 1, or add
+    leading ones. Buffers other than statistics may be missing: a module may make them anew and not
+    save them.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     made: set[str] = set()
@@ -262,7 +263,7 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
         if name not in tensors:
             if name not in made:
                 yield f"tensor {name!r} of the graph, shape {list(shape)}, is missing"
-        elif _without_ones(tensors[name].shape) != _without_ones(shape):
+        elif not _is_same_shape(tensors[name].shape, shape):
             stored = list(tensors[name].shape)
             yield f"tensor {name!r} has the shape {stored}; in the graph it is {list(shape)}"
     contents = {tensors[name].digest for name in shapes if name in tensors}
@@ -272,5 +273,12 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
             yield f"tensor {name!r} is unknown to the graph"
 
 
-def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(extent for extent in shape if extent != 1)
+def _is_same_shape(stored: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a graph may state a tensor's shape so."""
+    is_cut = stored[: len(shape)] == shape and set(stored[len(shape) :]) <= {1}
+    return is_cut or _strip_leading_ones(stored) == _strip_leading_ones(shape)
+
+
+def _strip_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    leading = next((n for n, extent in enumerate(shape) if extent != 1), len(shape))
+    return shape[leading:]

@@ -375,12 +375,16 @@ def bound_equal(
     for here in range(kind.size):
         total[kind[here]] += often[here] if sizes[here] > 0 else 0
     of_kind = np.zeros(kinds, dtype=np.int64)
+    with_tied = np.zeros(kinds, dtype=np.int64)
     left = np.zeros(kind.size, dtype=np.int64)
     for parent in range(count):
         of_kind[:] = 0
+        with_tied[:] = 0
         left[:] = often
         for shape in range(shape_starts[parent], shape_starts[parent + 1]):
-            if all_sizes[shape] == 0:
+            if kind_[shape] >= 0:
+                with_tied[kind_[shape]] += often_[shape]
+            if all_sizes[shape] == 0:  # it shares all its tensors with an earlier one
                 continue
             layers[parent] += often_[shape]
             if kind_[shape] < 0:
@@ -412,5 +416,6 @@ def bound_equal(
             fits[parent] = fits[parent] and is_contained
         for slot in range(kinds):
             matched[parent] += min(of_kind[slot], total[slot])
-            fits[parent] = fits[parent] and needed[slot] <= of_kind[slot] <= total[slot]
+            fits[parent] = fits[parent] and needed[slot] <= with_tied[slot]
+            fits[parent] = fits[parent] and of_kind[slot] <= total[slot]
     return equal, matched, layers, fits

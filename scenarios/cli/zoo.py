@@ -190,7 +190,7 @@ def match(
     from wattkeeper.scenarios.zoo.warm_start import describe_child, job_of
 
     store = _open(folder)
-    by_matcher = matcher is not None and policy == "modelkeeper"
+    by_matcher = matcher is not None and task is not None and policy == "modelkeeper"
     config = parent_policy(policy, {"matcher": matcher} if by_matcher else None)
     ranked_by = matcher or str(getattr(config, "matcher", DEFAULT_MATCHER))
     model = describe_child(graph_of(child, shape), task or "", dataset, mutated_from)

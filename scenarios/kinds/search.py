@@ -68,7 +68,7 @@ class Search(WorkloadKind):
         default = find_config("configure", DEFAULTS["configure"])
         chosen = configure.parts[-1]
         strategy = cast("ArchitectureSearch", variant.workload).strategy
-        if chosen.kind == "lineage" and not strategy.has_origins:
+        if not strategy.has_origins and any(part.kind == "lineage" for part in configure.parts):
             what = (
                 f"configure: lineage starts from the network that another was derived from, but "
                 f"strategy: {strategy.kind} derives none; take another policy"
@@ -120,7 +120,7 @@ class Search(WorkloadKind):
         if spec.variant.zoo is not None:  # no policy asks for models where parents are never chosen
             zoo = SearchZoo(search, stores=configure.kind != "none")
             if search.stores:
-                search.warm_up(getattr(configure, "matcher", None))
+                search.warm_up(getattr(configure.parts[0], "matcher", None))
         source = NetworkSource(search)
         world = build_world(spec, inputs, env, NamedStreams(spec.seed), backend, source, zoo)
         world.run()

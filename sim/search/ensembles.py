@@ -54,7 +54,7 @@ def share(members: Sequence[Architecture]) -> float:
 
 
 def group_by_share(networks: Sequence[Architecture], least: float) -> list[MemberGroup]:
-    """As few groups as possible whose cores have at least that share of each member."""
+    """Groups of consecutive networks, by family and size, with at least that share in common."""
     runs: list[list[int]] = []
     for index in _sorted(networks):
         if runs:
@@ -67,7 +67,7 @@ def group_by_share(networks: Sequence[Architecture], least: float) -> list[Membe
 
 
 def group_by_number(networks: Sequence[Architecture], most: int) -> list[MemberGroup] | None:
-    """At most that many groups, with the largest possible share; None if families are more."""
+    """At most that many such groups, of the largest share; None if there are more families."""
     order = _sorted(networks)
     shares = {
         share([networks[index] for index in order[start:end]])

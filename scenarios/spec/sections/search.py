@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -88,9 +89,9 @@ class SpaceSearch(Section):
     space: SearchSpace = SearchSpace()
     """The networks."""
 
+    @abstractmethod
     def begin(self, space: Space, trials: int, seed: int) -> Strategy[Choices]:
         """The strategy over configurations of the space."""
-        raise NotImplementedError
 
     def start(self, trials: int, seed: int) -> Strategy[Architecture]:
         """The strategy, begun with a seed of 63 bits."""

@@ -90,6 +90,7 @@ def test_strategy_proposes_from_what_was_trained(kind: str, tmp_path: Path) -> N
         ("{kind: evolution, population: 9}", "lineage", 5, "population: it cannot be larger"),
         ("{kind: evolution, population: 2, sample: 4}", "lineage", 5, "sample: it cannot be"),
         ("{kind: random}", "lineage", 5, "strategy: random derives none"),
+        ("{kind: random}", "[lineage, fixed]", 5, "strategy: random derives none"),
         ("{kind: greedy, space: {stages: 1, widths: [8]}}", "lineage", 40, "has only 8 networks"),
         ("{kind: drawn, space: {}}", "lineage", 5, "space"),
         ("{kind: random, space: {kernels: [2]}}", "none", 5, "kernels"),

@@ -58,6 +58,16 @@ def test_what_training_changes_must_be_there(name: str, tmp_path: Path) -> None:
         Zoo(tmp_path / "zoo").add(graph_of(model, INPUTS, "w"), state, task="t", accuracy=0.9)
 
 
+@pytest.mark.parametrize("shape", [(8, 1), (9,), (8, 2)])
+def test_transposed_tensors_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 1))
+    state = model.state_dict() | {"0.weight": torch.ones(shape)}
+    with pytest.raises(StoreError, match=r"'0.weight' has the shape"):
+        Zoo(tmp_path / "zoo").add(
+            graph_of(model, torch.zeros(2, 8), "w"), state, task="t", accuracy=0.9
+        )
+
+
 def test_other_shapes_are_refused(tmp_path: Path) -> None:
     model = Windowed()
     state = model.state_dict() | {"gamma": torch.ones(9)}

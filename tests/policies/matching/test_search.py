@@ -179,6 +179,27 @@ def test_parents_that_come_later_are_found() -> None:
     assert zoo.score(90, children[0]) == 1
 
 
+def test_a_parent_with_tied_weights_is_found_for_a_child_without() -> None:
+    """Its tied layer has no elements of its own, but is matched, so that the parent is kept."""
+
+    def model(hidden: int, last: str) -> Graph:
+        shapes = {"e": (100, 16), "a": (hidden, 16), "b": (16, hidden), last: (100, 16)}
+        kinds = ("embedding", "linear", "linear", "linear")
+        nodes = [
+            Node(kind, (at - 1,), (Tensor(name, "weight", shape),))
+            for at, (kind, (name, shape)) in enumerate(
+                zip(kinds, [*shapes.items(), ("e", (100, 16))], strict=False)
+            )
+        ]
+        return Graph(f"{hidden}{last}", tuple(nodes))
+
+    tied, narrow, child = model(24, "e"), model(20, "d"), model(24, "d")
+    zoo = Zoo("saving", [narrow, tied])
+    scores = zoo.scores(child)
+    assert scores[1] > scores[0]
+    assert zoo.best(child)[0].parent == 1
+
+
 def test_an_unknown_matcher_is_refused() -> None:
     with pytest.raises(PolicyError, match=r"no matcher is called 'coverag' .*; there are coverage"):
         find_matcher("coverag")
