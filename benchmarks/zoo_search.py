@@ -19,10 +19,10 @@ import numpy as np
 from benchmarks.k_medoids import TwoStage
 from tests.support.random_graphs import Spec, build, draw, lineage, mutate
 from wattkeeper.policies.arrays import Ints
-from wattkeeper.policies.matching.coverage import Shares, shares_prepared
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
 from wattkeeper.policies.matching.prepared import Prepared, prepare
+from wattkeeper.policies.matching.relation import Relation, relate_prepared
 from wattkeeper.policies.matching.search import ParentSearch, ScoredParent
 
 SIZES, NODES = (100, 500, 2500), 500
@@ -75,19 +75,19 @@ class Zoo:
     def find(self, child: Graph) -> ScoredParent:
         """The best parent of a child."""
         arrays, prepared = self.matcher.arrays(child), prepare(child)
-        known: dict[int, Shares] = {}
+        known: dict[int, Relation] = {}
 
-        def shares(index: int) -> Shares:
+        def relation(index: int) -> Relation:
             if index not in known:
-                known[index] = shares_prepared(self.arrays(index, Prepared), prepared)
+                known[index] = relate_prepared(self.arrays(index, Prepared), prepared)
             return known[index]
 
         def score(index: int) -> float:
             if self.name == "coverage":
-                return shares(index).coverage
+                return relation(index).coverage
             return self.matcher.score(self.arrays(index, self.matcher.layout), arrays)
 
-        (best,) = self.search.best(child, score, retained=lambda index: shares(index).retained)
+        (best,) = self.search.best(child, score, retained=lambda index: relation(index).retained)
         return best
 
     def scan(self, child: Graph) -> ScoredParent:
@@ -99,7 +99,7 @@ class Zoo:
         ]
         best = max(scores)
         retained = {
-            index: shares_prepared(self.arrays(index, Prepared), prepared).retained
+            index: relate_prepared(self.arrays(index, Prepared), prepared).retained
             for index, score in enumerate(scores)
             if score == best
         }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from wattkeeper.policies.matching.choice import valid_accuracy_mask
-from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.policies.matching.matchers import Matcher
+from wattkeeper.policies.matching.matchers import Matcher, find_matcher
+from wattkeeper.policies.matching.relation import retained_share
 from wattkeeper.policies.matching.search import ParentSearch
-from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.policies.points.configure import Configure
+from wattkeeper.policies.points.policy import Context
+from wattkeeper.policies.points.views import Configuration, Start
+from wattkeeper.policies.zoo_views import TrainedModel
 
 SPARE: Final = 64
 """Number of evicted models that are remembered besides as many as there are models."""
@@ -25,13 +29,18 @@ class BestParent(NamedTuple):
     score: float
 
 
-def candidates(child: ChildModel, models: Sequence[TrainedModel]) -> list[TrainedModel]:
-    """The models that may become the parent: of the child's task, usable, of a valid accuracy."""
-    peers = [model for model in models if model.task == child.task]
+def candidates(task: str, models: Sequence[TrainedModel]) -> list[TrainedModel]:
+    """The models that may become the parent of one of a task: usable, of a valid accuracy."""
+    peers = [model for model in models if model.task == task]
     valid = valid_accuracy_mask(np.array([model.accuracy for model in peers])).tolist()
     return [
         model for model, is_valid in zip(peers, valid, strict=True) if is_valid and model.usable
     ]
+
+
+def best_accuracy(models: Iterable[TrainedModel]) -> float:
+    """The best accuracy of models; 0 without any."""
+    return max((model.accuracy for model in models), default=0.0)
 
 
 class ParentIndex:
@@ -59,22 +68,13 @@ class ParentIndex:
         """The score of a model as the parent of a child."""
         return self.matcher.score_graphs(self._graphs[self._place(model)], child)
 
-    def best(
-        self,
-        models: Sequence[TrainedModel],
-        child: Graph,
-        bonus: Callable[[TrainedModel], float] | None = None,
-    ) -> BestParent | None:
+    def best(self, models: Sequence[TrainedModel], child: Graph) -> BestParent | None:
         """The model of the highest score; ties go to the one that loses the least, then the first.
 
         Of the models of one architecture only the first of the most accurate can be chosen. Not all
         are scored.
-
-        Args:
-            models: The candidates.
-            child: The child.
-            bonus: What is added to the score of a model; no less for a more accurate one.
         """
+        highest = best_accuracy(models)
         preferred: dict[int, TrainedModel] = {}
         for model in sorted(models, key=lambda model: -model.accuracy):
             preferred.setdefault(self._place(model), model)
@@ -83,7 +83,9 @@ class ParentIndex:
             lambda place: self.matcher.score_graphs(self._graphs[place], child),
             among=np.array(list(preferred), dtype=np.int64),
             retained=lambda place: retained_share(self._graphs[place], child),
-            bonus=None if bonus is None else np.array([*map(bonus, preferred.values())]),
+            bonus=np.array(
+                [self.matcher.by_accuracy(each.accuracy, highest) for each in preferred.values()]
+            ),
         )
         return BestParent(preferred[found[0].parent], found[0].score) if found else None
 
@@ -98,3 +100,34 @@ class ParentIndex:
                 self._graphs.append(model.graph)
             self._place_of_model[model.model_id] = place
         return place
+
+
+class ParentChoice(Configure):
+    """A base class: chooses the parent among the models of the task that may be one.
+
+    All its state is derived from graphs; it learns nothing.
+
+    Args:
+        matcher: Name of the matcher.
+        query_s: Time that a choice takes, s.
+    """
+
+    def __init__(self, matcher: str, query_s: float) -> None:
+        self.index = ParentIndex(find_matcher(matcher))
+        self._query_s = query_s
+
+    @abstractmethod
+    def choose(self, models: Sequence[TrainedModel], child: Graph) -> TrainedModel | None:
+        """The parent of a child among models; None for training from scratch."""
+
+    def configure(self, ctx: Context, start: Start) -> Configuration:
+        """Start from the model that is chosen; without one of the task nothing takes time."""
+        child = ctx.zoo.child(start.job)
+        if child is None:
+            return start.inherit(None)
+        models = ctx.zoo.models()
+        if not any(model.task == child.task for model in models):
+            return start.inherit(None)
+        self.index.forget_evicted(models)
+        parent = self.choose(candidates(child.task, models), child.graph)
+        return start.inherit(parent and parent.model_id, self._query_s)

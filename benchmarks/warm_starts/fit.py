@@ -22,7 +22,8 @@ from benchmarks.warm_starts.pack import SHIPPED, Lines, read_folder, read_packed
 from benchmarks.warm_starts.record import Networks
 from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.matching.asbuilt import asbuilt
-from wattkeeper.policies.matching.benefit import Coefficients, Relation, relate
+from wattkeeper.policies.matching.benefit import Coefficients
+from wattkeeper.policies.matching.relation import Relation, relate
 from wattkeeper.sim.results.statistics import interval
 
 

@@ -32,7 +32,7 @@ from wattkeeper.live.weight_transfer.report import FROM_PARENT, TransferReport
 from wattkeeper.live.weight_transfer.transfer import grow
 from wattkeeper.policies.matching.asbuilt import asbuilt
 from wattkeeper.policies.matching.choice import warm_factor
-from wattkeeper.policies.matching.coverage import shares
+from wattkeeper.policies.matching.relation import relate
 
 RULE: Final = TrainingRule(batch_size=64, learning_rate=0.001, patience=5, most_epochs=100)
 NETWORKS: Final = 60
@@ -98,9 +98,9 @@ class Recorder:
             return []
         graphs = [each.graph for each in before]
         places = range(len(graphs))
-        both = [shares(graph, child.graph) for graph in graphs]
+        both = [relate(graph, child.graph) for graph in graphs]
         chosen = [
-            max(places, key=lambda at: both[at]),
+            max(places, key=lambda at: (both[at].coverage, both[at].retained)),
             max(places, key=lambda at: (both[at].retained, both[at].coverage)),
             max(places, key=lambda at: asbuilt(graphs[at], child.graph)),
             int(rng.integers(len(graphs))),

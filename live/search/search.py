@@ -26,8 +26,8 @@ from wattkeeper.live.search import dataset
 from wattkeeper.live.search.training_log import FinishedTraining, append_training, read_trainings
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
-from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.policies.matching.relation import retained_share
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.search.architectures import FIRST, Architecture, CandidateNetwork, describe

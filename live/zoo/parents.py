@@ -1,8 +1,6 @@
 """The parent of a new model, chosen by a policy, and the models of a zoo by their similarity."""
 
-import math
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -10,14 +8,16 @@ from wattkeeper.live.zoo.rows import ZooModel, task_key
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.failures import explain_failures
-from wattkeeper.policies.matching.benefit import Kept, relate, saving_by_accuracy
+from wattkeeper.policies.matching.benefit import expected_saving, saving_by_accuracy
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.policies.matching.matchers import find_matcher
+from wattkeeper.policies.matching.matchers import Matcher, find_matcher
+from wattkeeper.policies.matching.relation import Relation, relate
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import PolicyConfig, find_config, policies
+from wattkeeper.policies.zoo_parents import best_accuracy, candidates
 from wattkeeper.sim.attempts.validation import check_types_of_configuration
 from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
@@ -35,17 +35,26 @@ class ParentMatch(NamedTuple):
 
     Attributes:
         model: The model.
-        score: Its similarity to the new model, by a matcher.
+        score: Its similarity to the new model, by a matcher, with what its accuracy adds there.
         over_own: The score over that of the new model for itself; None if that is 0.
-        kept: What of its function the new model can keep, as far as graphs tell.
-        saving: The expected share of the training that it saves, its accuracy included.
+        relation: How it relates to the new model, as far as graphs tell.
+        by_accuracy: What its accuracy adds to the expected saving, 0 or less.
     """
 
     model: ZooModel
     score: float
     over_own: float | None
-    kept: Kept
-    saving: float
+    relation: Relation
+    by_accuracy: float
+
+    @property
+    def saving(self) -> float:
+        """The expected share of the training that it saves, 0 to 1."""
+        return max(0.0, expected_saving(self.relation) + self.by_accuracy)
+
+    def as_kept(self, *, keeps: bool) -> Self:
+        """The same after a transfer has shown whether the function is kept."""
+        return self._replace(relation=self.relation._replace(keeps=keeps))
 
 
 def parent_policy(
@@ -105,35 +114,8 @@ def match(snapshot: ZooSnapshot, model: ZooModel, child: Graph, matcher: str) ->
         PolicyError: If there is no such matcher.
     """
     scorer = find_matcher(matcher)
-    own = scorer.own(scorer.arrays(child))
     score = scorer.score_graphs(snapshot.graph(model), child)
-    return _describe_match(snapshot, model, child, score, own, _best_accuracies(snapshot))
-
-
-def _best_accuracies(snapshot: ZooSnapshot) -> dict[str, float]:
-    """The best accuracy of each task and data set."""
-    best: dict[str, float] = {}
-    for model in snapshot.stored.values():
-        task = task_key(model.task, model.dataset)
-        best[task] = max(best.get(task, model.accuracy), model.accuracy)
-    return best
-
-
-def _by_accuracy(model: ZooModel, best: Mapping[str, float]) -> float:
-    return saving_by_accuracy(model.accuracy, best[task_key(model.task, model.dataset)])
-
-
-def _describe_match(
-    snapshot: ZooSnapshot,
-    model: ZooModel,
-    child: Graph,
-    score: float,
-    own: float,
-    best: Mapping[str, float],
-) -> ParentMatch:
-    relation = relate(snapshot.graph(model), child)
-    saving = max(0.0, relation.saving + _by_accuracy(model, best))
-    return ParentMatch(model, score, score / own if own else None, relation.kept, saving)
+    return _Ranking(snapshot, child, scorer).describe(model, score)
 
 
 def rank(
@@ -141,21 +123,20 @@ def rank(
 ) -> list[ParentMatch]:
     """The `count` models most similar to a new one, or all, the best first.
 
-    By `saving`, what its accuracy adds counts, as in `ParentMatch.saving`. Of equally similar ones
-    the more accurate one comes first. Only for all are all scored.
+    Of equally similar ones the more accurate one comes first. Only for all are all scored.
 
     Raises:
         PolicyError: If there is no such matcher.
     """
     scorer = find_matcher(matcher)
-    arrays = scorer.arrays(child)
+    ranking = _Ranking(snapshot, child, scorer)
     models = sorted(snapshot.stored.values(), key=lambda model: -model.accuracy)
-    best = _best_accuracies(snapshot)
-    added = {
-        model.model_id: _by_accuracy(model, best) if matcher == DEFAULT_MATCHER else 0.0
-        for model in models
-    }
+    added: dict[str, float] = {}  # by architecture, the most that an accuracy adds
+    for model in models:
+        bonus = ranking.bonus(model)
+        added[model.digest] = max(added.get(model.digest, bonus), bonus)
     graphs = {model.digest: snapshot.graph(model) for model in models}
+    arrays = scorer.arrays(child)
 
     def score(digest: str) -> float:
         return scorer.score(scorer.arrays(graphs[digest]), arrays)
@@ -166,17 +147,37 @@ def rank(
     else:
         search: ParentSearch[Any] = ParentSearch(scorer, map(scorer.sketch, graphs.values()))
         digests = list(graphs)
-        most = dict.fromkeys(digests, -math.inf)
-        for model in models:
-            most[model.digest] = max(most[model.digest], added[model.model_id])
-        found = search.best(
-            child, lambda place: score(digests[place]), count, bonus=np.array([*most.values()])
+        best = search.best(
+            child, lambda place: score(digests[place]), count, bonus=np.array([*added.values()])
         )
-        scores = {digests[place]: score(digests[place]) for place, _ in found}
+        scores = {digests[place]: score(digests[place]) for place, _ in best}
     listed = [model for model in models if model.digest in scores]
-    listed.sort(key=lambda model: -scores[model.digest] - added[model.model_id])
-    own = scorer.own(arrays)
-    return [
-        _describe_match(snapshot, model, child, scores[model.digest], own, best)
-        for model in listed[:count]
-    ]
+    listed.sort(key=lambda model: -scores[model.digest] - ranking.bonus(model))
+    return [ranking.describe(model, scores[model.digest]) for model in listed[:count]]
+
+
+class _Ranking:
+    """Compares models with a new one, by a matcher and by their accuracies."""
+
+    def __init__(self, snapshot: ZooSnapshot, child: Graph, matcher: Matcher[Any, Any]) -> None:
+        self._snapshot, self._child, self._matcher = snapshot, child, matcher
+        self._own = matcher.own(matcher.arrays(child))
+        models = snapshot.models()
+        self._best = {
+            task: best_accuracy(candidates(task, models))
+            for task in {model.task for model in models}
+        }
+
+    def _accuracies(self, model: ZooModel) -> tuple[float, float]:
+        """The accuracy of a model, and the best one of those that may be parents for its task."""
+        return model.accuracy, self._best[task_key(model.task, model.dataset)]
+
+    def bonus(self, model: ZooModel) -> float:
+        """What the accuracy of a model adds to its score."""
+        return self._matcher.by_accuracy(*self._accuracies(model))
+
+    def describe(self, model: ZooModel, score: float) -> ParentMatch:
+        total, own = score + self.bonus(model), self._own
+        relation = relate(self._snapshot.graph(model), self._child)
+        by_accuracy = saving_by_accuracy(*self._accuracies(model))
+        return ParentMatch(model, total, total / own if own else None, relation, by_accuracy)

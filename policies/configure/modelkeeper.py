@@ -6,60 +6,39 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat
+from typing_extensions import override
 
 from wattkeeper.policies.matching.choice import Candidate, Rule, choose_bucketed
 from wattkeeper.policies.matching.graph import Graph
-from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.policies.points.configure import Configure
-from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.points.views import Configuration, Start
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.policies.zoo_parents import ParentIndex, candidates
+from wattkeeper.policies.zoo_parents import ParentChoice
 from wattkeeper.policies.zoo_views import TrainedModel
 
 
-class ModelkeeperParent(Configure):
-    """See `ModelkeeperParentConfig`. All its state is derived from graphs; it learns nothing."""
+class ModelkeeperParent(ParentChoice):
+    """See `ModelkeeperParentConfig`."""
 
     def __init__(self, config: ModelkeeperParentConfig) -> None:
+        super().__init__(config.matcher, config.query_s)
         self._config = config
-        self._index = ParentIndex(find_matcher(config.matcher))
 
-    def configure(self, ctx: Context, start: Start) -> Configuration:
-        """Start from the most similar stored model, if there is one."""
-        child = ctx.zoo.child(start.job)
-        if child is None:
-            return start.inherit(None)
-        models = ctx.zoo.models()
-        if not any(model.task == child.task for model in models):
-            return start.inherit(None)
-        self._index.forget_evicted(models)
-        parent = self._parent(candidates(child, models), child.graph)
-        return start.inherit(parent, self._config.query_s)
-
-    def _parent(self, models: Sequence[TrainedModel], graph: Graph) -> str | None:
-        matcher = self._index.matcher
-        own = matcher.own(matcher.arrays(graph))
-        if self._config.rule == "bucketed":
-            return self._choose_bucketed(models, graph, own)
-        best = self._index.best(models, graph)
-        if best is None or best.score < self._config.minimum * own:
-            return None
-        return best.model.model_id
-
-    def _choose_bucketed(
-        self, models: Sequence[TrainedModel], graph: Graph, own: float
-    ) -> str | None:
-        scores = [self._index.score(model, graph) for model in models]
+    @override
+    def choose(self, models: Sequence[TrainedModel], child: Graph) -> TrainedModel | None:
+        matcher = self.index.matcher
+        own = matcher.own(matcher.arrays(child))
+        least = self._config.minimum * own
+        if self._config.rule == "best":
+            best = self.index.best(models, child)
+            return best.model if best and best.score >= least else None
+        scores = [self.index.score(model, child) for model in models]
         finalists = [
-            (model.model_id, Candidate(score, model.accuracy))
+            (model, Candidate(score, model.accuracy))
             for model, score in zip(models, scores, strict=True)
-            if score >= self._config.minimum * own
+            if score >= least
         ]
         if not finalists:
             return None
-        chosen = choose_bucketed([candidate for _, candidate in finalists], own)
-        return finalists[chosen][0]
+        return finalists[choose_bucketed([candidate for _, candidate in finalists], own)][0]
 
 
 class ModelkeeperParentConfig(PolicyConfig):

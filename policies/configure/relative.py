@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat
+from typing_extensions import override
 
-from wattkeeper.policies.matching.benefit import saving_by_accuracy
-from wattkeeper.policies.matching.matchers import find_matcher
-from wattkeeper.policies.points.configure import Configure
-from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.points.views import Configuration, Start
+from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.policies.zoo_parents import ParentIndex, candidates
+from wattkeeper.policies.zoo_parents import ParentChoice
+from wattkeeper.policies.zoo_views import TrainedModel
 
 
-class RelativeParent(Configure):
-    """See `RelativeParentConfig`. All its state is derived from graphs; it learns nothing."""
+class RelativeParent(ParentChoice):
+    """See `RelativeParentConfig`."""
 
     def __init__(self, config: RelativeParentConfig) -> None:
-        self._config = config
-        self._index = ParentIndex(find_matcher(config.matcher))
+        super().__init__(config.matcher, config.query_s)
+        self._minimum = config.minimum
 
-    def configure(self, ctx: Context, start: Start) -> Configuration:
-        """Start from the stored model of which the most is expected, if it is worth it."""
-        child = ctx.zoo.child(start.job)
-        if child is None:
-            return start.inherit(None)
-        models = ctx.zoo.models()
-        if not any(model.task == child.task for model in models):
-            return start.inherit(None)
-        self._index.forget_evicted(models)
-        able = candidates(child, models)
-        highest = max((model.accuracy for model in able), default=0.0)
-        best = self._index.best(
-            able, child.graph, lambda model: saving_by_accuracy(model.accuracy, highest)
-        )
-        if best is not None and best.score <= self._config.minimum:
-            best = None
-        return start.inherit(best.model.model_id if best else None, self._config.query_s)
+    @override
+    def choose(self, models: Sequence[TrainedModel], child: Graph) -> TrainedModel | None:
+        best = self.index.best(models, child)
+        return best.model if best and best.score > self._minimum else None
 
 
 class RelativeParentConfig(PolicyConfig):

@@ -140,22 +140,6 @@ def align(parent: Arrays, child: Arrays) -> Ints:
 
 
 @njit(cache=True)
-def count_filled(parent: Arrays, child: Arrays) -> tuple[int, int]:
-    """Trained elements of the child's nodes that the best alignment matches, and the common ones.
-
-    Those that a matched node and the parent's node have both are common.
-    """
-    sorts_, sorts, size = parent[1], child[1], child[12]
-    matches = align(parent, child)
-    filled, common = 0, 0
-    for j in range(matches.size):
-        if matches[j] >= 0:
-            filled += size[sorts[j]]
-            common += count_common(parent, sorts_[matches[j]], child, sorts[j])
-    return filled, common
-
-
-@njit(cache=True)
 def count_relation(parent: Arrays, child: Arrays) -> tuple[int, ...]:
     """What the best alignment matches and leaves; a layer is a node with trained elements.
 

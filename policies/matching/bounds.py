@@ -79,12 +79,45 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
     of the remaining nodes are not enough. A parent that may not fill the whole child keeps its
     bounds.
     """
-    sketch, count = sketch_coverage(child), len(parents)
+    return _bound_coverage(_prepare(child, parents))
+
+
+class _Query(NamedTuple):
+    """A child and the parents in the form of the kernels.
+
+    Attributes:
+        kinds: Kinds of the child's nodes, in ascending order, shape (slots,).
+        slots: Position of the kind of each of its shapes in `kinds`, shape (shapes,).
+        shapes: The columns of its sketch that describe shapes, slots in place of kinds.
+        often: Number of its nodes of each shape.
+        nodes: Shape of each of its nodes with trained elements.
+        sizes: Their elements.
+        parents: The columns of the parents' sketches, slots in place of kinds.
+    """
+
+    kinds: Ints
+    slots: Ints
+    shapes: tuple[SmallInts, ...]
+    often: SmallInts
+    nodes: SmallInts
+    sizes: Ints
+    parents: tuple[tuple[SmallInts, Ints], ...]
+
+
+def _prepare(child: Graph, parents: SketchTable[CoverageSketch]) -> _Query:
+    sketch = sketch_coverage(child)
     kinds, slots = np.unique(sketch.kind, return_inverse=True)
     shapes = tuple(column.astype(np.int32) for column in (slots, *sketch[1:9]))
-    kernels = kernel("bounds_kernel")
-    sizes = kernels.sizes_of(*shapes[6:9], shapes[5])[sketch.nodes]
-    nodes, sizes = sketch.nodes[sizes > 0].astype(np.int32), sizes[sizes > 0]
+    sizes = kernel("bounds_kernel").sizes_of(*shapes[6:9], shapes[5])[sketch.nodes]
+    nodes = sketch.nodes[sizes > 0].astype(np.int32)
+    often = sketch.often.astype(np.int32)
+    columns = _with_slots(parents, kinds)
+    return _Query(kinds, slots, shapes, often, nodes, sizes[sizes > 0], columns)
+
+
+def _bound_coverage(query: _Query) -> Bounds:
+    kinds, slots, shapes, _, nodes, sizes, columns = query
+    kernels, count = kernel("bounds_kernel"), len(columns[0][1]) - 1
     if not len(nodes) or not count:
         none = np.zeros(count)
         return Bounds(none, none, _not_tightened(none))
@@ -92,7 +125,6 @@ def bound_coverage(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds
         np.cumsum([0, *-np.sort(-sizes[slots[nodes] == slot])]) for slot in range(len(kinds))
     ]
     first = np.cumsum([0, *map(len, largest)])
-    columns = _with_slots(parents, kinds)
     filled, common, own = kernels.bound_coverage(
         shapes, nodes, first, np.concatenate(largest), columns
     )
@@ -114,27 +146,20 @@ def bound_saving(child: Graph, parents: SketchTable[CoverageSketch]) -> Bounds:
     as the child has layers that can neither be the identity nor lie beside one. Matched layers of
     equal shapes are no more than both models have of each shape, and matched ones no more than both
     have of each kind; a larger number of either raises their share, as long as the equal ones are
-    not more than the matched.
+    not more than the matched. Heads that begin anew can only lower the saving, and are left out.
     """
-    sketch, count = sketch_coverage(child), len(parents)
-    coverage = bound_coverage(child, parents)
-    if not len(sketch.nodes) or not count:
+    query = _prepare(child, parents)
+    coverage = _bound_coverage(query)
+    if not coverage.score.any():
         return coverage
-    kinds, slots = np.unique(sketch.kind, return_inverse=True)
-    shapes = tuple(column.astype(np.int32) for column in (slots, *sketch[1:9]))
-    columns = _with_slots(parents, kinds)
-    kernels = kernel("bounds_kernel")
-    often = sketch.often.astype(np.int32)
-    equal, matched, layers, fits = kernels.bound_equal(
-        shapes, often, _needed(prepare(child), kinds), columns
+    needed = _needed(prepare(child), query.kinds)
+    equal, matched, layers, fits = kernel("bounds_kernel").bound_equal(
+        query.shapes, query.often, needed, query.parents
     )
-    sizes = kernels.sizes_of(*shapes[6:9], shapes[5])
-    all_layers = layers + int(sketch.often[sizes > 0].sum()) - matched
-    kept = fits & (coverage.retained >= 1 - ROUNDING)
-    saving = FITTED.filled * coverage.score + FITTED.lost * (1 - np.minimum(coverage.retained, 1))
-    saving += FITTED.equal * equal / np.maximum(all_layers, 1)
-    saving += FITTED.kept * kept
-    saving = np.maximum(np.where(coverage.score > 0, saving, 0), 0) + ROUNDING
+    saving = FITTED.filled * coverage.score + FITTED.lost * (1 - coverage.retained)
+    saving += FITTED.equal * equal / np.maximum(layers + len(query.nodes) - matched, 1)
+    saving += FITTED.kept * (fits & (coverage.retained >= 1 - ROUNDING))
+    saving = np.where(coverage.score > 0, np.maximum(saving, 0), 0) + ROUNDING
     return Bounds(saving, coverage.retained, _not_tightened(coverage.retained))
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
+from wattkeeper.policies.matching.relation import retained_share
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.scenarios.bench.baselines import SHIPPED, JobsTrace
 from wattkeeper.scenarios.bench.traces import NAME, generate_trace

@@ -190,8 +190,9 @@ def match(
     from wattkeeper.scenarios.zoo.warm_start import describe_child, job_of
 
     store = _open(folder)
-    by_matcher = matcher is not None and task is not None and policy == "modelkeeper"
-    config = parent_policy(policy, {"matcher": matcher} if by_matcher else None)
+    config = parent_policy(policy)
+    if matcher and task and "matcher" in type(config).model_fields:
+        config = parent_policy(policy, {"matcher": matcher})
     ranked_by = matcher or str(getattr(config, "matcher", DEFAULT_MATCHER))
     model = describe_child(graph_of(child, shape), task or "", dataset, mutated_from)
 
@@ -207,7 +208,7 @@ def match(
                 **_describe(match.model),
                 "score": match.score,
                 "score_over_own": match.over_own,
-                "kept": match.kept,
+                "kept": match.relation.kept,
                 "expected_saving": match.saving,
             }
             | ({"chosen": match.model == parent} if task else {})

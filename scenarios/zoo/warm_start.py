@@ -97,7 +97,7 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
         fresh.write_bytes(save(weights))
     with suppress(StoreError):  # it was evicted meanwhile
         zoo.note_use(match.model.model_id)
-    return WarmStartResult(match, report)
+    return WarmStartResult(match.as_kept(keeps=report.preserved_in_eval), report)
 
 
 def describe_child(graph: Graph, task: str, dataset: str, mutated_from: str | None) -> ChildModel:

@@ -141,7 +141,7 @@ class SimulatedZoo:
             what = "is not in the zoo" if child else "cannot be: the job has no model"
             raise PolicyError(f"{job.job_id} shall start from {parent}, which {what}", "configure")
         if self._covered[0] != (job.number, parent):
-            from wattkeeper.policies.matching.coverage import coverage
+            from wattkeeper.policies.matching.relation import coverage
 
             self._covered = (job.number, parent), coverage(model.graph, child.graph)
         return self._covered[1]

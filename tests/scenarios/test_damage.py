@@ -26,8 +26,8 @@ from tests.conftest import small
 from tests.support import damage
 from wattkeeper.policies.matching.alignment import align
 from wattkeeper.policies.matching.asbuilt import asbuilt
-from wattkeeper.policies.matching.coverage import coverage
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
+from wattkeeper.policies.matching.relation import coverage
 from wattkeeper.scenarios.cli.main import main
 
 CODES = (0, 1, 2, 3, 130)

@@ -53,7 +53,7 @@ def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], 
             *_about(match.model),
             f"{match.score:.4g}",
             "-" if match.over_own is None else f"{match.over_own:.4g}",
-            match.kept,
+            match.relation.kept,
             f"{100 * match.saving:.0f} %",
         )
         for match in matches

@@ -13,7 +13,7 @@ from tests.support.torch_models import families, trained_like  # noqa: E402
 from tests.support.transfers import IMAGES, WORDS, check_report  # noqa: E402
 from wattkeeper.live.weight_transfer.model_graph import trace  # noqa: E402
 from wattkeeper.live.weight_transfer.transfer import grow  # noqa: E402
-from wattkeeper.policies.matching.coverage import coverage  # noqa: E402
+from wattkeeper.policies.matching.relation import coverage  # noqa: E402
 
 
 @pytest.mark.slow

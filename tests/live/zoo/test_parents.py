@@ -15,10 +15,10 @@ from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.live.zoo.zoo import Zoo
 from wattkeeper.policies.matching.benefit import FITTED
-from wattkeeper.policies.matching.coverage import shares
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS, find_matcher
 from wattkeeper.policies.matching.packing import unpack
+from wattkeeper.policies.matching.relation import relate
 from wattkeeper.policies.zoo_views import ChildModel
 from wattkeeper.scenarios.contract.scripted import job
 
@@ -95,7 +95,7 @@ def test_the_policy_chooses_what_a_scan_of_all_would(tmp_path: Path) -> None:
     fill(zoo, GRAPHS)
 
     def key(model: ZooModel) -> tuple[float, float, float, int]:
-        both = shares(zoo.graph(model.model_id), WIDE)
+        both = relate(zoo.graph(model.model_id), WIDE)
         return both.coverage, both.retained, model.accuracy, -model.model_id
 
     by_coverage = parent_policy("modelkeeper", {"matcher": "coverage"})
@@ -119,7 +119,7 @@ def test_an_inaccurate_model_is_expected_to_save_less(tmp_path: Path) -> None:
         poor, best, letters = sorted(
             rank(snapshot, CHILD, "saving", count), key=lambda match: match.model.model_id
         )
-        assert best.saving == letters.saving == best.score == poor.score
-        assert poor.saving == pytest.approx(best.saving - FITTED.accuracy / 2)
+        assert best.saving == letters.saving == best.score
+        assert poor.saving == poor.score == pytest.approx(best.saving - FITTED.accuracy / 2)
         ordered = [match.model.model_id for match in rank(snapshot, CHILD, "saving", count)]
         assert ordered == [2, 3, 1]

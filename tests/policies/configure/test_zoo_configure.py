@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.parents import Candidate, choose
-from wattkeeper.policies.matching.benefit import relate, saving_by_accuracy
+from wattkeeper.policies.matching.benefit import expected_saving, saving_by_accuracy
 from wattkeeper.policies.matching.choice import Rule
-from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS
+from wattkeeper.policies.matching.relation import relate, retained_share
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.views import Configuration, Options, Start
 from wattkeeper.policies.registry import policies
@@ -142,7 +142,7 @@ def test_a_relative_whose_function_can_be_kept_comes_before_one_that_is_cut() ->
 
 
 def test_a_parent_that_is_not_expected_to_save_enough_is_not_taken() -> None:
-    saves = relate(PARENTS[0].graph, CHILD.graph).saving
+    saves = expected_saving(relate(PARENTS[0].graph, CHILD.graph))
     assert configure("relative", CHILD, PARENTS[:1], minimum=saves - 0.01).parent == "m1"
     assert configure("relative", CHILD, PARENTS[:1], minimum=saves).parent is None
 
@@ -221,10 +221,11 @@ def test_the_most_saving_relative_is_found_as_if_all_were_scored(
     everyone = [trained(at, each, accuracy) for at, (each, accuracy) in enumerate(there)]
     child = ChildModel("new", "digits", graph)
     found = configure("relative", child, everyone).parent
-    able = candidates(child, everyone)
+    able = candidates(child.task, everyone)
     best = max((model.accuracy for model in able), default=0.0)
     most = {
-        model.model_id: relate(model.graph, graph).saving + saving_by_accuracy(model.accuracy, best)
+        model.model_id: expected_saving(relate(model.graph, graph))
+        + saving_by_accuracy(model.accuracy, best)
         for model in able
     }
     highest = max(most.values(), default=0.0)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.random_graphs import BLOCKS, Builder, Spec, build, draw, mutate
 from wattkeeper.policies.matching.alignment import align
-from wattkeeper.policies.matching.coverage import coverage
 from wattkeeper.policies.matching.fitting import kind
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.policies.matching.prepared import canonical_order
+from wattkeeper.policies.matching.relation import coverage
 
 seeds = st.integers(0, 2**32 - 1)
 families = st.sampled_from(list(BLOCKS))

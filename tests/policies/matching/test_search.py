@@ -14,9 +14,9 @@ from benchmarks.k_medoids import TwoStage, cluster, distances
 from tests.support.random_graphs import build, draw, lineage, mutate
 from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
-from wattkeeper.policies.matching.coverage import retained_share
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS, find_matcher
+from wattkeeper.policies.matching.relation import retained_share
 from wattkeeper.policies.matching.search import ParentSearch, ScoredParent
 
 CHILDREN, PARENTS, NODES = 60, 120, 60
