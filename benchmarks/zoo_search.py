@@ -4,7 +4,7 @@ Run it from the checkout: ``.venv/bin/python -m benchmarks.zoo_search [MODELS ..
 with 100 500 2500 25000. The parents have 500 nodes on average and mostly descend from one another
 by mutation, as in a search for architectures; half of the children, of 180 to 280 nodes, are
 mutations of parents. Each size of the zoo adds models to the one before, and the same children are
-asked for, by score and then by retained share, as the policy `modelkeeper` asks. Seconds are CPU
+asked for, by score and then by retained share, as the policies ask. Seconds are CPU
 seconds. For some children all parents are scored too, and the answers compared.
 """
 
@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from benchmarks.k_medoids import TwoStage
 from tests.support.random_graphs import Spec, build, draw, lineage, mutate
 from wattkeeper.policies.arrays import Ints
+from wattkeeper.policies.matching.benefit import expected_saving
 from wattkeeper.policies.matching.graph import Graph
 from wattkeeper.policies.matching.matchers import MATCHERS, Matcher
 from wattkeeper.policies.matching.prepared import Prepared, prepare
@@ -29,6 +31,11 @@ SIZES, NODES = (100, 500, 2500), 500
 CHILDREN, COMPARED, CHILD_NODES = 40, 3, (180, 280)
 CLUSTERED = 100
 """Parents that the search in two stages gets, which scores all their pairs beforehand."""
+BY_RELATION: Final[dict[str, Callable[[Relation], float]]] = {
+    "coverage": lambda relation: relation.coverage,
+    "saving": expected_saving,
+}
+"""Matchers whose score follows from a relation, of which one alignment gives all."""
 
 
 class Work(NamedTuple):
@@ -83,8 +90,8 @@ class Zoo:
             return known[index]
 
         def score(index: int) -> float:
-            if self.name == "coverage":
-                return relation(index).coverage
+            if self.name in BY_RELATION:
+                return BY_RELATION[self.name](relation(index))
             return self.matcher.score(self.arrays(index, self.matcher.layout), arrays)
 
         (best,) = self.search.best(child, score, retained=lambda index: relation(index).retained)

@@ -57,9 +57,8 @@ def test_more_is_expected_of_what_keeps_more() -> None:
     )
     assert min(kept) > max(*body, *partly)
     assert lost == [0]
-    assert (
-        expected_saving(relate(chain(8, 16, 16, 5), CHILD)) == 0
-    )  # on digits, a new head costs as much
+    # On digits, a head that begins anew costs as much as the body saves.
+    assert expected_saving(relate(chain(8, 16, 16, 5), CHILD)) == 0
 
 
 def test_signs_of_coefficients_are_those_that_bounds_rely_on() -> None:
