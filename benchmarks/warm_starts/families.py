@@ -38,14 +38,6 @@ SNIPPETS: Final = 240
 """Of a package."""
 
 
-class Network(NamedTuple):
-    """A network of a family, as `CandidateNetwork`."""
-
-    name: str
-    architecture: Any
-    mutated_from: str | None
-
-
 class Encoder(NamedTuple):
     """A transformer encoder."""
 
@@ -53,6 +45,17 @@ class Encoder(NamedTuple):
     depth: int
     ratio: int
     """Width of the hidden layer of a block over its own."""
+
+
+class EncoderNetwork(NamedTuple):
+    """An encoder of a family; see `CandidateNetwork`."""
+
+    name: str
+    architecture: Encoder
+    mutated_from: str | None
+
+
+Network = architectures.CandidateNetwork | EncoderNetwork
 
 
 class Block(nn.Module):
@@ -98,7 +101,7 @@ class Transformer(nn.Module):
 WIDTHS, DEPTHS, RATIOS = (16, 24, 32, 48), (1, 2, 3, 4), (1, 2, 4)
 
 
-def draw_encoders(count: int, rng: np.random.Generator) -> list[Network]:
+def draw_encoders(count: int, rng: np.random.Generator) -> list[EncoderNetwork]:
     """Draw different encoders; each but the first is one step from a random earlier one."""
     first = Encoder(24, 2, 2)
     drawn: list[tuple[Encoder, str | None]] = [(first, None)]
@@ -115,7 +118,7 @@ def draw_encoders(count: int, rng: np.random.Generator) -> list[Network]:
             continue
         known[child] = f"{len(drawn):03d}-w{child.width}d{child.depth}r{child.ratio}"
         drawn.append((child, known[parent]))
-    return [Network(known[encoder], encoder, origin) for encoder, origin in drawn]
+    return [EncoderNetwork(known[encoder], encoder, origin) for encoder, origin in drawn]
 
 
 def load_snippets(rng: np.random.Generator) -> Digits:
@@ -136,11 +139,6 @@ def load_snippets(rng: np.random.Generator) -> Digits:
             for rows in np.split(order, ends)
         )
     )
-
-
-def load_digits(rng: np.random.Generator) -> Digits:
-    """scikit-learn's images of digits."""
-    return dataset.load(rng)
 
 
 class Family(NamedTuple):
@@ -166,16 +164,14 @@ class Family(NamedTuple):
         return Digits(*(part._replace(labels=part.labels // each) for part in data))
 
 
-def _draw_convolutions(count: int, rng: np.random.Generator) -> list[Network]:
-    return [Network(*each) for each in architectures.draw_candidates(count, rng)]
-
-
 def _build_convolutions(architecture: Any, classes: int) -> nn.Module:
     return layers.build(architecture, 1, classes)
 
 
 IMAGES: Final = torch.zeros(2, 1, 8, 8)
-CONVOLUTIONS: Final = Family(_draw_convolutions, _build_convolutions, load_digits, IMAGES)
+CONVOLUTIONS: Final = Family(
+    architectures.draw_candidates, _build_convolutions, dataset.load, IMAGES
+)
 
 FAMILIES: Final = {
     "conv": CONVOLUTIONS,
@@ -183,7 +179,7 @@ FAMILIES: Final = {
     "vit": Family(
         draw_encoders,
         lambda encoder, classes: Transformer(encoder, classes, is_text=False),
-        load_digits,
+        dataset.load,
         IMAGES,
     ),
     "text": Family(

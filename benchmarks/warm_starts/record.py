@@ -16,7 +16,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from torch import nn
 
 from benchmarks.warm_starts.families import CLASSES, FAMILIES, Network
 from wattkeeper.live.search.processor import find_processor
+from wattkeeper.live.search.search import derive_seed
 from wattkeeper.live.search.trainer import TrainingResult, TrainingRule, train
 from wattkeeper.live.weight_transfer.model_graph import TracedModule, trace
 from wattkeeper.live.weight_transfer.report import FROM_PARENT, TransferReport
@@ -46,8 +46,7 @@ class Networks:
         self.drawn = self.family.draw(count, np.random.default_rng(self.derive("networks")))
 
     def derive(self, name: str) -> int:
-        digest = blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") >> 1
+        return derive_seed(self.seed, name)
 
     def build(self, network: Network, classes: int = CLASSES) -> nn.Module:
         torch.manual_seed(self.derive(f"weights/{network.name}"))

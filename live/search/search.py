@@ -64,6 +64,12 @@ class SearchPlan(NamedTuple):
     rule: TrainingRule
 
 
+def derive_seed(seed: int, name: str) -> int:
+    """The seed, of 63 bits, of what is drawn under a name in a search."""
+    digest = blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1  # torch takes signed seeds
+
+
 def log_path(folder: Path, variant: str, seed: int) -> Path:
     """Path of the log of a search's finished trainings."""
     return folder / f"{file_name(variant)}-{seed}.jsonl"
@@ -123,8 +129,7 @@ class SearchRun:
                 )
 
     def _derive_seed(self, name: str) -> int:
-        digest = blake2b(f"{self.seed}/{name}".encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") >> 1  # torch takes signed seeds
+        return derive_seed(self.seed, name)
 
     def _rng(self, name: str) -> np.random.Generator:
         return np.random.default_rng(self._derive_seed(name))

@@ -147,7 +147,7 @@ def _find_ends(program: Program, index: int, members: Collection[int]) -> set[in
     if op.kind == "add":
         operands = [_find_ends(program, ref, members) for ref in op.refs]
         return set().union(*operands) if len(operands) == 2 and all(operands) else set()
-    if op.kind == "mul":
+    if op.kind == "mul" and len({*op.refs}) == 2:  # a square would have no gradient at zero
         operands = [_find_ends(program, ref, members) for ref in op.refs]
         return next(filter(None, operands), set())
     if op.kind in PASSES_ZERO:

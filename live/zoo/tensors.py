@@ -266,10 +266,14 @@ def mismatches(tensors: Tensors, graph: Graph) -> Iterator[str]:
         elif not _is_same_shape(tensors[name].shape, shape):
             stored = list(tensors[name].shape)
             yield f"tensor {name!r} has the shape {stored}; in the graph it is {list(shape)}"
-    contents = {tensors[name].digest for name in shapes if name in tensors}
-    for name, raw in tensors.items():
-        counts = not raw.shape and raw.dtype.startswith("I")
-        if name not in shapes and not counts and raw.digest not in contents:
+    others = {
+        name: raw
+        for name, raw in tensors.items()
+        if name not in shapes and (raw.shape or not raw.dtype.startswith("I"))
+    }
+    contents = {tensors[name].digest for name in shapes if others and name in tensors}
+    for name, raw in others.items():
+        if raw.digest not in contents:
             yield f"tensor {name!r} is unknown to the graph"
 
 

@@ -106,8 +106,7 @@ def draw_candidates(count: int, rng: np.random.Generator) -> list[CandidateNetwo
     known = {FIRST}
     while len(candidates) < count:
         parent = candidates[int(rng.integers(len(candidates)))]
-        mutation = list(MUTATIONS)[int(rng.integers(len(MUTATIONS)))]
-        child = MUTATIONS[mutation](parent.architecture, rng)
+        child = MUTATIONS[int(rng.integers(len(MUTATIONS)))](parent.architecture, rng)
         if child is None or child in known:
             continue
         known.add(child)
@@ -121,7 +120,8 @@ def _draw_stage(architecture: Architecture, rng: np.random.Generator) -> tuple[i
     return index, architecture[index]
 
 
-def _replace_stage(architecture: Architecture, index: int, stage: Stage) -> Architecture:
+def replace_stage(architecture: Architecture, index: int, stage: Stage) -> Architecture:
+    """The network with another stage in one place."""
     return (*architecture[:index], stage, *architecture[index + 1 :])
 
 
@@ -133,7 +133,7 @@ def _change_width(
     width_index = WIDTHS.index(stage.width) + steps
     if not 0 <= width_index < len(WIDTHS):
         return None
-    return _replace_stage(architecture, index, stage._replace(width=WIDTHS[width_index]))
+    return replace_stage(architecture, index, stage._replace(width=WIDTHS[width_index]))
 
 
 def _add_block(
@@ -145,7 +145,7 @@ def _add_block(
         return None
     start = int(rng.integers(1, len(stage.blocks) + 1))
     blocks = (*stage.blocks[:start], Block(residual, 3), *stage.blocks[start:])
-    return _replace_stage(architecture, index, stage._replace(blocks=blocks))
+    return replace_stage(architecture, index, stage._replace(blocks=blocks))
 
 
 def _remove_block(architecture: Architecture, rng: np.random.Generator) -> Architecture | None:
@@ -155,7 +155,7 @@ def _remove_block(architecture: Architecture, rng: np.random.Generator) -> Archi
         return None
     removed = int(rng.integers(1, len(stage.blocks)))
     blocks = (*stage.blocks[:removed], *stage.blocks[removed + 1 :])
-    return _replace_stage(architecture, index, stage._replace(blocks=blocks))
+    return replace_stage(architecture, index, stage._replace(blocks=blocks))
 
 
 def _change_kernel(architecture: Architecture, rng: np.random.Generator) -> Architecture:
@@ -165,26 +165,30 @@ def _change_kernel(architecture: Architecture, rng: np.random.Generator) -> Arch
     others = [kernel for kernel in KERNELS if kernel != block.kernel]
     block = block._replace(kernel=others[int(rng.integers(len(others)))])
     blocks = (*stage.blocks[:changed], block, *stage.blocks[changed + 1 :])
-    return _replace_stage(architecture, index, stage._replace(blocks=blocks))
+    return replace_stage(architecture, index, stage._replace(blocks=blocks))
+
+
+def append_stage(architecture: Architecture, *, residual: bool) -> Architecture:
+    """The network with a further stage of one block, one step wider than the last, if there is."""
+    place = min(WIDTHS.index(architecture[-1].width) + 1, len(WIDTHS) - 1)
+    return (*architecture, Stage(WIDTHS[place], (Block(residual, 3),)))
 
 
 def _add_stage(architecture: Architecture, rng: np.random.Generator) -> Architecture | None:
-    """Append a stage that is one step wider than the last."""
+    """Append a stage."""
     if len(architecture) == MOST_STAGES:
         return None
-    width_index = min(WIDTHS.index(architecture[-1].width) + 1, len(WIDTHS) - 1)
-    residual = bool(rng.integers(2))
-    return (*architecture, Stage(WIDTHS[width_index], (Block(residual, 3),)))
+    return append_stage(architecture, residual=bool(rng.integers(2)))
 
 
-MUTATIONS: Final[dict[str, Callable[[Architecture, np.random.Generator], Architecture | None]]] = {
-    "widen": lambda parent, rng: _change_width(parent, rng, 1),
-    "widen more": lambda parent, rng: _change_width(parent, rng, 2),
-    "narrow": lambda parent, rng: _change_width(parent, rng, -1),
-    "deepen": lambda parent, rng: _add_block(parent, rng, residual=False),
-    "add residual block": lambda parent, rng: _add_block(parent, rng, residual=True),
-    "remove block": _remove_block,
-    "change kernel": _change_kernel,
-    "add stage": _add_stage,
-}
+MUTATIONS: Final[tuple[Callable[[Architecture, np.random.Generator], Architecture | None], ...]] = (
+    lambda parent, rng: _change_width(parent, rng, 1),
+    lambda parent, rng: _change_width(parent, rng, 2),
+    lambda parent, rng: _change_width(parent, rng, -1),
+    lambda parent, rng: _add_block(parent, rng, residual=False),
+    lambda parent, rng: _add_block(parent, rng, residual=True),
+    _remove_block,
+    _change_kernel,
+    _add_stage,
+)
 """Drawn with equal probabilities; a mutation returns None where it is not possible."""

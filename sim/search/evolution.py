@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import Literal
 
 from typing_extensions import override
 
@@ -22,9 +21,8 @@ class Evolution(Strategy[Choices]):
         population: Number of trials that the population holds.
         sample: Number of trials of which the best one becomes the parent.
         probability: With which each name of a child is drawn anew.
-        trials: Number of trials until the search ends; with `ignore`, failed ones do not count.
-        failed: `ignore` leaves failed trials out of the population, and proposes another one;
-            `worst` adds them with the lowest accuracy.
+        trials: Number of trials until the search ends. Failed ones do not count, and are left out
+            of the population: another one is proposed.
     """
 
     def __init__(
@@ -32,15 +30,14 @@ class Evolution(Strategy[Choices]):
         space: Space,
         seed: int,
         *,
-        population: int = 100,
-        sample: int = 25,
-        probability: float = 0.05,
-        trials: int = 20_000,
-        failed: Literal["ignore", "worst"] = "ignore",
+        population: int,
+        sample: int,
+        probability: float,
+        trials: int,
     ) -> None:
         super().__init__()
         self._space, self._rng = space, random.Random(seed)
-        self._sample, self._probability, self._failed = sample, probability, failed
+        self._sample, self._probability = sample, probability
         self._left = trials
         self._line = deque(self._draw() for _ in range(min(population, trials)))
         self._first_running = len(self._line)
@@ -74,10 +71,10 @@ class Evolution(Strategy[Choices]):
 
     @override
     def report(self, trial: int, accuracy: float | None) -> None:
-        if accuracy is None and self._failed == "ignore":
+        if accuracy is None:
             self._left += 1
             if self._first_running:
                 self._line.append(self._draw())
             return
         self._first_running = max(0, self._first_running - 1)
-        self._population.append((trial, float("-inf") if accuracy is None else accuracy))
+        self._population.append((trial, accuracy))

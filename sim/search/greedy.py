@@ -10,12 +10,16 @@ from typing_extensions import override
 
 from wattkeeper.sim.search.strategy import Choices, Proposal, Space, Strategy
 
+COLLISIONS: Final = 20
+"""Number of nodes, and of further draws at each, that are tried for a new configuration."""
 DRAWS_AT_ROOT: Final = 1000
 """Draws of whole configurations before a space counts as exhausted."""
 
 
 class Greedy(Strategy[Choices]):
     """Draws the names below a node of the tree of names anew, and keeps the others of the best one.
+
+    As the oracle `Greedy` of AutoKeras 1 (Jin et al., JMLR 24, 2023).
 
     Names are paths with `/` between their parts. A node of the tree is the root, a prefix or a
     name; it is drawn with a probability that is inversely proportional to the number of names below
@@ -25,17 +29,14 @@ class Greedy(Strategy[Choices]):
         space: Names and their choices; the first choices are the first trial.
         seed: Of the generators.
         trials: Number of trials until the search ends.
-        collisions: Number of nodes, and of further draws at each, that are tried for a new
-            configuration.
-        restarts: Whether the search then draws whole configurations; else it ends.
+        restarts: Whether the search draws whole configurations when `COLLISIONS` nodes gave nothing
+            new; as published, it ends.
 
     Attributes:
         node: Path of the node of the last proposal; empty for the root and the first trial.
     """
 
-    def __init__(
-        self, space: Space, seed: int, *, trials: int, collisions: int = 20, restarts: bool = True
-    ) -> None:
+    def __init__(self, space: Space, seed: int, *, trials: int, restarts: bool = True) -> None:
         super().__init__()
         self.node = ""
         self._space = space
@@ -43,8 +44,8 @@ class Greedy(Strategy[Choices]):
         leaves = 1 / np.array([len(below) for below in self._nodes.values()])
         self._probabilities = leaves / leaves.sum()
         self._rng, self._draws = np.random.RandomState(seed), seed
-        self._trials, self._collisions, self._restarts = trials, collisions, restarts
-        self._configurations: dict[Choices, int] = {}
+        self._trials, self._restarts = trials, restarts
+        self._configurations: dict[Choices, None] = {}  # in order
         self._best: tuple[float, int] | None = None
         self._runs = False
 
@@ -56,7 +57,7 @@ class Greedy(Strategy[Choices]):
         if found is None:
             return None
         self._runs = True
-        self._configurations[found] = self._proposed
+        self._configurations[found] = None
         base = None if not self._proposed else self._base()
         return self._number(found, base)
 
@@ -68,9 +69,9 @@ class Greedy(Strategy[Choices]):
         if not self._proposed:
             return tuple(choices[0] for choices in self._space.choices)
         base, names = list(self._configurations)[self._base()], list(self._nodes)
-        for _ in range(self._collisions):
+        for _ in range(COLLISIONS):
             self.node = names[int(self._rng.choice(len(names), p=self._probabilities))]
-            for _ in range(1 + self._collisions):
+            for _ in range(1 + COLLISIONS):
                 drawn = self._draw(base, self._nodes[self.node])
                 if drawn not in self._configurations:
                     return drawn

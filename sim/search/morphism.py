@@ -13,7 +13,8 @@ from wattkeeper.sim.search.architectures import (
     WIDTHS,
     Architecture,
     Block,
-    Stage,
+    append_stage,
+    replace_stage,
 )
 
 Convolution = tuple[int, int, int]
@@ -28,7 +29,7 @@ def children(architecture: Architecture) -> Iterator[Architecture]:
         for index, stage in enumerate(architecture):
             place = WIDTHS.index(stage.width) + steps
             if 0 <= place < len(WIDTHS):
-                yield _with_stage(architecture, index, stage._replace(width=WIDTHS[place]))
+                yield replace_stage(architecture, index, stage._replace(width=WIDTHS[place]))
     for residual in (False, True):
         for index, stage in enumerate(architecture):
             for place in range(1, len(stage.blocks) + 1 if len(stage.blocks) < MOST_BLOCKS else 1):
@@ -43,13 +44,8 @@ def children(architecture: Architecture) -> Iterator[Architecture]:
                     changed = (block._replace(kernel=kernel),)
                     yield _with_blocks(architecture, index, place, place + 1, changed)
     if len(architecture) < MOST_STAGES:
-        place = min(WIDTHS.index(architecture[-1].width) + 1, len(WIDTHS) - 1)
         for residual in (False, True):
-            yield (*architecture, Stage(WIDTHS[place], (Block(residual, 3),)))
-
-
-def _with_stage(architecture: Architecture, index: int, stage: Stage) -> Architecture:
-    return (*architecture[:index], stage, *architecture[index + 1 :])
+            yield append_stage(architecture, residual=residual)
 
 
 def _with_blocks(
@@ -57,7 +53,7 @@ def _with_blocks(
 ) -> Architecture:
     stage = architecture[index]
     changed = (*stage.blocks[:start], *blocks, *stage.blocks[end:])
-    return _with_stage(architecture, index, stage._replace(blocks=changed))
+    return replace_stage(architecture, index, stage._replace(blocks=changed))
 
 
 class _Chain(NamedTuple):

@@ -71,21 +71,33 @@ class SearchSpace(Section):
         return NetworkSpace(self.stages, self.widths, self.blocks, self.kinds, self.kernels)
 
 
-class DrawnNetworks(Section):
-    """A random tree of mutations, drawn before the search."""
+class StrategySection(Section):
+    """How a search proposes its networks."""
 
     has_origins: ClassVar[bool] = True
-    kind: Literal["drawn"] = "drawn"
 
+    @abstractmethod
     def start(self, trials: int, seed: int) -> Strategy[Architecture]:
         """The strategy, begun with a seed of 63 bits."""
+
+    def find_misfit(self, trials: int) -> str:
+        """Why it cannot propose so many networks; empty if it can."""
+        return ""
+
+
+class DrawnNetworks(StrategySection):
+    """A random tree of mutations, drawn before the search."""
+
+    kind: Literal["drawn"] = "drawn"
+
+    @override
+    def start(self, trials: int, seed: int) -> Strategy[Architecture]:
         return DrawnTree(draw_candidates(trials, np.random.default_rng(seed)))
 
 
-class SpaceSearch(Section):
+class SpaceSearch(StrategySection):
     """A strategy that proposes networks of a space."""
 
-    has_origins: ClassVar[bool] = True
     space: SearchSpace = SearchSpace()
     """The networks."""
 
@@ -93,10 +105,15 @@ class SpaceSearch(Section):
     def begin(self, space: Space, trials: int, seed: int) -> Strategy[Choices]:
         """The strategy over configurations of the space."""
 
+    @override
     def start(self, trials: int, seed: int) -> Strategy[Architecture]:
-        """The strategy, begun with a seed of 63 bits."""
         networks = self.space.networks()
         return InSpace(self.begin(networks.space, trials, seed), networks)
+
+    @override
+    def find_misfit(self, trials: int) -> str:
+        size = self.space.networks().space.size
+        return f"models: the space has only {size} networks" if size < trials else ""
 
 
 class RandomDraws(SpaceSearch):
@@ -132,6 +149,12 @@ class RegularizedEvolution(SpaceSearch):
             trials=trials,
         )
 
+    @override
+    def find_misfit(self, trials: int) -> str:
+        """Networks may come again, so that the size of the space does not matter."""
+        too_large = "population" in self.model_fields_set and self.population > trials
+        return "strategy.population: it cannot be larger than models" if too_large else ""
+
     @model_validator(mode="after")
     def _sample_is_of_the_population(self) -> Self:
         if self.sample > self.population:
@@ -149,17 +172,16 @@ class GreedyOracle(SpaceSearch):
         return Greedy(space, seed % OLD_SEEDS, trials=trials)
 
 
-class BayesianMorphism(Section):
+class BayesianMorphism(StrategySection):
     """Walks over morphisms to the highest confidence bound (AutoKeras, KDD '19)."""
 
-    has_origins: ClassVar[bool] = True
     kind: Literal["bayesian"]
     centred: bool = False
     """Whether bounds are those of a process with the mean of the accuracies, instead of 0 as
     published, which prefers networks that are far from all others."""
 
+    @override
     def start(self, trials: int, seed: int) -> Strategy[Architecture]:
-        """The strategy, begun with a seed of 63 bits."""
         return Bayesian(FIRST, seed, trials=trials, centred=self.centred)
 
 
@@ -184,11 +206,6 @@ class ArchitectureSearch(WorkloadSection):
 
     @model_validator(mode="after")
     def _strategy_fits(self) -> Self:
-        strategy = self.strategy
-        if isinstance(strategy, RegularizedEvolution) and strategy.population > self.models:
-            raise ValueError("strategy.population: it cannot be larger than models")
-        if isinstance(strategy, RandomDraws | GreedyOracle):
-            size = strategy.space.networks().space.size
-            if size < self.models:
-                raise ValueError(f"models: the space has only {size} networks")
+        if misfit := self.strategy.find_misfit(self.models):
+            raise ValueError(misfit)
         return self
