@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from wattkeeper.policies.matching.benefit import FITTED
 from wattkeeper.policies.parts import parts
 from wattkeeper.policies.points.job import JOB_ATTRIBUTES, Job
 from wattkeeper.policies.points.moments import Progress
@@ -157,6 +158,15 @@ def test_what_a_zoo_saves_is_what_was_measured() -> None:
     assert f"off by {first}, {second} and {third} % of it" in page
     worst = max(round(100 * abs(one["relative_error"])) for one in alone)
     assert f"by up to {worst} %" in page
+
+
+def test_what_a_parent_is_expected_to_save_is_what_the_code_says() -> None:
+    page = (DOCS / "zoo.md").read_text(encoding="utf-8")
+    [formula] = re.findall(r"^    (\S+ coverage .*)$", page, re.MULTILINE)
+    numbers = [float(each.replace(" ", "")) for each in re.findall(r"[-+]? ?\d\.\d+", formula)]
+    filled, kept, lost, equal, accuracy, new_head = FITTED
+    assert numbers == [filled, kept, lost, equal, new_head]
+    assert f"`relative` adds {accuracy} times" in page
 
 
 @pytest.mark.parametrize("name", ["promises", "validation"])

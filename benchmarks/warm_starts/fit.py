@@ -2,9 +2,10 @@
 
 ``python -m benchmarks.warm_starts.fit [FOLDER]`` reads the trainings that are shipped beside it, or
 those that `benchmarks.warm_starts.record` wrote into a folder. It prints the coefficients of
-`wattkeeper.policies.matching.benefit` fitted to all of it, and what each way of choosing a parent
-would have saved, by family: of the recorded parents of a network the one that it prefers, the
-expected saving fitted to the other families alone.
+`wattkeeper.policies.matching.benefit` fitted to all of them, the error of a single training, and
+what each way of choosing a parent would have saved, by family and on the mean over the families
+whose parents have the child's head: of the recorded parents of a network the one that it prefers,
+the expected saving fitted to the other families alone.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from benchmarks.warm_starts.families import CLASSES
+from benchmarks.warm_starts.families import CLASSES, FAMILIES
 from benchmarks.warm_starts.pack import SHIPPED, Lines, read_folder, read_packed
 from benchmarks.warm_starts.record import Networks
 from wattkeeper.policies.arrays import Floats
@@ -25,6 +26,9 @@ from wattkeeper.policies.matching.asbuilt import asbuilt
 from wattkeeper.policies.matching.benefit import Coefficients
 from wattkeeper.policies.matching.relation import Relation, relate
 from wattkeeper.sim.results.statistics import interval
+
+TIE: Final = 1e-6
+"""Weight of the retained share, which decides between parents of equal coverage."""
 
 
 class Warm(NamedTuple):
@@ -134,26 +138,41 @@ def describe(values: Floats) -> str:
     return f"{values.mean():5.1f}{shown}"
 
 
+def choosers(others: Coefficients) -> dict[str, Chooser]:
+    """Ways of choosing a parent by name; `others`: coefficients of the other families."""
+    return {
+        "lineage": lambda each: each.is_origin,
+        "modelkeeper-asbuilt": lambda each: each.similarity,
+        "coverage": lambda each: each.relation.coverage + TIE * each.relation.retained,
+        "expected saving": lambda each: expect(others, each),
+        "best afterwards": lambda each: -each.work,
+    }
+
+
+def root_mean_square_error(fitted: Coefficients, warm: list[Warm]) -> float:
+    """Of the saved share of a single training, weighed by its work from scratch."""
+    errors = [1 - each.work / each.scratch - expect(fitted, each) for each in warm]
+    return float(np.sqrt(np.average(np.square(errors), weights=[each.scratch for each in warm])))
+
+
 def main(runs: Lines) -> None:
     warm = [each for run, lines in runs.items() for each in read(*run, lines)]
-    families = sorted({each.run[0] for each in warm})
     fitted = fit(warm)
     print(f"{len(warm)} trainings:", *(f"{k} {v:.3f}" for k, v in fitted._asdict().items()))
-    for family in families:
+    print(f"error of one: {100 * root_mean_square_error(fitted, warm):.0f} points")
+    means: dict[str, list[float]] = defaultdict(list)
+    for family in sorted({each.run[0] for each in warm}):
         own = [each for each in warm if each.run[0] == family]
         others = fit([each for each in warm if each.run[0] != family])
-        choosers: dict[str, Chooser] = {
-            "lineage": lambda each: each.is_origin,
-            "modelkeeper-asbuilt": lambda each: each.similarity,
-            "coverage": lambda each: each.relation[:2],  # type: ignore[dict-item, return-value]
-            "expected saving": lambda each, others=others: expect(others, each),  # type: ignore[misc]
-            "best afterwards": lambda each: -each.work,
-        }
-        for name, prefers in choosers.items():
+        for name, prefers in choosers(others).items():
             results = np.array([*chosen(own, prefers).values()])
             points = describe(results[:, 1])
             saved = describe(100 * results[:, 0])
             print(f"{family:6} {name:20} saves {saved} %, accuracy {points} points")
+            if FAMILIES[family].parent_classes == CLASSES:
+                means[name].append(100 * results[:, 0].mean())
+    for name, values in means.items():
+        print(f"mean   {name:20} saves {np.mean(values):5.1f} %")
 
 
 if __name__ == "__main__":
