@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 TASK: Final = "digits"
 
+NETWORKS: Final = "networks"
+"""The name under which networks are drawn."""
+
 RULES: Final = 4
 """Version of the training; raised when the same settings give other results."""
 
@@ -70,9 +73,14 @@ def derive_seed(seed: int, name: str) -> int:
     return int.from_bytes(digest, "big") >> 1  # torch takes signed seeds
 
 
+def path_of_run(folder: Path, variant: str, seed: int, what: str) -> Path:
+    """Path of what the run of a variant with a seed leaves in the folder of a search."""
+    return folder / f"{file_name(variant)}-{seed}.{what}"
+
+
 def log_path(folder: Path, variant: str, seed: int) -> Path:
     """Path of the log of a search's finished trainings."""
-    return folder / f"{file_name(variant)}-{seed}.jsonl"
+    return path_of_run(folder, variant, seed, "jsonl")
 
 
 class _WarmStart(NamedTuple):
@@ -92,6 +100,8 @@ class SearchRun:
         candidates: The networks that were proposed so far by name, in order.
         models: The zoo as policies see it: the networks that finished so far, in order.
         stores: Whether trained networks enter the zoo.
+        observers: Called with the name and the weights of each network that was trained, before it
+            is logged.
 
     Raises:
         StoreError: If the folder has trainings with other settings, or damaged ones.
@@ -105,16 +115,18 @@ class SearchRun:
         self.settings = ", ".join(f"{name} {value}" for name, value in settings.items())
         self.settings += f"; rules {RULES}"
         self.candidates: dict[str, CandidateNetwork] = {}
-        self._strategy = plan.start(self._derive_seed("networks"))
+        self._strategy = plan.start(self._derive_seed(NETWORKS))
         folder.parent.mkdir(parents=True, exist_ok=True)
         make_private_folder(folder)
         self._log = log_path(folder, variant, seed)
-        self._zoo_folder = folder / f"{file_name(variant)}-{seed}.zoo"
+        self._zoo_folder = path_of_run(folder, variant, seed, "zoo")
+        self.outputs_folder = path_of_run(folder, variant, seed, "outputs")
         self._finished = {record.model: record for record in read_trainings(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
         self._programs: dict[str, TracedModule] = {}
         self.models: list[TrainedModel] = []
         self.stores = False
+        self.observers: list[Callable[[str, nn.Module], None]] = []
         self._query_start_s = math.nan
         for record in self._finished.values():
             if (record.variant, record.seed) != (variant, seed):
@@ -135,7 +147,8 @@ class SearchRun:
         return np.random.default_rng(self._derive_seed(name))
 
     @cached_property
-    def _digits(self) -> dataset.Digits:
+    def digits(self) -> dataset.Digits:
+        """The images that networks are trained and tested on."""
         return dataset.load(self._rng("split"))
 
     @cached_property
@@ -152,7 +165,7 @@ class SearchRun:
             return None
         names = list(self.candidates)
         origin = None if proposal.origin is None else names[proposal.origin]
-        name = f"{proposal.trial:03d}-{describe(proposal.network)}"
+        name = f"{proposal.label}-{describe(proposal.network)}"
         self.candidates[name] = CandidateNetwork(name, proposal.network, origin)
         return name
 
@@ -272,7 +285,7 @@ class SearchRun:
 
         order_seed = self._derive_seed(f"order/{name}")
         power_limit_w = self.processor.power_limit_w
-        result = train(net, self._digits, self.plan.rule, order_seed, lr_factor, self.processor)
+        result = train(net, self.digits, self.plan.rule, order_seed, lr_factor, self.processor)
         if self.stores:
             self.zoo.add(
                 graph,
@@ -282,6 +295,8 @@ class SearchRun:
                 name=name,
                 parent=None if parent is None else self._find_stored(parent),
             )
+        for observe in self.observers:
+            observe(name, net)
         parameters = sum(tensor.numel() for tensor in net.parameters())
         return FinishedTraining(
             variant=self.variant,

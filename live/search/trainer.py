@@ -121,9 +121,19 @@ def _train_epoch(
         optimizer.step()
 
 
-def measure_accuracy(net: nn.Module, data: DatasetSplit) -> float:
-    """Share of the images that the network classifies correctly."""
+def predict(net: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """Scores of the classes of images, shape (images, classes), in eval mode."""
     net.eval()
     with torch.inference_mode():
-        predicted = net(data.images).argmax(1)
-    return float((predicted == data.labels).sum()) / len(data.labels)
+        scores: torch.Tensor = net(images)
+    return scores
+
+
+def measure_accuracy(net: nn.Module, data: DatasetSplit) -> float:
+    """Share of the images that the network classifies correctly."""
+    return share_correct(predict(net, data.images), data.labels)
+
+
+def share_correct(scores: torch.Tensor, labels: torch.Tensor) -> float:
+    """Share of the images whose label has the highest score."""
+    return float((scores.argmax(1) == labels).sum()) / len(labels)

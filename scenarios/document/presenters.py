@@ -10,6 +10,7 @@ from wattkeeper.scenarios.document.search import SearchPresenter
 
 PRESENTERS: Final[dict[str, Presenter]] = {
     "elastic": ElasticPresenter(),
+    "ensemble": SearchPresenter(),
     "search": SearchPresenter(),
 }
 """Of kinds whose jobs are not replayed one by one."""

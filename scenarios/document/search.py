@@ -6,7 +6,12 @@ from typing import ClassVar
 from typing_extensions import override
 
 from wattkeeper.policies.json_types import Json
-from wattkeeper.scenarios.analysis.savings import is_noise, savings_labels, savings_note
+from wattkeeper.scenarios.analysis.savings import (
+    is_noise,
+    point_labels,
+    savings_labels,
+    savings_note,
+)
 from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (
@@ -71,22 +76,23 @@ def describe_savings(summary: Json) -> Iterator[Paragraph]:
         for number, part in enumerate(parts):
             words += ["; "] * bool(number)
             words += part
-        accuracy = saved["accuracy_points"]
-        bounds_text = ", ".join(f"{bound:+.2f}" for bound in accuracy["ci95"] or ())
-        words.append(f"; final accuracy {accuracy['mean']:+.2f} points")
-        words += [Small(f" [{bounds_text}]")] * bool(bounds_text)
+        for key, noun in point_labels(summary).items():
+            bounds_text = ", ".join(f"{bound:+.2f}" for bound in saved[key]["ci95"] or ())
+            words.append(f"; {noun} {saved[key]['mean']:+.2f} points")
+            words += [Small(f" [{bounds_text}]")] * bool(bounds_text)
         yield Paragraph("answer" if index else "lead", [*words, "."])
 
 
 def _savings_table(summary: Json) -> Table:
     """What the zoo of a search saves, with intervals."""
-    titles = savings_labels(summary) | {"accuracy_points": "final accuracy"}
+    points = point_labels(summary)
+    titles = savings_labels(summary) | points
     rows = []
     for name, saved in summary["saved"].items():
         cells = []
         for key in titles:
             value, interval = saved[key]["mean"], saved[key]["ci95"]
-            is_points = key == "accuracy_points"
+            is_points = key in points
             text = _points if is_points else percent
             bounds = f"[{', '.join(map(text, interval))}]" if interval else ""
             cells.append(

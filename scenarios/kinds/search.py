@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
@@ -21,7 +20,7 @@ from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.kinds.kind import Clusters, WorkloadKind
 from wattkeeper.scenarios.kinds.simulation import build_world, collect_results
 from wattkeeper.scenarios.spec.loading import LoadedScenario
-from wattkeeper.scenarios.spec.sections.search import ArchitectureSearch
+from wattkeeper.scenarios.spec.sections.search import TrainedNetworks
 from wattkeeper.scenarios.spec.variants import DEFAULTS, RunSpec, VariantSpec
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
@@ -35,9 +34,12 @@ from wattkeeper.traces.files.private import check_own_tree
 
 if TYPE_CHECKING:
     from wattkeeper.live.search.processor import Processor
+    from wattkeeper.live.search.search import SearchRun
     from wattkeeper.live.search.training_log import FinishedTraining
     from wattkeeper.policies.json_types import Json
     from wattkeeper.scenarios.analysis.manifest import LiveReport
+
+Metrics = dict[str, float]
 
 UNMEASURED: Final = ("cost", "regret", "last5_cost", "gpu_s_saved")
 
@@ -67,11 +69,11 @@ class Search(WorkloadKind):
         configure = variant.policies.configure
         default = find_config("configure", DEFAULTS["configure"])
         chosen = configure.parts[-1]
-        strategy = cast("ArchitectureSearch", variant.workload).strategy
-        if not strategy.has_origins and any(part.kind == "lineage" for part in configure.parts):
+        no_origins = cast("TrainedNetworks", variant.workload).explain_no_origins()
+        if no_origins and any(part.kind == "lineage" for part in configure.parts):
             what = (
                 f"configure: lineage starts from the network that another was derived from, but "
-                f"strategy: {strategy.kind} derives none; take another policy"
+                f"{no_origins}; take another policy"
             )
             raise PolicyError(what, "configure")
         if not chosen.sets_parent and chosen != default:
@@ -107,12 +109,11 @@ class Search(WorkloadKind):
         from wattkeeper.live.search.search import SearchPlan, SearchRun
         from wattkeeper.live.search.trainer import TrainingRule
 
-        workload = cast("ArchitectureSearch", spec.variant.workload)
+        workload = cast("TrainedNetworks", spec.variant.workload)
         training, processor = workload.training, _find_processor(inputs.cluster)
-        name = workload.model_dump_json(include={"models", "strategy"})
-        rule = TrainingRule(**training.model_dump())
-        plan = SearchPlan(name, partial(workload.strategy.start, workload.models), rule)
+        plan = SearchPlan(workload.plan, workload.start, TrainingRule(**training.model_dump()))
         search = SearchRun(inputs.trainings, spec.variant.name, spec.seed, plan, processor)
+        finish = self.observe(search)
         env = SimulationEnvironment()
         backend = InProcessBackend(env, search, training.batch_size, training.most_epochs)
         zoo = None
@@ -124,7 +125,12 @@ class Search(WorkloadKind):
         source = NetworkSource(search)
         world = build_world(spec, inputs, env, NamedStreams(spec.seed), backend, source, zoo)
         world.run()
-        return _add_measurements(collect_results(spec, inputs, world), backend.trained)
+        ran = _add_measurements(collect_results(spec, inputs, world), backend.trained)
+        return _merge_metrics(ran, finish(backend.trained))
+
+    def observe(self, search: SearchRun) -> Callable[[Sequence[FinishedTraining]], Metrics]:
+        """Observe the trainings of a run; gives its further metrics when it is over."""
+        return lambda trained: {}
 
     @override
     def report(self, specs: Sequence[RunSpec], run: RunInputs) -> LiveReport | None:
@@ -214,6 +220,11 @@ def _add_measurements(ran: ClusterResult, trained: Sequence[FinishedTraining]) -
             "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
         }
     )
-    by = ran.by | {"replayed": {"live": metrics}}
     digest = digest_tables(tables)
-    return replace(ran, tables=tables, metrics=metrics, by=by, account=account, digest=digest)
+    return replace(ran, tables=tables, metrics=metrics, account=account, digest=digest)
+
+
+def _merge_metrics(ran: ClusterResult, further: Metrics) -> ClusterResult:
+    """Results with further metrics, which are those of real trainings as well."""
+    metrics = ran.metrics | further
+    return replace(ran, metrics=metrics, by=ran.by | {"replayed": {"live": metrics}})

@@ -5,11 +5,18 @@ How groups are found is not published; this rule has the published knob.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from typing_extensions import override
 
 from wattkeeper.sim.search.architectures import Architecture, Block, Stage, count_parameters
+from wattkeeper.sim.search.strategy import Proposal, Strategy
+
+MEMBER: Final = "member"
+CORE: Final = "core"
+"""What the names of their networks begin with."""
 
 
 class MemberGroup(NamedTuple):
@@ -24,6 +31,41 @@ class MemberGroup(NamedTuple):
     members: tuple[int, ...]
     core: Architecture
     share: float
+
+
+class CoresFirst(Strategy[Architecture]):
+    """The members of an ensemble group by group, each group after its core.
+
+    A member's origin is its core. A network that is alone in its group has none.
+
+    Args:
+        members: The networks.
+        groups: Their groups, in the order of training.
+    """
+
+    def __init__(self, members: Sequence[Architecture], groups: Sequence[MemberGroup]) -> None:
+        super().__init__()
+        self._next = iter(self._order(members, groups))
+
+    def _order(
+        self, members: Sequence[Architecture], groups: Sequence[MemberGroup]
+    ) -> Iterator[Proposal[Architecture]]:
+        for number, group in enumerate(groups):
+            first = None
+            if len(group.members) > 1:
+                proposal = self._number(group.core, label=f"{CORE}{number}")
+                first = proposal.trial
+                yield proposal
+            for index in group.members:
+                yield self._number(members[index], first, f"{MEMBER}{index:02d}")
+
+    @override
+    def propose(self) -> Proposal[Architecture] | None:
+        return next(self._next, None)
+
+    @override
+    def report(self, trial: int, accuracy: float | None) -> None:
+        pass
 
 
 def core(members: Sequence[Architecture]) -> Architecture | None:
@@ -79,6 +121,11 @@ def group_by_number(networks: Sequence[Architecture], most: int) -> list[MemberG
         if len(groups) <= most:
             return groups
     return None
+
+
+def leave_single(networks: Sequence[Architecture]) -> list[MemberGroup]:
+    """Each network as a group of its own, in their order: no cores."""
+    return [MemberGroup((index,), each, 1.0) for index, each in enumerate(networks)]
 
 
 def _family(network: Architecture) -> tuple[int, tuple[bool, ...]]:

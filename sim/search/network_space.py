@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Sequence
 from typing import Final
 
@@ -32,6 +34,8 @@ class NetworkSpace:
         kinds: Sequence[str],
         kernels: Sequence[int],
     ) -> None:
+        self._stages, self._widths, self._blocks = stages, tuple(widths), tuple(blocks)
+        self._kinds = tuple(Block(kind == RESIDUAL, kernel) for kind in kinds for kernel in kernels)
         properties = {"width": widths, "blocks": blocks, "kind": kinds, "kernel": kernels}
         self.space = Space(
             {
@@ -49,6 +53,22 @@ class NetworkSpace:
             stages.append(Stage(int(width), (block,) * int(blocks)))
         return tuple(stages)
 
+    @property
+    def mixed_size(self) -> int:
+        """Number of networks whose blocks may differ within a stage."""
+        of_stage = len(self._widths) * sum(len(self._kinds) ** n for n in self._blocks)
+        return math.prod([of_stage] * self._stages)
+
+    def draw_mixed(self, rng: random.Random) -> Architecture:
+        """Draw a network whose blocks may differ within a stage."""
+        return tuple(
+            Stage(
+                rng.choice(self._widths),
+                tuple(rng.choice(self._kinds) for _ in range(rng.choice(self._blocks))),
+            )
+            for _ in range(self._stages)
+        )
+
 
 class InSpace(Strategy[Architecture]):
     """A strategy whose configurations are networks of a space."""
@@ -62,7 +82,8 @@ class InSpace(Strategy[Architecture]):
         found = self._strategy.propose()
         if found is None:
             return None
-        return Proposal(found.trial, self._space.network(found.network), found.origin)
+        network = self._space.network(found.network)
+        return Proposal(found.trial, network, found.origin, found.label)
 
     @override
     def report(self, trial: int, accuracy: float | None) -> None:

@@ -20,11 +20,13 @@ class Proposal(NamedTuple, Generic[C]):
         trial: Its number, from 0 in the order of proposals.
         network: A configuration or an architecture.
         origin: The trial that it was derived from; None if from none.
+        label: What its name begins with.
     """
 
     trial: int
     network: C
     origin: int | None
+    label: str
 
 
 class Strategy(ABC, Generic[C]):
@@ -44,9 +46,10 @@ class Strategy(ABC, Generic[C]):
     def report(self, trial: int, accuracy: float | None) -> None:
         """Learn how a trial ended; None: it failed. Trials that end together come by number."""
 
-    def _number(self, network: C, origin: int | None = None) -> Proposal[C]:
+    def _number(self, network: C, origin: int | None = None, label: str = "") -> Proposal[C]:
+        trial = self._proposed
         self._proposed += 1
-        return Proposal(self._proposed - 1, network, origin)
+        return Proposal(trial, network, origin, label or f"{trial:03d}")
 
 
 class Space:

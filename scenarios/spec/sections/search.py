@@ -191,18 +191,54 @@ SearchStrategy = Annotated[
 ]
 
 
-class ArchitectureSearch(WorkloadSection):
-    """A search for architectures; its networks are really trained, one after the other."""
+class TrainedNetworks(WorkloadSection):
+    """Base of the sections on networks that are really trained, one after the other."""
 
     varies_clusters: ClassVar[bool] = False
     has_models: ClassVar[bool] = True
+    training: SearchTraining = SearchTraining()
+    """Rule by which all networks are trained."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> str:
+        """Which networks are trained, as text."""
+
+    @abstractmethod
+    def start(self, seed: int) -> Strategy[Architecture]:
+        """What proposes the networks, begun with a seed of 63 bits.
+
+        Raises:
+            InputError: If there are none with this seed.
+        """
+
+    @abstractmethod
+    def explain_no_origins(self) -> str:
+        """Why no network is derived from another; empty if some are."""
+
+
+class ArchitectureSearch(TrainedNetworks):
+    """A search for architectures; its networks are really trained, one after the other."""
+
     kind: Literal["search"]
     models: Annotated[int, Field(gt=0, le=10_000)]
     """Number of networks."""
     strategy: SearchStrategy = DrawnNetworks()
     """How the next network is proposed, from the validation accuracies of those before."""
-    training: SearchTraining = SearchTraining()
-    """Rule by which all networks are trained."""
+
+    @property
+    @override
+    def plan(self) -> str:
+        return self.model_dump_json(include={"models", "strategy"})
+
+    @override
+    def start(self, seed: int) -> Strategy[Architecture]:
+        return self.strategy.start(self.models, seed)
+
+    @override
+    def explain_no_origins(self) -> str:
+        strategy = self.strategy
+        return "" if strategy.has_origins else f"strategy: {strategy.kind} derives none"
 
     @model_validator(mode="after")
     def _strategy_fits(self) -> Self:

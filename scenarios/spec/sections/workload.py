@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from typing_extensions import override
 
 from wattkeeper.scenarios.spec.sections.elastic import ElasticWorkload
+from wattkeeper.scenarios.spec.sections.ensemble import Cores, Ensemble
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.search import ArchitectureSearch
 from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
@@ -177,7 +178,12 @@ class TraceWorkload(ReplayedWorkload):
 
 
 Workload = Annotated[
-    RecurringWorkload | TraceWorkload | ArchitectureSearch | PipelineWorkload | ElasticWorkload,
+    RecurringWorkload
+    | TraceWorkload
+    | ArchitectureSearch
+    | Ensemble
+    | PipelineWorkload
+    | ElasticWorkload,
     Field(discriminator="kind"),
 ]
 
@@ -196,3 +202,5 @@ class WorkloadSize(Section):
     """Number of recurrences of each workload, where jobs recur."""
     load: Load | None = None
     """Submission times of a trace are divided by it."""
+    cores: Cores | None = None
+    """What members of an ensemble have in common is trained before them."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
 
-from wattkeeper.scenarios.cli.main import main
+from tests.live.search.searches import TINY, run, trainings
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'wattkeeper[live]'")
 pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed: pip install 'wattkeeper[digits]'"
 )
 
-TINY = ["--seeds", "3..3", "--set", "workload.training.most_epochs=1"]
 STRATEGIES = {
     "drawn": "{}",
     "random": "{kind: random}",
@@ -42,16 +39,6 @@ def scenario(tmp_path: Path, strategy: str, configure: str = "lineage", models: 
         "seeds: 1\n"
     )
     return path
-
-
-def run(path: Path, out: Path, *settings: str) -> Result:
-    return CliRunner().invoke(main, ["run", str(path), *settings, "--out", str(out)])
-
-
-def trainings(out: Path, variant: str) -> pd.DataFrame:
-    [path] = out.with_name(f"{out.name}.trainings").glob(f"{variant}-*.jsonl")
-    rows = pd.DataFrame(map(json.loads, path.read_text().splitlines()))
-    return rows.drop(columns=["time_s", "graph_s", "query_s", "transfer_s", "seal"])
 
 
 @pytest.mark.parametrize("kind", [kind for kind in STRATEGIES if kind != "drawn"])

@@ -48,8 +48,13 @@ FETCHED = {
 """Shipped scenarios of traces that are fetched, with what keeps them short."""
 
 SEARCHES: dict[str, list[str]] = {
-    "zoo-digits": [],
-    "zoo-search": ["workload.strategy.population=2", "workload.strategy.sample=2"],
+    "zoo-digits": ["workload.models=3"],
+    "zoo-ensemble": ["workload.members.count=4"],
+    "zoo-search": [
+        "workload.models=3",
+        "workload.strategy.population=2",
+        "workload.strategy.sample=2",
+    ],
 }
 """Shipped searches that really train, with what keeps them short."""
 
@@ -147,8 +152,8 @@ def test_no_shipped_scenario_is_left_out() -> None:
 def test_of_a_search(name: str, inside: Command, tmp_path: Path) -> None:
     for library in ("torch", "sklearn"):
         pytest.importorskip(library, reason="pip install 'wattkeeper[live,digits]'")
-    short = ("workload.models=3", "workload.training.most_epochs=2")
-    words = [word for setting in (*short, *SEARCHES[name]) for word in ("--set", setting)]
+    short = [*SEARCHES[name], "workload.training.most_epochs=2"]
+    words = [word for setting in short for word in ("--set", setting)]
     inside("run", name, "--seeds", "1", *words, "--out", "out")
     check(scenarios.read(tmp_path / "out"))
 
