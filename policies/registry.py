@@ -38,6 +38,9 @@ class PolicyConfig(Part):
     sets_power: ClassVar[bool] = False
     """Whether a `Configure` policy also chooses the power limit, so that `Tune` is not asked."""
 
+    chooses_types: ClassVar[bool] = False
+    """Whether a `Place` policy decides on which GPU type a job with a profile runs."""
+
     sets_parent: ClassVar[bool] = False
     """Whether a `Configure` policy also chooses the parent: it is asked for every job with a model,
     even if the job has no workload and thus no batch sizes."""

@@ -9,15 +9,21 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.analysis.bill import Bill
 from wattkeeper.scenarios.analysis.consumption import describe_window
 from wattkeeper.scenarios.analysis.manifest import Manifest
+from wattkeeper.scenarios.analysis.study import Study
 from wattkeeper.scenarios.analysis.vocabulary import (
     Tradeoff,
     describe_free_preemption,
+    format_value,
     has_zoo,
     is_profiled,
     knows_energy,
     preempts,
 )
+from wattkeeper.scenarios.document import blocks
+from wattkeeper.scenarios.document.blocks import Cell, Chapter, Table, TableRow
 from wattkeeper.scenarios.document.presenter import Presenter
+from wattkeeper.scenarios.document.words import name_of
+from wattkeeper.scenarios.spec.wording import percent
 from wattkeeper.sim.cluster_results.accounting import ENERGY
 
 PROFILED_METRICS: Final = ("energy_j", "time_s", "cost", "jct_s")
@@ -40,6 +46,13 @@ ZOO_NOTE: Final = (
     "GPU time saved: of training, from the coverage by the parent (warm_start.json); "
     "queries, which take GPU time too, are not subtracted. with parent: share of the trained "
     "models. accuracy: their mean. GPU time and accuracy are modelled unless the training was real."
+)
+
+LEAST_NOTE: Final = (
+    "least energy: of the same jobs, in the epochs that they needed, each workload divided between "
+    "the GPU types with the mean completion of that variant, if no job ever waited and no type was "
+    "busy for longer than the run took: the optimum of a linear program, which no placement can "
+    "fall below, and which can seldom be reached."
 )
 
 
@@ -87,6 +100,10 @@ class ReplayedPresenter(Presenter):
         if has_zoo(summary):
             return "gpu_s_saved"
         return ENERGY if ENERGY in bill.amounts and _varies_power(scenario) else "jct_s"
+
+    @override
+    def chapters(self, study: Study) -> Iterator[Chapter]:
+        return _compare_with_least(study.summary)
 
     @override
     def warn(self, summary: Json) -> Iterator[str]:
@@ -148,3 +165,24 @@ def _varies_power(scenario: Json) -> bool:
         if set(variant.get("policies") or {}) - {"select", "place"}:
             return True
     return False
+
+
+def _compare_with_least(summary: Json) -> Iterator[Chapter]:
+    """A row for each variant, where the bound was computed."""
+    compared = summary.get("types")
+    if not compared:
+        return
+    rows = []
+    for name, found in compared.items():
+        above = found["above"]
+        bounds = ", ".join(percent(bound) for bound in above["ci95"] or ())
+        cells = [
+            Cell((format_value(found["energy_j"], "energy_j"),)),
+            Cell((format_value(found["jct_s"], "jct_s"),)),
+            Cell((format_value(found["least_j"], "energy_j"),)),
+            Cell((f"{percent(above['mean'])} %",), "", f"[{bounds}]" * bool(bounds)),
+        ]
+        rows.append(TableRow((name_of(name, list(summary["variants"])),), cells))
+    heads = blocks.heads("variant", "energy of jobs", "job completion", "least energy", "above it")
+    table = Table(heads, rows, caption=LEAST_NOTE)
+    yield Chapter("types", ("Energy above the least possible by GPU type",), [table])

@@ -31,6 +31,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
             _check_moments(variant)
             _check_slices(variant, run)
             _check_queue(variant)
+            _check_types(variant, run)
             _check_energy(variant, run)
             _check_each(variant, run, inputs)
         except (InputError, PolicyError) as error:
@@ -133,6 +134,27 @@ def _check_queue(variant: VariantSpec) -> None:
             "where time has no weight (objective.eta 1)"
         )
         raise PolicyError(what, "configure")
+
+
+def _check_types(variant: VariantSpec, run: RunInputs) -> None:
+    """Refuse a choice between GPU types where a cluster or a profile has one, or none is known."""
+    place = variant.policies.place
+    if not place.chooses_types:
+        return
+    widths = {(workload, gpus): 0 for workload, gpus, _ in run.profiles}
+    for workload, gpus, gpu_type in run.profiles:
+        widths[workload, gpus] += gpu_type in run.cluster.gpu_types
+    if max(widths.values(), default=0) < 2:
+        what = (
+            f"place: {place.kind} chooses between GPU types, but no workload has a profile on two "
+            "types of the cluster"
+        )
+        raise PolicyError(what, "place")
+    unknown = sorted({each.workload for each in run.profiles.values() if not each.measured})
+    if unknown:
+        names = ", ".join(unknown)
+        what = f"place: {place.kind} compares energies, and those of {names} are unknown"
+        raise PolicyError(what, "place")
 
 
 def _check_energy(variant: VariantSpec, run: RunInputs) -> None:

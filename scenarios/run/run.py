@@ -27,10 +27,11 @@ from wattkeeper.scenarios.analysis.times.deadlines import (
     DeadlineSavings,
     compare_deadlines,
 )
+from wattkeeper.scenarios.bounds.deadlines import bound_jobs, check_bound
+from wattkeeper.scenarios.bounds.gpu_types import check_types, compare_least_energy
 from wattkeeper.scenarios.inputs.run_inputs import InputsByVariant, ScenarioInputs
 from wattkeeper.scenarios.kinds.kind import find_kind
 from wattkeeper.scenarios.notebook.display import DisplayedStudy
-from wattkeeper.scenarios.run.bound import bound_jobs, check_bound
 from wattkeeper.scenarios.run.core import advise_compiling
 from wattkeeper.scenarios.run.garbage import end_start
 from wattkeeper.scenarios.run.manifest import list_sources, make_manifest
@@ -159,7 +160,10 @@ def run(
     inputs = read_inputs(loaded, live=live is not None)
     inputs = inputs.update_runs(trainings=trainings, checked=check)
     check_policies(loaded, inputs)
-    check_bound(loaded, inputs.any_run)
+    if scenario.bound == "types":
+        check_types(loaded, inputs.runs)
+    else:
+        check_bound(loaded, inputs.any_run)
     if warning := warn_estimates(loaded, inputs):
         tell(warning)
     if scratch is not None and ray is None:
@@ -232,6 +236,8 @@ def conclude(
     compared = _compare_deadlines(scenario, inputs, results, baselines)
     if compared is not None:
         summary["deadlines"] = compared
+    if scenario.bound == "types":
+        summary["types"] = compare_least_energy(results, inputs.runs)
     if scenario.league is not None:
         from wattkeeper.scenarios.analysis.learning.league import compare_bandits
 
@@ -257,7 +263,7 @@ def _compare_deadlines(
     """
     if inputs.any_run.jobs is None and not inputs.any_run.every_s:
         return None
-    weight, least = scenario.bound, None
+    weight, least = None if scenario.bound == "types" else scenario.bound, None
     if weight is not None:
         runs = inputs.runs
         own = next((run for run in runs.values() if run.limits), runs[scenario.baseline])

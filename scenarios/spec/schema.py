@@ -86,9 +86,11 @@ class Scenario(Section):
     pauses: PauseMode = "free"
     """Whether a job that `tune` pauses gives its GPUs up, as one that is preempted, or holds them
     at idle power. Either way it is restored when it resumes (`cluster.preemption`)."""
-    bound: Literal["carbon", "price", "energy"] | None = None
-    """Computes the least emissions, cost or energy at which each job could have met its deadline,
-    with the future known: a bound for all variants."""
+    bound: Literal["carbon", "price", "energy", "types"] | None = None
+    """`carbon`, `price`, `energy`: computes the least emissions, cost or energy at which each job
+    could have met its deadline, with the future known: a bound for all variants. `types`: the least
+    energy at which the jobs of each run could have been divided between the GPU types, with the
+    mean time of completion that they had."""
     league: LeagueSection | None = None
     """Compares the regret of all variants, pair by pair of workload and GPU type."""
     zoo: ZooSection | None = None
@@ -198,7 +200,7 @@ class Scenario(Section):
             return self
         if not self.workload.has_bound:
             raise _elsewhere("bound: it needs a workload of kind recurring or trace", "bound")
-        if self.bound != "energy" and self.bound not in _stated_rates(self.electricity):
+        if self.bound in ("carbon", "price") and self.bound not in _stated_rates(self.electricity):
             raise _elsewhere(f"bound: {self.bound} needs electricity.{self.bound}", "bound")
         return self
 

@@ -187,7 +187,7 @@ class ClusterSpec:
         return tuple(index for index, known in enumerate(self.gpu_types) if known in named)
 
     def most_gpus(self, gpu_type: str | None) -> int:
-        """The largest gang of one type that the empty cluster holds."""
+        """GPUs of the type that has most of them: the largest gang that the empty cluster holds."""
         allowed = self.types_allowed(gpu_type)
         gpus = (int(self.capacity[self.node_type == index].sum()) for index in allowed)
         return max(gpus, default=0)

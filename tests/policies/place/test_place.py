@@ -23,7 +23,15 @@ from wattkeeper.sim.cluster.cluster import Cluster
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec, NodeGroup
 from wattkeeper.sim.cluster.what_if import ClusterWithout
 
-KINDS = ["best-fit", "consolidate", "first-fit", "fragmentation-aware", "spread", "steady"]
+KINDS = [
+    "best-fit",
+    "consolidate",
+    "energy-aware",
+    "first-fit",
+    "fragmentation-aware",
+    "spread",
+    "steady",
+]
 NOBODY = cast("Context", None)
 
 
