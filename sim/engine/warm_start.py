@@ -9,10 +9,15 @@ parameters, how they were fitted, with what error, and to what; results call all
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+    from wattkeeper.sim.engine.zoo import ModelOfJob
 
 _FIXED = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
@@ -47,19 +52,23 @@ class WarmStartModel(BaseModel):
     error: dict[str, Any]
     source: str
 
-    def work(self, coverage: float) -> float:
+    def share_left(self, coverage: float) -> float:
         """The share of the training that is left to do; coverage is 0 to 1."""
         return 1.0 - self.saved.scale * math.pow(coverage, self.saved.exponent)
 
-    def accuracy_of(self, from_scratch: float, coverage: float, deviate: float) -> float:
-        """The accuracy that training ends at.
+    def work(self, child: ChildModel, parent: TrainedModel, coverage: float) -> float:
+        """See `wattkeeper.sim.engine.zoo.Benefit`."""
+        return self.share_left(coverage)
 
-        Args:
-            from_scratch: The mean without a parent.
-            coverage: 0 without a parent.
-            deviate: A draw from the standard normal distribution.
-        """
-        return from_scratch + self.accuracy.shift * coverage + self.accuracy.noise * deviate
+    def accuracy_of(
+        self,
+        model: ModelOfJob,
+        parent: TrainedModel | None,
+        coverage: float,
+        draw: Callable[[], float],
+    ) -> float:
+        """See `wattkeeper.sim.engine.zoo.Benefit`."""
+        return model.accuracy + self.accuracy.shift * coverage + self.accuracy.noise * draw()
 
 
 def shipped() -> WarmStartModel:

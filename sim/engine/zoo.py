@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
@@ -19,9 +19,6 @@ from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.kernel.hosting import Host
 from wattkeeper.sim.kernel.streams import RandomStreams
-
-if TYPE_CHECKING:
-    from wattkeeper.sim.engine.warm_start import WarmStartModel
 
 BYTES = 4
 """Bytes of a parameter."""
@@ -39,18 +36,37 @@ class ModelOfJob(NamedTuple):
     accuracy: float
 
 
+class Benefit(Protocol):
+    """What parents are worth."""
+
+    def work(self, child: ChildModel, parent: TrainedModel, coverage: float) -> float:
+        """The share of a child's training that is left with a parent, which fills so much of it."""
+
+    def accuracy_of(
+        self,
+        model: ModelOfJob,
+        parent: TrainedModel | None,
+        coverage: float,
+        draw: Callable[[], float],
+    ) -> float:
+        """The accuracy that a model ended at; `draw` draws from the standard normal distribution.
+
+        The coverage is 0 without a parent.
+        """
+
+
 class ZooSpec(NamedTuple):
     """Specification of a zoo, which is empty at first.
 
     Attributes:
         capacity_bytes: Capacity; None if unbounded.
         known: The models that jobs train, by name.
-        warm_start: The benefit of a parent.
+        benefit: What parents are worth.
     """
 
     capacity_bytes: int | None
     known: Mapping[str, ModelOfJob]
-    warm_start: WarmStartModel
+    benefit: Benefit
 
 
 class FinishedModel(NamedTuple):
@@ -100,7 +116,7 @@ class SimulatedZoo:
         self._count = 0
         self._view: tuple[TrainedModel, ...] | None = ()
         self._covered: tuple[tuple[int, str], float] = ((-1, ""), 0.0)
-        self._coverages: dict[int, float] = {}
+        self._taken: dict[int, tuple[TrainedModel, float]] = {}  # and its coverage, by job
 
     def engage(self, host: Host) -> None:
         """Let the host of the run build the `Retain` policy."""
@@ -118,7 +134,8 @@ class SimulatedZoo:
 
     def work_left(self, job: Job, parent: str) -> float:
         """The share of a job's training that is left with a parent, as the benefit is modelled."""
-        return self._spec.warm_start.work(self._coverage(job, parent))
+        child, model, filled = self._cover(job, parent)
+        return self._spec.benefit.work(child, model, filled)
 
     def work(self, job: Job, parent: str) -> float:
         """The share of a job's training that is left with a parent, which counts as used.
@@ -126,16 +143,17 @@ class SimulatedZoo:
         Raises:
             PolicyError: If the parent is not there, or the job has no model.
         """
-        filled = self._coverages[job.number] = self._coverage(job, parent)
+        child, model, filled = self._cover(job, parent)
+        self._taken[job.number] = model, filled
         stored = self._stored[parent]
         self._count += 1
         stored = self._stored[parent] = stored._replace(used=self._count, uses=stored.uses + 1)
         with explain_failures(self._config, self._retain.on_use, f" for job {job.job_id}"):
             self._retain.on_use(stored)
-        return self._spec.warm_start.work(filled)
+        return self._spec.benefit.work(child, model, filled)
 
-    def _coverage(self, job: Job, parent: str) -> float:
-        """The share of a job's model that a parent fills; known if it was asked for just before."""
+    def _cover(self, job: Job, parent: str) -> tuple[ChildModel, TrainedModel, float]:
+        """A job's model, its parent and the coverage; known if it was asked for just before."""
         model, child = self._trained.get(parent), self.child(job)
         if model is None or child is None:
             what = "is not in the zoo" if child else "cannot be: the job has no model"
@@ -144,19 +162,23 @@ class SimulatedZoo:
             from wattkeeper.policies.matching.relation import coverage
 
             self._covered = (job.number, parent), coverage(model.graph, child.graph)
-        return self._covered[1]
+        return child, model, self._covered[1]
 
     def offer(
         self, job: Job, now_s: float, parent: str | None, saved_s: float, accuracy: float | None
     ) -> Retention:
         """Offer the model that a job trained to the `Retain` policy, and apply its decision."""
         assert job.model is not None
-        child, from_scratch = self._spec.known[job.model]
-        filled = 0.0 if parent is None else self._coverages.pop(job.number)
+        trained = self._spec.known[job.model]
+        child = trained.child
+        model, filled = (None, 0.0) if parent is None else self._taken.pop(job.number)
         if accuracy is None:
-            stream = self._streams.policy("zoo", f"accuracy/{job.job_id}")
-            deviate = float(stream.standard_normal())
-            accuracy = self._spec.warm_start.accuracy_of(from_scratch, filled, deviate)
+
+            def draw() -> float:
+                stream = self._streams.policy("zoo", f"accuracy/{job.job_id}")
+                return float(stream.standard_normal())
+
+            accuracy = self._spec.benefit.accuracy_of(trained, model, filled, draw)
         size_bytes = BYTES * int(child.graph.parameters.sum())
         self._count += 1
         new = StoredModel(job.job_id, child.task, accuracy, size_bytes, self._count, self._count)

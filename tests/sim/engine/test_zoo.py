@@ -188,7 +188,7 @@ def test_what_always_holds(
                 MODELS[str(jobs[int(done.parent[1:])].model)].child.task
             )
         assert row.time_s + done.saved_s == pytest.approx(recorded_s)
-        assert row.time_s == pytest.approx(recorded_s * HALF.work(done.coverage))
+        assert row.time_s == pytest.approx(recorded_s * HALF.share_left(done.coverage))
         assert row.energy_j == pytest.approx(row.time_s * 200 * row.gpus + row.overhead_s * 50)
     if configure == "none":
         assert all(done.parent is None for done in zoo.done)
