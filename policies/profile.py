@@ -15,6 +15,9 @@ UNLIMITED_W: Final = 1.0
 MOST_LIMITS: Final = 10_000
 """Largest number of power limits of a workload at one batch size; GPUs take whole watts."""
 
+ROUNDING: Final = 1e-9
+"""A number of epochs that should be whole differs by less, by rounding."""
+
 KnobChoice = Literal["both", "batch-size", "power-limit"]
 """Which knobs may be chosen."""
 
@@ -22,11 +25,11 @@ KnobChoice = Literal["both", "batch-size", "power-limit"]
 def epochs_left(from_scratch: float, work: float) -> float:
     """Whole epochs that are left of those to the target, which are infinite if it is missed.
 
-    `work` is the share that a parent leaves; 1 from scratch.
+    `work` is the share that a parent leaves; 1 from scratch, and more with a parent that harms.
     """
-    if work >= 1 or math.isinf(from_scratch):
+    if work == 1 or math.isinf(from_scratch):
         return from_scratch
-    return max(1.0, float(math.ceil(from_scratch * work)))
+    return max(1.0, float(math.ceil(from_scratch * work - ROUNDING)))
 
 
 class ClockSetting(NamedTuple):

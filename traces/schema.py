@@ -302,10 +302,68 @@ NODE_EVENTS: Final = table_schema(
     ],
 )
 
+NETWORKS: Final = table_schema(
+    "networks",
+    ["task", "network"],
+    [
+        field("task", _text, "", "task and data set", "not empty"),
+        field("network", _text, "", "name of an architecture", "not empty"),
+        field(
+            "choices",
+            _text,
+            "",
+            "its choice for each name of the space, in order, with commas between",
+            "not empty",
+        ),
+        field("parameters", _real, "", "number of trained elements", "> 0"),
+        field(
+            "graph",
+            _text,
+            "",
+            "its operators and their tensors, as JSON; null: its choices tell",
+            "not empty",
+            optional=True,
+        ),
+        field("latency_s", _real, "s", "of an inference", "> 0", optional=True),
+    ],
+)
+
+RECORDINGS: Final = table_schema(
+    "recordings",
+    ["task", "network", "parent", "seed"],
+    [
+        field("task", _text, "", "task and data set", "not empty"),
+        field("network", _text, "", "what was trained", "not empty"),
+        field(
+            "parent",
+            _text,
+            "",
+            "the network, trained from scratch, whose weights it began with; null: from scratch",
+            "not empty",
+            null=True,
+        ),
+        field("seed", _whole, "", "seed of the training, and of its parent's", ">= 0"),
+        field("epochs", _whole, "epochs", "until the training ended", "> 0"),
+        field("time_s", _real, "s", "duration of the training", "> 0"),
+        field("accuracy", _real, "", "on the validation set, of the best epoch", ">= 0"),
+        field("test_accuracy", _real, "", "on the test set, of that epoch", ">= 0", optional=True),
+        field(
+            "curve",
+            _text,
+            "",
+            "correct validation samples after each epoch, those of the initial weights first, with "
+            "spaces between; null: only the end was recorded",
+            "not empty",
+            optional=True,
+        ),
+    ],
+)
+
 KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"jobs": JOBS},
     "profiles": {"profiles": PROFILES, "convergence": CONVERGENCE, "workloads": WORKLOADS},
     "node-events": {"node-events": NODE_EVENTS},
+    "networks": {"networks": NETWORKS, "recordings": RECORDINGS},
 }
 """Required tables of each kind of trace."""
 
@@ -313,6 +371,7 @@ OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"nodes": NODES, "models": MODELS, "trainings": TRAININGS},
     "profiles": {},
     "node-events": {},
+    "networks": {},
 }
 """Optional tables of each kind of trace."""
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.files.names import check_name, explain_label
+from wattkeeper.traces.networks import check_networks
 from wattkeeper.traces.node_events import check_node_events
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
-Kind = Literal["jobs", "profiles", "node-events"]
+Kind = Literal["jobs", "profiles", "node-events", "networks"]
 Origin = Literal["recorded", "modelled", "synthetic"]
 
 
@@ -22,7 +23,7 @@ class Trace:
 
     Attributes:
         name: Letters, digits, ``.``, ``_`` and ``-``; starts with a letter or digit.
-        kind: ``jobs``, ``profiles`` or ``node-events``.
+        kind: ``jobs``, ``profiles``, ``node-events`` or ``networks``.
         tables: The tables of that kind by name (`schema.KINDS`).
         format: Import format or generator.
         origin: ``recorded`` as measured, ``modelled`` if recorded data was transformed by
@@ -68,6 +69,8 @@ class Trace:
             check_clock_rows(tables["profiles"], f"{self.name}/profiles.parquet")
         elif self.kind == "node-events":
             check_node_events(tables["node-events"], f"{self.name}/node-events.parquet")
+        elif self.kind == "networks":
+            check_networks(self.name, tables, self.parameters)
         else:
             _check_models(self.name, tables)
         object.__setattr__(self, "tables", tables)

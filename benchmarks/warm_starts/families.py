@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from wattkeeper.live.search import dataset, layers
 from wattkeeper.live.search.dataset import DatasetSplit, Digits
 from wattkeeper.sim.search import architectures
+from wattkeeper.sim.search.network_space import NetworkSpace
 
 CLASSES: Final = 10
 PACKAGES: Final = (
@@ -121,6 +123,20 @@ def draw_encoders(count: int, rng: np.random.Generator) -> list[EncoderNetwork]:
     return [EncoderNetwork(known[encoder], encoder, origin) for encoder, origin in drawn]
 
 
+SPACE: Final = NetworkSpace(2, (8, 16), (1, 2), ("plain", "residual"), (3, 5))
+"""The 256 networks of the recorded table."""
+
+
+def list_space() -> list[tuple[architectures.CandidateNetwork, tuple[str, ...]]]:
+    """All networks of `SPACE`, with their choices; none is derived from another one."""
+    listed = []
+    for choices in itertools.product(*SPACE.space.choices):
+        network = SPACE.network(choices)
+        name = architectures.describe(network)
+        listed.append((architectures.CandidateNetwork(name, network, None), choices))
+    return listed
+
+
 def load_snippets(rng: np.random.Generator) -> Digits:
     """Snippets of the standard library and their packages."""
     texts, labels = [], []
@@ -176,6 +192,7 @@ CONVOLUTIONS: Final = Family(
 FAMILIES: Final = {
     "conv": CONVOLUTIONS,
     "heads": CONVOLUTIONS._replace(parent_classes=5),
+    "space": CONVOLUTIONS._replace(draw=lambda *_: [each for each, _ in list_space()]),
     "vit": Family(
         draw_encoders,
         lambda encoder, classes: Transformer(encoder, classes, is_text=False),

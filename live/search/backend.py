@@ -1,26 +1,20 @@
-"""The jobs and the zoo of a search, and the backend that trains in this process."""
+"""The zoo of a search, and the backend that trains in this process."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-from typing_extensions import override
 
 from wattkeeper.live.search.search import TASK, SearchRun
 from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.retain import Retention
-from wattkeeper.policies.points.views import Options, Outcome
+from wattkeeper.policies.points.views import Options
 from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Inheritance, Tuned
 from wattkeeper.sim.engine.backend import SIMULATED, Backend
-from wattkeeper.sim.engine.sources import Source
 from wattkeeper.sim.engine.zoo import BYTES, FinishedModel
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.hosting import Host
@@ -28,35 +22,6 @@ from wattkeeper.sim.kernel.loop import Callback
 
 UNKNOWN: Final = math.nan
 """A quantity that no meter measures, such as the power and energy of most CPUs."""
-
-
-class NetworkSource(Source):
-    """The networks that a search proposes, each submitted when the one before it finished."""
-
-    def __init__(self, search: SearchRun) -> None:
-        self._search = search
-        self._jobs: list[Job] = []
-
-    def arrivals(self) -> Iterator[list[Job]]:
-        """The first one."""
-        yield self._submit(0.0)
-
-    def follow_up(self, outcome: Outcome, now_s: float) -> Sequence[Job]:
-        """The next one, which the accuracy of the last one decides on."""
-        self._search.report(str(outcome.start.job.model))
-        return self._submit(now_s)
-
-    def _submit(self, now_s: float) -> list[Job]:
-        name = self._search.propose()
-        if name is None:
-            return []
-        number = len(self._jobs)
-        self._jobs.append(Job(name, name, 1, TASK, 1, now_s, number=number, model=name))
-        return self._jobs[-1:]
-
-    @override
-    def column(self, name: str, numbers: npt.NDArray[np.int64]) -> pa.Array:
-        return pa.array([getattr(self._jobs[number], name) for number in numbers.tolist()])
 
 
 class SearchZoo:

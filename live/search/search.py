@@ -169,10 +169,14 @@ class SearchRun:
         self.candidates[name] = CandidateNetwork(name, proposal.network, origin)
         return name
 
-    def report(self, name: str) -> None:
+    def report(self, name: str, reached: bool) -> None:
         """Tell the strategy the validation accuracy of a network that ended."""
         trial = list(self.candidates).index(name)
         self._strategy.report(trial, self._finished[name].validation_accuracy)
+
+    def workload(self, name: str) -> str:
+        """What all networks train."""
+        return TASK
 
     def warm_up(self, matcher: str | None) -> None:
         """Import and compile what the first transfer needs, so that it is in no measured time."""

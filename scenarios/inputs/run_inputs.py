@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wattkeeper.sim.elastic.jobs import ElasticJob
     from wattkeeper.sim.engine.features.stragglers import Stragglers
     from wattkeeper.traces.layer_costs import LayerProfile
+    from wattkeeper.traces.networks import NetworkTable
     from wattkeeper.traces.node_rates import NodeRates
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
@@ -125,6 +126,7 @@ class RunInputs(NamedTuple):
         stragglers: What slows pipeline-parallel jobs down, by job.
         elastic: The elastic jobs; None: there are none.
         prices: What their nodes cost; None: not known.
+        table: The networks of a search whose recordings are replayed; None: there is no such.
     """
 
     cluster: ClusterSpec
@@ -148,6 +150,7 @@ class RunInputs(NamedTuple):
     stragglers: Mapping[str, Stragglers] = {}
     elastic: ElasticInputs | None = None
     prices: NodePrices | None = None
+    table: NetworkTable | None = None
 
     @property
     def job_count(self) -> int:

@@ -119,5 +119,9 @@ def zoo_spec(zoo: ZooSection, models: TraceModels) -> ZooSpec:
     for name, (child, accuracy) in models.known.items():
         from_scratch = zoo.accuracy if accuracy is None else accuracy
         known[name] = ModelOfJob(child, math.nan if from_scratch is None else from_scratch)
-    capacity = None if zoo.capacity_gb is None else round(zoo.capacity_gb * BYTES_PER_GB)
-    return ZooSpec(capacity, known, shipped())
+    return ZooSpec(capacity_bytes(zoo), known, shipped())
+
+
+def capacity_bytes(zoo: ZooSection) -> int | None:
+    """The stated capacity of a zoo; None if it has no bound."""
+    return None if zoo.capacity_gb is None else round(zoo.capacity_gb * BYTES_PER_GB)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
@@ -74,6 +74,21 @@ class WorkloadKind:
         self, summary: Json, results: Sequence[ClusterResult], baseline: str
     ) -> None:
         """Add to the summary what is compared in this kind alone."""
+
+    def list_modelled(
+        self, inputs: ScenarioInputs, results: Sequence[ClusterResult]
+    ) -> Iterator[str]:
+        """What of the models that were trained, and of their parents' benefit, is modelled."""
+        if inputs.any_run.trained or not any("models" in result.tables for result in results):
+            return
+        from wattkeeper.sim.engine.warm_start import shipped
+
+        warm = shipped()
+        what = "placeholder, not measured" if warm.placeholder else warm.source
+        yield f"training time saved by parents, and accuracies (warm_start.json: {what})"
+        yield "accuracies from scratch where the trace has none (zoo.accuracy)"
+        if inputs.any_run.jobs is None:
+            yield "networks of the jobs: mutations of a small one (workload.models)"
 
 
 @cache

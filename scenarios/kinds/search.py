@@ -62,27 +62,7 @@ class Search(WorkloadKind):
 
     @override
     def check_policies(self, variant: VariantSpec, run: RunInputs) -> None:
-        tune = variant.policies.tune.kind
-        if tune != DEFAULTS["tune"]:
-            what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
-            raise PolicyError(what, "tune")
-        configure = variant.policies.configure
-        default = find_config("configure", DEFAULTS["configure"])
-        chosen = configure.parts[-1]
-        no_origins = cast("TrainedNetworks", variant.workload).explain_no_origins()
-        if no_origins and any(part.kind == "lineage" for part in configure.parts):
-            what = (
-                f"configure: lineage starts from the network that another was derived from, but "
-                f"{no_origins}; take another policy"
-            )
-            raise PolicyError(what, "configure")
-        if not chosen.sets_parent and chosen != default:
-            parents = (kind for kind, config in policies("configure").items() if config.sets_parent)
-            what = (
-                f"configure: {chosen.kind} chooses a batch size, but all networks of a search are "
-                f"trained by one rule (workload.training); allowed: {', '.join(parents)}"
-            )
-            raise PolicyError(what, "configure")
+        check_choices(variant, cast("TrainedNetworks", variant.workload).explain_no_origins())
         if variant.zoo is None:
             return
         retain = variant.policies.retain
@@ -105,9 +85,10 @@ class Search(WorkloadKind):
 
     @override
     def execute(self, spec: RunSpec, inputs: RunInputs) -> ClusterResult:
-        from wattkeeper.live.search.backend import InProcessBackend, NetworkSource, SearchZoo
+        from wattkeeper.live.search.backend import InProcessBackend, SearchZoo
         from wattkeeper.live.search.search import SearchPlan, SearchRun
         from wattkeeper.live.search.trainer import TrainingRule
+        from wattkeeper.sim.search.source import NetworkSource
 
         workload = cast("TrainedNetworks", spec.variant.workload)
         training, processor = workload.training, _find_processor(inputs.cluster)
@@ -155,6 +136,36 @@ class Search(WorkloadKind):
 
 
 KIND = Search()
+
+
+def check_choices(variant: VariantSpec, no_origins: str) -> None:
+    """Refuse policies that choose what networks of a search do not have.
+
+    `no_origins`: why no network has an origin; empty if any has.
+
+    Raises:
+        PolicyError: If there is one.
+    """
+    tune = variant.policies.tune.kind
+    if tune != DEFAULTS["tune"]:
+        what = f"tune: {tune} chooses power limits, which a search does not set; leave tune out"
+        raise PolicyError(what, "tune")
+    configure = variant.policies.configure
+    default = find_config("configure", DEFAULTS["configure"])
+    chosen = configure.parts[-1]
+    if no_origins and any(part.kind == "lineage" for part in configure.parts):
+        what = (
+            f"configure: lineage starts from the network that another was derived from, but "
+            f"{no_origins}; take another policy"
+        )
+        raise PolicyError(what, "configure")
+    if not chosen.sets_parent and chosen != default:
+        parents = (kind for kind, config in policies("configure").items() if config.sets_parent)
+        what = (
+            f"configure: {chosen.kind} chooses a batch size, but all networks of a search are "
+            f"trained by one rule; allowed: {', '.join(parents)}"
+        )
+        raise PolicyError(what, "configure")
 
 
 def _finished_trainings(folder: Path, specs: Sequence[RunSpec]) -> list[FinishedTraining]:

@@ -289,13 +289,5 @@ def _list_modelled(
         modelled.append("workloads of the jobs")
     if inputs.timed:
         modelled.append(f"durations of {inputs.timed} jobs (workload.durations)")
-    if any("models" in result.tables for result in results) and not inputs.any_run.trained:
-        from wattkeeper.sim.engine.warm_start import shipped
-
-        warm = shipped()
-        what = "placeholder, not measured" if warm.placeholder else warm.source
-        modelled.append(f"training time saved by parents, and accuracies (warm_start.json: {what})")
-        modelled.append("accuracies from scratch where the trace has none (zoo.accuracy)")
-        if inputs.any_run.jobs is None:
-            modelled.append("networks of the jobs: mutations of a small one (workload.models)")
+    modelled += kind.list_modelled(inputs, results)
     return modelled

@@ -9,9 +9,10 @@ import math
 
 from typing_extensions import override
 
+from wattkeeper.policies.profile import ROUNDING
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.replay.replayed import Replayed, Segment
-from wattkeeper.sim.replay.training import ROUNDING, Training
+from wattkeeper.sim.replay.training import Training
 
 
 def train_counted(training: Training, run: Replayed) -> None:

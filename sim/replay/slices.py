@@ -7,10 +7,11 @@ from functools import partial
 from typing_extensions import override
 
 from wattkeeper.policies.points.views import SETUP_S, Measurement, Slice
+from wattkeeper.policies.profile import ROUNDING
 from wattkeeper.sim.attempts.decided import Untuned
 from wattkeeper.sim.cluster.checkpoints import TrainingSpan
 from wattkeeper.sim.replay.replayed import Replayed
-from wattkeeper.sim.replay.training import ROUNDING, Profiling, Stretch, Training
+from wattkeeper.sim.replay.training import Profiling, Stretch, Training
 
 
 class Slicing(Profiling):

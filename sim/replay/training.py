@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from wattkeeper.policies.points.moments import Progress
 from wattkeeper.policies.points.views import Knobs, Measurement
-from wattkeeper.policies.profile import Curve, Objective, Profile
+from wattkeeper.policies.profile import ROUNDING, Curve, Objective, Profile
 from wattkeeper.sim.attempts.decided import (
     NO_SLICES,
     AttemptTotals,
@@ -32,9 +32,6 @@ from wattkeeper.sim.replay.replayed import Replayed, Segment, Unit, Work
 
 if TYPE_CHECKING:
     from wattkeeper.policies.planning.hull import SpeedPoint
-
-ROUNDING = 1e-9
-"""A number of epochs that should be whole differs by less, by rounding."""
 
 
 class ReplayRules(NamedTuple):
@@ -259,7 +256,7 @@ class Training(Work):
         recorded = self.rules.streams.pick(job, attempt.tries, len(self.curve.epochs))
         from_scratch = self.profile.run_epochs(decision.batch_size, recorded, job.recurrence)
         self.target = self.inheritance.epochs_left(from_scratch)
-        if self.target < from_scratch:
+        if self.target != from_scratch:
             self.saved_epochs = from_scratch - self.target
         if isinstance(decision, Untuned):
             self.profiling.measure(self, run, decision)

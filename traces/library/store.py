@@ -11,7 +11,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 IMPORT = "wattkeeper traces import"
 
+SHIPPED: Final = Path(__file__).with_name("shipped")
+"""Traces that come with wattkeeper, a folder each."""
+
 
 class Added(NamedTuple):
     """The result of an import into the library.
@@ -38,7 +41,7 @@ class Added(NamedTuple):
     Attributes:
         folder: Folder of the trace.
         name: The trace's name.
-        kind: ``jobs``, ``profiles`` or ``node-events``.
+        kind: ``jobs``, ``profiles``, ``node-events`` or ``networks``.
         origin: As in `Trace`.
         rows: Number of rows of each table.
         notes: As in `Trace`.
@@ -82,8 +85,9 @@ def _is_trace(folder: Path) -> bool:
 def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     """The folder of a trace.
 
-    A name in the library goes before a folder of that name (write ``./NAME`` for that one). A
-    relative path is relative to the folder `beside`, by default the working directory.
+    A name in the library goes before one that comes with wattkeeper, and that before a folder of
+    that name (write ``./NAME`` for that one). A relative path is relative to the folder `beside`,
+    by default the working directory.
 
     Raises:
         InputError: If there is no such trace; the message lists what is there.
@@ -94,6 +98,8 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
         settle(library_folder(), text)
         if (library_folder() / text).is_dir():
             return library_folder() / text
+        if (SHIPPED / text).is_dir():
+            return SHIPPED / text
     try:
         path = beside / Path(text).expanduser()
         whole = resolve(path)

@@ -75,6 +75,7 @@ class StrategySection(Section):
     """How a search proposes its networks."""
 
     has_origins: ClassVar[bool] = True
+    kind: str
 
     @abstractmethod
     def start(self, trials: int, seed: int) -> Strategy[Architecture]:
@@ -83,6 +84,10 @@ class StrategySection(Section):
     def find_misfit(self, trials: int) -> str:
         """Why it cannot propose so many networks; empty if it can."""
         return ""
+
+    def explain_no_origins(self) -> str:
+        """Why no network is derived from another; empty if some are."""
+        return "" if self.has_origins else f"strategy: {self.kind} derives none"
 
 
 class DrawnNetworks(StrategySection):
@@ -112,8 +117,12 @@ class SpaceSearch(StrategySection):
 
     @override
     def find_misfit(self, trials: int) -> str:
-        size = self.space.networks().space.size
-        return f"models: the space has only {size} networks" if size < trials else ""
+        return self.find_misfit_in(self.space.networks().space, trials)
+
+    def find_misfit_in(self, space: Space, trials: int) -> str:
+        """Why it cannot propose so many configurations of a space; empty if it can."""
+        too_many = space.size < trials
+        return f"models: the space has only {space.size} networks" if too_many else ""
 
 
 class RandomDraws(SpaceSearch):
@@ -150,7 +159,7 @@ class RegularizedEvolution(SpaceSearch):
         )
 
     @override
-    def find_misfit(self, trials: int) -> str:
+    def find_misfit_in(self, space: Space, trials: int) -> str:
         """Networks may come again, so that the size of the space does not matter."""
         too_large = "population" in self.model_fields_set and self.population > trials
         return "strategy.population: it cannot be larger than models" if too_large else ""
@@ -237,8 +246,7 @@ class ArchitectureSearch(TrainedNetworks):
 
     @override
     def explain_no_origins(self) -> str:
-        strategy = self.strategy
-        return "" if strategy.has_origins else f"strategy: {strategy.kind} derives none"
+        return self.strategy.explain_no_origins()
 
     @model_validator(mode="after")
     def _strategy_fits(self) -> Self:

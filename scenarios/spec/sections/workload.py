@@ -10,6 +10,7 @@ from wattkeeper.scenarios.spec.sections.ensemble import Cores, Ensemble
 from wattkeeper.scenarios.spec.sections.pipeline import PipelineWorkload
 from wattkeeper.scenarios.spec.sections.search import ArchitectureSearch
 from wattkeeper.scenarios.spec.sections.section import Section, WorkloadSection
+from wattkeeper.scenarios.spec.sections.tabular import TabularWorkload
 from wattkeeper.scenarios.spec.sections.values import Seconds, check_distinct
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles
 
@@ -182,6 +183,7 @@ Workload = Annotated[
     | TraceWorkload
     | ArchitectureSearch
     | Ensemble
+    | TabularWorkload
     | PipelineWorkload
     | ElasticWorkload,
     Field(discriminator="kind"),

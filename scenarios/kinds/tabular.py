@@ -1,0 +1,181 @@
+"""A search for architectures on a recorded table, in the simulator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
+from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
+from wattkeeper.scenarios.inputs.zoo_models import capacity_bytes
+from wattkeeper.scenarios.kinds.kind import SIMULATED_ONLY, Clusters, WorkloadKind
+from wattkeeper.scenarios.kinds.search import UNMEASURED, check_choices
+from wattkeeper.scenarios.kinds.simulation import build_world, collect_results, streams_of
+from wattkeeper.scenarios.spec.loading import LoadedScenario
+from wattkeeper.scenarios.spec.sections.tabular import TabularWorkload
+from wattkeeper.scenarios.spec.variants import RunSpec, VariantSpec
+from wattkeeper.scenarios.spec.yaml_document import locate_errors
+from wattkeeper.sim.cluster_results.tables import ClusterResult
+from wattkeeper.sim.engine.zoo import SimulatedZoo, ZooSpec
+from wattkeeper.sim.kernel.environment import SimulationEnvironment
+from wattkeeper.sim.kernel.streams import RandomStreams
+from wattkeeper.sim.replay.backend import Replay
+from wattkeeper.sim.results.digest import digest_tables
+from wattkeeper.sim.search.source import NetworkSource
+from wattkeeper.sim.search.strategy import Space
+from wattkeeper.sim.search.tabular import ReplayedTraining, TabularSearch
+from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.library import store
+from wattkeeper.traces.networks import NetworkTable
+
+if TYPE_CHECKING:
+    from wattkeeper.policies.json_types import Json
+    from wattkeeper.policies.profile import Profile
+
+
+SEEDS: Final = 1 << 63
+"""Number of seeds of strategies."""
+
+
+class Tabular(WorkloadKind):
+    """Networks whose recorded trainings are replayed, as many at once as there are GPUs."""
+
+    not_live: ClassVar[str] = SIMULATED_ONLY.format(kind="search")
+
+    @override
+    def read(self, loaded: LoadedScenario, clusters: Clusters, live: bool) -> ScenarioInputs:
+        workload, document = cast("TabularWorkload", loaded.scenario.workload), loaded.document
+        with locate_errors(document, "workload", "table"):
+            trace = store.find(workload.table, document.folder_of(("workload", "table")))
+        with locate_errors(document, "workload"):
+            table = NetworkTable(trace, workload.task)
+            misfit = workload.strategy.find_misfit_in(Space(table.space), workload.models)
+            if misfit:
+                raise InputError(misfit)
+        runs: dict[str, RunInputs] = {}
+        for used in clusters:
+            with locate_errors(document, *used.path, "gpu"):
+                others = {*used.spec.gpu_types} - {table.gpu_type}
+                if table.gpu_type is not None and others:
+                    raise InputError(
+                        f"gpu: {min(others)!r}, but {table.name} was recorded on {table.gpu_type!r}"
+                    )
+            runs |= dict.fromkeys(used.variants, RunInputs(used.spec, {}, table=table))
+        return ScenarioInputs(runs, (trace,))
+
+    @override
+    def check_policies(self, variant: VariantSpec, run: RunInputs) -> None:
+        strategy = cast("TabularWorkload", variant.workload).strategy
+        check_choices(variant, strategy.explain_no_origins())
+        if variant.zoo is not None and variant.zoo.accuracy is not None:
+            raise InputError("zoo.accuracy: leave it out: the table has the accuracies")
+
+    @override
+    def execute(self, spec: RunSpec, inputs: RunInputs) -> ClusterResult:
+        workload, variant = cast("TabularWorkload", spec.variant.workload), spec.variant
+        table, streams = inputs.table, streams_of(spec, inputs)
+        assert table is not None
+        search = _begin(workload, table, streams)
+        profiles: dict[tuple[str, int, str], Profile] = {}
+        for gpu_type in inputs.cluster.gpu_types:
+            profiles |= search.profiles(gpu_type)
+        inputs = inputs._replace(profiles=profiles)
+        env, zoo = SimulationEnvironment(), None
+        power = unprofiled_power(inputs, variant.boundness)
+        backend = Replay(env, profiles, streams, variant.rules.objective, power)
+        if variant.zoo is not None and variant.policies.retain is not None:
+            capacity = capacity_bytes(variant.zoo)
+            zoo = SimulatedZoo(
+                ZooSpec(capacity, search.known, search), variant.policies.retain, streams
+            )
+        source = NetworkSource(search, inputs.cluster.gpus)
+        world = build_world(spec, inputs, env, streams, backend, source, zoo)
+        world.run()
+        if zoo is not None:  # policies saw validation accuracies
+            numbers = np.array([done.number for done in zoo.done], dtype=np.int64)
+            names = source.column("model", numbers).to_pylist()
+            zoo.done = [
+                done._replace(accuracy=search.trained[name].final_accuracy)
+                for name, done in zip(names, zoo.done, strict=True)
+            ]
+        unmeasured = {profile.workload for profile in profiles.values()}
+        return _add_trainings(collect_results(spec, inputs, world, unmeasured), search)
+
+    @override
+    def add_to_summary(
+        self, summary: Json, results: Sequence[ClusterResult], baseline: str
+    ) -> None:
+        from wattkeeper.scenarios.analysis.savings import savings
+
+        summary["saved"] = savings(results, baseline)
+
+    @override
+    def list_modelled(
+        self, inputs: ScenarioInputs, results: Sequence[ClusterResult]
+    ) -> Iterator[str]:
+        modelled = sum(int(result.metrics["modelled"]) for result in results)
+        if modelled:
+            trained = sum(int(result.metrics["jobs"]) for result in results)
+            yield (
+                f"epochs of {modelled:,} of {trained:,} trainings, from parents of which no "
+                "recording is there (expected_saving in policies/matching/benefit.py), and their "
+                "accuracies: as from scratch"
+            )
+
+
+KIND = Tabular()
+
+
+def _begin(workload: TabularWorkload, table: NetworkTable, streams: RandomStreams) -> TabularSearch:
+    """The search of a run, whose seed decides on proposals and on the recordings."""
+    seed = int(streams.policy("search", "networks").integers(SEEDS))
+    strategy = workload.strategy.begin(Space(table.space), workload.models, seed)
+    recording = int(streams.policy("search", "recordings").integers(table.seeds))
+    return TabularSearch(table, strategy, recording)
+
+
+def _add_trainings(ran: ClusterResult, search: TabularSearch) -> ClusterResult:
+    """Results with the metrics of trainings, and whether each of them was recorded."""
+    tables = dict(ran.tables)
+    jobs = tables["jobs"]
+    trained = list(search.trained.values())
+    modelled = {name for name, each in search.trained.items() if each.modelled}
+    kinds = ["modelled" if n in modelled else "recorded" for n in jobs["job_id"].to_pylist()]
+    tables["jobs"] = replace_column(jobs, "replayed", pa.array(kinds))
+    covered: list[float] = []
+    if "models" in tables:
+        has_parent = tables["models"]["parent_model"].is_valid()
+        covered = tables["models"].filter(has_parent)["coverage"].to_pylist()
+    by = ran.by | {
+        "replayed": {
+            kind: _total([each for each in trained if each.modelled == (kind == "modelled")])
+            for kind in sorted({*kinds})
+        }
+    }
+    metrics = (
+        ran.metrics
+        | dict.fromkeys(UNMEASURED, math.nan)
+        | _total(trained)
+        | {
+            "overhead_s": math.fsum(jobs["overhead_s"].to_pylist()),
+            "accuracy": math.fsum(each.final_accuracy for each in trained) / len(trained),
+            "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
+            "modelled": float(len(modelled)),
+        }
+    )
+    return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
+
+
+def _total(trained: Sequence[ReplayedTraining]) -> dict[str, float]:
+    return {
+        "jobs": float(len(trained)),
+        "work": math.fsum(each.work for each in trained),
+        "epochs": float(sum(each.epochs for each in trained)),
+    }

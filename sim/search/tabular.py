@@ -1,0 +1,154 @@
+"""A search whose networks were trained before: their recordings are replayed.
+
+From a parent of which a recording is there, a training takes the epochs, and reaches the
+accuracies, that were recorded. From any other it is modelled: it takes the share of the epochs from
+scratch that `wattkeeper.policies.matching.benefit` does not expect to be saved, and reaches the
+accuracies from scratch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from wattkeeper.policies.matching.benefit import expected_saving, saving_by_accuracy
+from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.matching.relation import relate
+from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
+from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
+from wattkeeper.sim.engine.zoo import ModelOfJob
+from wattkeeper.sim.search.strategy import Choices, Strategy
+from wattkeeper.traces.networks import NetworkTable, Recording
+
+BATCH_SIZE = 1
+"""Stands for that of the recordings: nobody chooses another one."""
+
+
+class ReplayedTraining(NamedTuple):
+    """A training of a search.
+
+    Attributes:
+        epochs: Until it ended.
+        accuracy: On the validation set, which the strategy and the zoo see.
+        final_accuracy: On the test set; on the validation set where no test was recorded.
+        work: Epochs times parameters.
+        modelled: Whether it is modelled, instead of recorded.
+    """
+
+    epochs: int
+    accuracy: float
+    final_accuracy: float
+    work: float
+    modelled: bool
+
+
+class TabularSearch:
+    """The search of one run; also what its zoo asks for the worth of parents.
+
+    Args:
+        table: The networks and their recordings.
+        strategy: Proposes the networks.
+        seed: Which recordings are replayed, from 0; of fewer, this one modulo their number.
+
+    Attributes:
+        known: The networks that were proposed so far, as the zoo knows them, by name.
+        trained: Those that were trained, in the order in which they ended.
+    """
+
+    def __init__(self, table: NetworkTable, strategy: Strategy[Choices], seed: int) -> None:
+        self._table, self._strategy, self._seed = table, strategy, seed
+        self._choices: dict[str, Choices] = {}
+        self.known: dict[str, ModelOfJob] = {}
+        self.trained: dict[str, ReplayedTraining] = {}
+        self.graph: Callable[[Choices], Graph] = lru_cache(maxsize=None)(table.graph)
+        self._best = max(self._from_scratch(name).accuracy for name in self._names())
+
+    def _names(self) -> list[str]:
+        return [network.name for network in self._table.networks.values()]
+
+    def propose(self) -> str | None:
+        """See `wattkeeper.sim.search.source.Search`."""
+        proposal = self._strategy.propose()
+        if proposal is None:
+            return None
+        names, choices = list(self._choices), proposal.network
+        origin = None if proposal.origin is None else names[proposal.origin]
+        network = self._table.networks[choices].name
+        name = f"{proposal.label}-{network}"
+        self._choices[name] = choices
+        child = ChildModel(name, self._table.task, self.graph(choices), origin)
+        self.known[name] = ModelOfJob(child, self._from_scratch(network).accuracy)
+        return name
+
+    def report(self, name: str, reached: bool) -> None:
+        """See `wattkeeper.sim.search.source.Search`."""
+        if reached and name not in self.trained:  # nobody asked for a parent
+            self.trained[name] = self.training(name, None)
+        trial = list(self._choices).index(name)
+        self._strategy.report(trial, self.trained[name].accuracy if reached else None)
+
+    def workload(self, name: str) -> str:
+        """The network, whose profile is replayed."""
+        return self._table.networks[self._choices[name]].name
+
+    def work(self, child: ChildModel, parent: TrainedModel, coverage: float) -> float:
+        """See `wattkeeper.sim.engine.zoo.Benefit`."""
+        from_scratch = self._from_scratch(self.workload(child.name))
+        return self.training(child.name, parent).epochs / from_scratch.epochs
+
+    def accuracy_of(
+        self,
+        model: ModelOfJob,
+        parent: TrainedModel | None,
+        coverage: float,
+        draw: Callable[[], float],
+    ) -> float:
+        """See `wattkeeper.sim.engine.zoo.Benefit`; the training ends now."""
+        name = model.child.name
+        self.trained[name] = self.training(name, parent)
+        return self.trained[name].accuracy
+
+    def training(self, name: str, parent: TrainedModel | None) -> ReplayedTraining:
+        """The training of a proposed network from a parent, or from scratch."""
+        network = self.workload(name)
+        parent_network = None if parent is None else self.workload(parent.name)
+        found = self._table.recordings.get((network, parent_network), ())
+        recorded = found[self._seed % len(found)] if found else self._from_scratch(network)
+        epochs, is_modelled = recorded.epochs, not found
+        if is_modelled and parent is not None:
+            saved = expected_saving(relate(parent.graph, self.known[name].child.graph))
+            saved = max(0.0, saved + saving_by_accuracy(parent.accuracy, self._best))
+            epochs = max(1, math.ceil(epochs * (1 - saved)))
+        work = epochs * self._table.networks[self._choices[name]].parameters
+        return ReplayedTraining(
+            epochs, recorded.accuracy, recorded.final_accuracy, work, is_modelled
+        )
+
+    def _from_scratch(self, network: str) -> Recording:
+        found = self._table.recordings[network, None]
+        return found[self._seed % len(found)]
+
+    def profiles(self, gpu_type: str) -> dict[tuple[str, int, str], Profile]:
+        """The profiles of all networks on a type of GPU; their power was not measured.
+
+        Each epoch takes the mean time of one from scratch.
+        """
+        found = {}
+        for name in self._names():
+            from_scratch = self._from_scratch(name)
+            epochs, epoch_s = from_scratch.epochs, from_scratch.time_s / from_scratch.epochs
+            curve = Curve(BATCH_SIZE, (UNLIMITED_W,), (epoch_s,), (0.0,), (float(epochs),))
+            found[name, 1, gpu_type] = Profile(
+                name,
+                gpu_type,
+                1,
+                from_scratch.accuracy,
+                self._table.most_epochs,
+                BATCH_SIZE,
+                UNLIMITED_W,
+                {BATCH_SIZE: curve},
+                measured=False,
+            )
+        return found
