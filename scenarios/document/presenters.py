@@ -7,11 +7,13 @@ from wattkeeper.scenarios.document.elastic import ElasticPresenter
 from wattkeeper.scenarios.document.presenter import Presenter
 from wattkeeper.scenarios.document.replayed import ReplayedPresenter
 from wattkeeper.scenarios.document.search import SearchPresenter
+from wattkeeper.scenarios.document.tabular import TabularPresenter
 
 PRESENTERS: Final[dict[str, Presenter]] = {
     "elastic": ElasticPresenter(),
     "ensemble": SearchPresenter(),
     "search": SearchPresenter(),
+    "tabular": TabularPresenter(),
 }
 """Of kinds whose jobs are not replayed one by one."""
 

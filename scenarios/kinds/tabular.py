@@ -12,6 +12,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from wattkeeper.policies.errors import InputError
+from wattkeeper.scenarios.analysis.found import PERCENTS, found_metric, summarise_found
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.zoo_models import capacity_bytes
@@ -106,15 +107,14 @@ class Tabular(WorkloadKind):
                 for name, done in zip(names, zoo.done, strict=True)
             ]
         unmeasured = {profile.workload for profile in profiles.values()}
-        return _add_trainings(collect_results(spec, inputs, world, unmeasured), search)
+        ran = collect_results(spec, inputs, world, unmeasured)
+        return _add_trainings(ran, search, workload.models)
 
     @override
     def add_to_summary(
         self, summary: Json, results: Sequence[ClusterResult], baseline: str
     ) -> None:
-        from wattkeeper.scenarios.analysis.savings import savings
-
-        summary["saved"] = savings(results, baseline)
+        summary["found"] = summarise_found(results)
 
     @override
     def list_modelled(
@@ -141,7 +141,7 @@ def _begin(workload: TabularWorkload, table: NetworkTable, streams: RandomStream
     return TabularSearch(table, strategy, recording)
 
 
-def _add_trainings(ran: ClusterResult, search: TabularSearch) -> ClusterResult:
+def _add_trainings(ran: ClusterResult, search: TabularSearch, models: int) -> ClusterResult:
     """Results with the metrics of trainings, and whether each of them was recorded."""
     tables = dict(ran.tables)
     jobs = tables["jobs"]
@@ -159,17 +159,24 @@ def _add_trainings(ran: ClusterResult, search: TabularSearch) -> ClusterResult:
             for kind in sorted({*kinds})
         }
     }
-    metrics = (
-        ran.metrics
-        | dict.fromkeys(UNMEASURED, math.nan)
-        | _total(trained)
-        | {
-            "overhead_s": math.fsum(jobs["overhead_s"].to_pylist()),
-            "accuracy": math.fsum(each.final_accuracy for each in trained) / len(trained),
-            "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
-            "modelled": float(len(modelled)),
-        }
-    )
+    recorded = [each for each in trained if each.has_parent and not each.modelled]
+    metrics = ran.metrics | dict.fromkeys(UNMEASURED, math.nan) | _total(trained)
+    metrics |= {
+        "overhead_s": math.fsum(jobs["overhead_s"].to_pylist()),
+        "accuracy": math.fsum(each.final_accuracy for each in trained) / len(trained),
+        "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
+        "modelled": float(len(modelled)),
+        "recorded": float(len(recorded)),
+        "recorded_work": math.fsum(each.work for each in recorded),
+        "recorded_work_from_scratch": math.fsum(each.work_from_scratch for each in recorded),
+        "best_accuracy": search.find_best(math.inf),
+    }
+    metrics |= {
+        found_metric(percent): search.find_best(percent / 100 * models) for percent in PERCENTS
+    }
+    task = search.task
+    tables["jobs"] = replace_column(tables["jobs"], "workload", pa.array([task] * len(jobs)))
+    by = by | {"workload": {task: metrics}}
     return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
 
 

@@ -30,17 +30,21 @@ class ReplayedTraining(NamedTuple):
     """A training of a search.
 
     Attributes:
+        has_parent: Whether it began with the weights of a parent.
         epochs: Until it ended.
         accuracy: On the validation set, which the strategy and the zoo see.
         final_accuracy: On the test set; on the validation set where no test was recorded.
         work: Epochs times parameters.
+        work_from_scratch: The same without a parent.
         modelled: Whether it is modelled, instead of recorded.
     """
 
+    has_parent: bool
     epochs: int
     accuracy: float
     final_accuracy: float
     work: float
+    work_from_scratch: float
     modelled: bool
 
 
@@ -53,12 +57,14 @@ class TabularSearch:
         seed: Which recordings are replayed, from 0; of fewer, this one modulo their number.
 
     Attributes:
+        task: What the networks are trained for.
         known: The networks that were proposed so far, as the zoo knows them, by name.
         trained: Those that were trained, in the order in which they ended.
     """
 
     def __init__(self, table: NetworkTable, strategy: Strategy[Choices], seed: int) -> None:
         self._table, self._strategy, self._seed = table, strategy, seed
+        self.task = table.task
         self._choices: dict[str, Choices] = {}
         self.known: dict[str, ModelOfJob] = {}
         self.trained: dict[str, ReplayedTraining] = {}
@@ -113,18 +119,43 @@ class TabularSearch:
     def training(self, name: str, parent: TrainedModel | None) -> ReplayedTraining:
         """The training of a proposed network from a parent, or from scratch."""
         network = self.workload(name)
+        from_scratch = self._from_scratch(network)
         parent_network = None if parent is None else self.workload(parent.name)
         found = self._table.recordings.get((network, parent_network), ())
-        recorded = found[self._seed % len(found)] if found else self._from_scratch(network)
-        epochs, is_modelled = recorded.epochs, not found
-        if is_modelled and parent is not None:
+        recorded = found[self._seed % len(found)] if found else from_scratch
+        epochs = recorded.epochs
+        if parent is not None and not found:
             saved = expected_saving(relate(parent.graph, self.known[name].child.graph))
             saved = max(0.0, saved + saving_by_accuracy(parent.accuracy, self._best))
             epochs = max(1, math.ceil(epochs * (1 - saved)))
-        work = epochs * self._table.networks[self._choices[name]].parameters
+        parameters = self._table.networks[self._choices[name]].parameters
         return ReplayedTraining(
-            epochs, recorded.accuracy, recorded.final_accuracy, work, is_modelled
+            parent is not None,
+            epochs,
+            recorded.accuracy,
+            recorded.final_accuracy,
+            epochs * parameters,
+            from_scratch.epochs * parameters,
+            modelled=not found,
         )
+
+    def find_best(self, budget: float) -> float:
+        """The best validation accuracy that so much work has found; NaN if none ended by then.
+
+        The work counts in that of a mean training from scratch of the space's networks.
+        """
+        works = [
+            self._from_scratch(network.name).epochs * network.parameters
+            for network in self._table.networks.values()
+        ]
+        left, best = budget * math.fsum(works) / len(works), math.nan
+        for training in self.trained.values():
+            left -= training.work
+            if left < 0:
+                break
+            if not best >= training.accuracy:
+                best = training.accuracy
+        return best
 
     def _from_scratch(self, network: str) -> Recording:
         found = self._table.recordings[network, None]

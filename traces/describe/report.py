@@ -5,7 +5,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.traces.describe import jobs, jobs_text, node_events, profiles, text
+from wattkeeper.traces.describe import jobs, jobs_text, networks, node_events, profiles, text
 from wattkeeper.traces.trace import Trace
 
 DEFAULT_ETA: Final = 0.5
@@ -25,8 +25,8 @@ def describe(
         gpus: Size of a cluster to compare jobs with, >= 1. Ignored for profiles.
 
     Returns:
-        The trace's origin, and the sections of `profiles.report`, `jobs.report` or
-        `node_events.report`.
+        The trace's origin, and the sections of `profiles.report`, `jobs.report`,
+        `node_events.report` or `networks.report`.
 
     Raises:
         InputError: If `eta` or `gpus` is out of range.
@@ -51,14 +51,13 @@ def describe(
         return head | jobs.report(trace, gpus)
     if trace.kind == "node-events":
         return head | node_events.report(trace)
+    if trace.kind == "networks":
+        return head | networks.report(trace)
     return head | profiles.report(trace, gpu_type, eta)
 
 
 def render(report: Report, console: Console) -> None:
     """Print a report of `describe` as tables."""
     text.head(report, console)
-    if report["kind"] == "node-events":
-        node_events.render(report, console)
-        return
-    sections = jobs_text if report["kind"] == "jobs" else text
-    sections.render(report, console)
+    sections = {"jobs": jobs_text, "node-events": node_events, "networks": networks}
+    sections.get(report["kind"], text).render(report, console)

@@ -5,7 +5,8 @@ A CSV or Parquet file with the columns ``data_set`` (cifar10, cifar100 or imagen
 skip, 2 1 x 1 convolution, 3 3 x 3 convolution, 4 average pooling; leading zeros may be missing),
 ``train_time_s`` (of a training of 200 epochs), ``val_acc_seed1`` (%), ``params_m`` (millions);
 optional are ``val_acc_seed2``, ``val_acc_seed3`` (%, empty where there is none) and ``latency_s``.
-All 15,625 architectures of a data set are needed.
+The space is that of the operations which an edge has in any row; all its architectures are needed,
+for each data set. Those of the paper are 15,625.
 """
 
 import io
@@ -69,7 +70,8 @@ def read(paths: Sequence[Path]) -> Trace:
     """
     path = one_path(paths, "CSV or Parquet file")
     table, digest = _read_rows(path)
-    networks, recordings = [], []
+    networks: list[Row] = []
+    recordings: list[Row] = []
     problems: list[Problem] = []
     for number, row in enumerate(table.to_pylist(), 1):
         name = row["architecture"].zfill(len(EDGES))
@@ -93,7 +95,10 @@ def read(paths: Sequence[Path]) -> Trace:
     if problems:
         raise TraceError(problems)
     parameters = {
-        "space": [[f"edge/{one}-{other}", [*OPERATIONS]] for one, other in EDGES],
+        "space": [
+            [f"edge/{one}-{other}", [OPERATIONS[int(digit)] for digit in sorted(digits)]]
+            for (one, other), digits in zip(EDGES, _digits_of_edges(networks), strict=True)
+        ],
         "cells": "nas-bench-201",
     }
     tables = {
@@ -117,6 +122,11 @@ def read(paths: Sequence[Path]) -> Trace:
         ),
         parameters=parameters,
     )
+
+
+def _digits_of_edges(networks: Sequence[Row]) -> list[set[str]]:
+    """The operations of each edge that there are, as digits."""
+    return [{*digits} for digits in zip(*(row["network"] for row in networks), strict=True)]
 
 
 def _find_faults(row: Row, name: str) -> Iterator[str]:
