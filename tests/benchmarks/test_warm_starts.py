@@ -13,9 +13,11 @@ pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed: pip install 'wattkeeper[digits]'"
 )
 
-from benchmarks.warm_starts import fit, record
+from benchmarks.warm_starts import families, fit, pack_table, record, record_table
 from benchmarks.warm_starts.pack import SHIPPED, pack, read_folder, read_packed
 from wattkeeper.policies.matching.benefit import FITTED
+from wattkeeper.sim.search.network_space import NetworkSpace
+from wattkeeper.traces.networks import NetworkTable
 
 
 @pytest.mark.slow
@@ -60,3 +62,20 @@ def test_recordings_go_on_and_are_packed(
         gzip.compress("".join(f"{line}\n" for line in pack(read_folder(tmp_path))).encode())
     )
     assert read_packed(packed) == read_folder(tmp_path)
+
+
+def test_a_table_is_recorded_and_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "RULE", record.RULE._replace(most_epochs=1))
+    small = NetworkSpace(1, (8, 16), (1,), ("plain",), (3, 5))
+    monkeypatch.setattr(families, "SPACE", small)
+    monkeypatch.setattr(pack_table, "SPACE", small)
+    path = tmp_path / "space-1.jsonl"
+    record_table.TableRecorder(record.Networks("space", 1, 4), path).run()
+    text = path.read_text()
+    record_table.TableRecorder(record.Networks("space", 1, 4), path).run()
+    assert path.read_text() == text, "nothing is trained twice"
+    table = NetworkTable(pack_table.pack(tmp_path))
+    assert [each.name for each in table.networks.values()] == ["c3-8", "c5-8", "c3-16", "c5-16"]
+    parents = [parent for network, parent in table.recordings if network == "c3-8"]
+    assert parents[:2] == [None, "c3-8"]
+    assert sorted(map(str, parents[2:])) == ["c3-16", "c5-8"]

@@ -72,10 +72,13 @@ def read(paths: Sequence[Path]) -> Trace:
     table, digest = _read_rows(path)
     networks: list[Row] = []
     recordings: list[Row] = []
+    first_rows: dict[tuple[str, str], int] = {}
     problems: list[Problem] = []
     for number, row in enumerate(table.to_pylist(), 1):
         name = row["architecture"].zfill(len(EDGES))
-        if wrong := ", ".join(_find_faults(row, name)):
+        first = first_rows.setdefault((row["data_set"], name), number)
+        repeats = [f"repeats row {first}: {name!r}"] * (first != number)
+        if wrong := ", ".join([*repeats, *_find_faults(row, name)]):
             problems.append(Problem(wrong, f"{path}, row {number}"))
             if len(problems) == MOST_FAULTS:
                 break

@@ -15,7 +15,7 @@ import pytest
 
 from tests.scenarios.test_damage import CODES, Hung, ask
 from tests.support import damage
-from tests.traces.formats import test_formats, test_pollux
+from tests.traces.formats import test_formats, test_nas_table, test_pollux
 from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.traces.formats import registry
@@ -80,6 +80,8 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     (root / "spot.csv").write_text("0,add,a\n0,add,b\n60000,remove,a\n")
     (root / "sacct.json").write_text(SACCT)
     (root / "capacity.csv").write_text("0,2\n60,1\n120,4\n")
+    (root / "cells.csv").write_text("\n".join([test_nas_table.HEAD, *test_nas_table.ROWS]) + "\n")
+    names["nas-table"] = ("cells.csv",)
     names["node-events"] = ("events.csv",)
     names["spot-capacity"] = ("capacity.csv",)
     names["zeus-nsdi23"] = ("summary_train.csv", "summary_power_v100.csv")
