@@ -9,7 +9,7 @@ import pyarrow as pa
 from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.files.names import check_name, explain_label
-from wattkeeper.traces.networks import check_networks
+from wattkeeper.traces.networks.rows import check_networks
 from wattkeeper.traces.node_events import check_node_events
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 

@@ -6,8 +6,7 @@ from wattkeeper.policies.json_types import Json
 from wattkeeper.scenarios.document.elastic import ElasticPresenter
 from wattkeeper.scenarios.document.presenter import Presenter
 from wattkeeper.scenarios.document.replayed import ReplayedPresenter
-from wattkeeper.scenarios.document.search import SearchPresenter
-from wattkeeper.scenarios.document.tabular import TabularPresenter
+from wattkeeper.scenarios.document.search import SearchPresenter, TabularPresenter
 
 PRESENTERS: Final[dict[str, Presenter]] = {
     "elastic": ElasticPresenter(),

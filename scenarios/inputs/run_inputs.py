@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wattkeeper.sim.elastic.jobs import ElasticJob
     from wattkeeper.sim.engine.features.stragglers import Stragglers
     from wattkeeper.traces.layer_costs import LayerProfile
-    from wattkeeper.traces.networks import NetworkTable
+    from wattkeeper.traces.models.network_table import NetworkTable
     from wattkeeper.traces.node_rates import NodeRates
 
 NO_ROWS: Ints = np.zeros(0, dtype=np.int64)

@@ -34,7 +34,7 @@ from wattkeeper.sim.search.strategy import Space
 from wattkeeper.sim.search.tabular import ReplayedTraining, TabularSearch
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.library import store
-from wattkeeper.traces.networks import NetworkTable
+from wattkeeper.traces.models.network_table import NetworkTable
 
 if TYPE_CHECKING:
     from wattkeeper.policies.json_types import Json
@@ -55,8 +55,10 @@ class Tabular(WorkloadKind):
         workload, document = cast("TabularWorkload", loaded.scenario.workload), loaded.document
         with locate_errors(document, "workload", "table"):
             trace = store.find(workload.table, document.folder_of(("workload", "table")))
+            if trace.kind != "networks":
+                raise InputError(f"trace {trace.name!r} holds {trace.kind}; networks are needed")
         with locate_errors(document, "workload"):
-            table = NetworkTable(trace, workload.task)
+            table = NetworkTable(trace.name, trace.tables, trace.parameters, workload.task)
             misfit = workload.strategy.find_misfit_in(Space(table.space), workload.models)
             if misfit:
                 raise InputError(misfit)

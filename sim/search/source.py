@@ -15,7 +15,7 @@ from wattkeeper.policies.points.views import Outcome
 from wattkeeper.sim.engine.sources import Source
 
 
-class Search(Protocol):
+class NetworkSearch(Protocol):
     """A search for architectures."""
 
     def propose(self) -> str | None:
@@ -37,7 +37,7 @@ class NetworkSource(Source):
         slots: How many networks may be under way at once.
     """
 
-    def __init__(self, search: Search, slots: int = 1) -> None:
+    def __init__(self, search: NetworkSearch, slots: int = 1) -> None:
         self._search, self._free = search, slots
         self._jobs: list[Job] = []
 

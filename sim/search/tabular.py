@@ -20,7 +20,7 @@ from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.zoo import ModelOfJob
 from wattkeeper.sim.search.strategy import Choices, Strategy
-from wattkeeper.traces.networks import NetworkTable, Recording
+from wattkeeper.traces.models.network_table import NetworkTable, RecordedTraining
 
 BATCH_SIZE = 1
 """Stands for that of the recordings: nobody chooses another one."""
@@ -75,7 +75,7 @@ class TabularSearch:
         return [network.name for network in self._table.networks.values()]
 
     def propose(self) -> str | None:
-        """See `wattkeeper.sim.search.source.Search`."""
+        """See `wattkeeper.sim.search.source.NetworkSearch`."""
         proposal = self._strategy.propose()
         if proposal is None:
             return None
@@ -89,7 +89,7 @@ class TabularSearch:
         return name
 
     def report(self, name: str, reached: bool) -> None:
-        """See `wattkeeper.sim.search.source.Search`."""
+        """See `wattkeeper.sim.search.source.NetworkSearch`."""
         if reached and name not in self.trained:  # nobody asked for a parent
             self.trained[name] = self.training(name, None)
         trial = list(self._choices).index(name)
@@ -157,7 +157,7 @@ class TabularSearch:
                 best = training.accuracy
         return best
 
-    def _from_scratch(self, network: str) -> Recording:
+    def _from_scratch(self, network: str) -> RecordedTraining:
         found = self._table.recordings[network, None]
         return found[self._seed % len(found)]
 

@@ -15,9 +15,9 @@ pytest.importorskip(
 
 from benchmarks.warm_starts import families, fit, pack_table, record, record_table
 from benchmarks.warm_starts.pack import SHIPPED, pack, read_folder, read_packed
+from tests.support.traces import read_table
 from wattkeeper.policies.matching.benefit import FITTED
 from wattkeeper.sim.search.network_space import NetworkSpace
-from wattkeeper.traces.networks import NetworkTable
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_a_table_is_recorded_and_packed(tmp_path: Path, monkeypatch: pytest.Monk
     text = path.read_text()
     record_table.TableRecorder(record.Networks("space", 1, 4), path).run()
     assert path.read_text() == text, "nothing is trained twice"
-    table = NetworkTable(pack_table.pack(tmp_path))
+    table = read_table(pack_table.pack(tmp_path))
     assert [each.name for each in table.networks.values()] == ["c3-8", "c5-8", "c3-16", "c5-16"]
     parents = [parent for network, parent in table.recordings if network == "c3-8"]
     assert parents[:2] == [None, "c3-8"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.library import folder as folders
 from wattkeeper.traces.library.importer import write_jobs
+from wattkeeper.traces.models.network_table import NetworkTable
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.trace import Trace
 
@@ -22,3 +23,8 @@ def import_trace(form: str, paths: Sequence[Path], name: str | None = None) -> T
             return folders.read(folder)
     trace = known.read(paths)
     return trace if name is None else replace(trace, name=name)
+
+
+def read_table(trace: Trace) -> NetworkTable:
+    """The networks of a trace of one task."""
+    return NetworkTable(trace.name, trace.tables, trace.parameters)

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.support.messages import assert_states
-from wattkeeper.policies.errors import InputError, TraceError
+from tests.support.traces import read_table
+from wattkeeper.policies.errors import TraceError
 from wattkeeper.policies.matching.relation import relate
 from wattkeeper.sim.search.architectures import count_parameters, parse
 from wattkeeper.traces.describe.networks import report
 from wattkeeper.traces.library import store
-from wattkeeper.traces.networks import NetworkTable
 from wattkeeper.traces.trace import Trace
 
 Rows = list[dict[str, Any]]
@@ -75,14 +75,6 @@ def test_a_space_is_names_with_different_choices(space: object) -> None:
         change("networks", list, space=space)
 
 
-def test_other_traces_are_no_tables() -> None:
-    from wattkeeper.traces.generate.synthetic import generate
-    from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
-
-    with pytest.raises(InputError, match=r"'made-up' holds profiles; networks are needed"):
-        NetworkTable(generate(SyntheticProfiles(), "made-up"))
-
-
 def test_the_shipped_table_says_where_it_is_from() -> None:
     about = SHIPPED.parameters
     assert {"recorded", "cpu", "python", "torch", "numpy", "scikit-learn"} <= set(about)
@@ -103,7 +95,7 @@ def test_the_shipped_table_has_all_networks_from_scratch_and_from_three_parents(
         assert row["accuracy"] == max(counts) / samples
         assert row["epochs"] == min(counts.index(max(counts)) + 5, 100)
     pairs = {(row["network"], row["parent"]) for row in rows}
-    table = NetworkTable(SHIPPED)
+    table = read_table(SHIPPED)
     choices = {network.name: choices for choices, network in table.networks.items()}
     for name, own in choices.items():
         parents = [parent for network, parent in pairs if network == name and parent is not None]
@@ -115,7 +107,7 @@ def test_the_shipped_table_has_all_networks_from_scratch_and_from_three_parents(
 
 
 def test_the_shipped_graphs_are_those_of_the_networks() -> None:
-    table = NetworkTable(SHIPPED)
+    table = read_table(SHIPPED)
     for choices, network in table.networks.items():
         graph = table.graph(choices)
         assert graph.parameters.sum() == network.parameters

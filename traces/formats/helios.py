@@ -7,7 +7,7 @@
 
 from typing import Final
 
-from wattkeeper.traces.formats._accounting import COLUMNS, convert
+from wattkeeper.traces.readers.accounting_rows import COLUMNS, convert
 from wattkeeper.traces.readers.base import JobsFormat
 from wattkeeper.traces.readers.textfile import has_header, one_log
 

@@ -21,8 +21,8 @@ from wattkeeper.policies.errors import Problem, TraceError
 from wattkeeper.traces.files.digests import digest_file
 from wattkeeper.traces.files.names import derive_name
 from wattkeeper.traces.limits import MOST_BYTES, MOST_FAULTS
-from wattkeeper.traces.models.cells import CLASSES, EDGES, OPERATIONS
-from wattkeeper.traces.networks import check_networks
+from wattkeeper.traces.networks.cells import CLASSES, EDGES, OPERATIONS
+from wattkeeper.traces.networks.rows import check_networks
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv, read_whole
 from wattkeeper.traces.readers.textfile import first_line, one_path

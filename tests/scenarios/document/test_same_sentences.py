@@ -30,6 +30,7 @@ SHIPPED = {
     "elastic-losses": [],
     "pipeline-clocks": ["workload.iterations=100"],
     "zoo-bandits": ["workload.recurrences=6"],
+    "zoo-table": ["workload.models=20"],
 }
 FETCHED = {
     "bandit-league": ["sweep=null", "workload.recurrences=8"],

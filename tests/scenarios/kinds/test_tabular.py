@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,18 +16,19 @@ from hypothesis import strategies as st
 
 from tests.conftest import SHARED, Command, run_command
 from tests.support.messages import assert_states
+from tests.support.traces import read_table
 from wattkeeper.policies.profile import epochs_left
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.search.evolution import Evolution
 from wattkeeper.sim.search.greedy import Greedy
 from wattkeeper.sim.search.random_search import RandomSearch
-from wattkeeper.sim.search.strategy import Space
+from wattkeeper.sim.search.strategy import Choices, Space, Strategy
 from wattkeeper.traces.library import store
-from wattkeeper.traces.networks import NetworkTable
+from wattkeeper.traces.models.network_table import NetworkTable
 
 BENCHMARK: Final = SHARED / "data" / "nasbench201" / "final.csv.gz"
 EVOLUTION: Final = "{kind: evolution, population: 5, sample: 3, probability: 0.3}"
-STRATEGIES: Final = {
+STRATEGIES: Final[dict[str, tuple[str, Callable[..., Strategy[Choices]]]]] = {
     "evolution": (EVOLUTION, partial(Evolution, population=5, sample=3, probability=0.3)),
     "greedy": ("{kind: greedy}", Greedy),
     "random": ("{kind: random}", RandomSearch),
@@ -36,7 +38,7 @@ MODELS: Final = 24
 
 @pytest.fixture(scope="module")
 def table() -> NetworkTable:
-    return NetworkTable(store.find("digits-space"))
+    return read_table(store.find("digits-space"))
 
 
 @pytest.fixture
@@ -72,7 +74,8 @@ def write(folder: Path, strategy: str = EVOLUTION, **changed: str) -> Path:
 
 
 def rows_of(results: Path, table: str = "jobs") -> list[dict[str, Any]]:
-    return pq.read_table(results / f"{table}.parquet").to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(results / f"{table}.parquet").to_pylist()
+    return rows
 
 
 def network_of(trial: str) -> str:
@@ -195,6 +198,10 @@ def test_a_search_without_a_zoo_trains_from_scratch(tmp_path: Path, inside: Comm
             ("no trace named 'none'", "table.yaml:4"),
         ),
         (
+            {"workload": "{kind: tabular, table: events, models: 3, strategy: {kind: greedy}}"},
+            ("trace 'events' holds node-events; networks are needed", "table.yaml:4"),
+        ),
+        (
             {
                 "workload": "{kind: tabular, table: digits-space, task: cats, models: 3, "
                 "strategy: {kind: greedy}}"
@@ -213,6 +220,8 @@ def test_a_search_without_a_zoo_trains_from_scratch(tmp_path: Path, inside: Comm
 def test_what_does_not_fit_is_refused(
     changed: dict[str, str], facts: tuple[str, ...], tmp_path: Path, inside: Command
 ) -> None:
+    (tmp_path / "nodes.csv").write_text("time_s,event,node\n0,down,a\n")
+    inside("traces", "import", "node-events", "nodes.csv", "--name", "events")
     done = inside("run", write(tmp_path, **changed), "--out", "out", code=2)
     assert_states(done.stderr, *facts)
     assert not (tmp_path / "out").exists()

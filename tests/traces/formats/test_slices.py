@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.kubernetes import condition, import_objects, jobs, pod, workload
-from wattkeeper.traces.formats._slices import to_milli
+from wattkeeper.traces.readers.gpu_slices import to_milli
 
 PRO_6000 = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from wattkeeper.traces.formats._slices import MIXED
 from wattkeeper.traces.formats.kubernetes.claims import OTHER, UNTOLD
 from wattkeeper.traces.formats.kubernetes.objects import (
     NO_GPU,
@@ -16,6 +15,7 @@ from wattkeeper.traces.formats.kubernetes.objects import (
     KubeObject,
     read_demand,
 )
+from wattkeeper.traces.readers.gpu_slices import MIXED
 
 NO_CLAIM: Final = "claims devices, and the claims and their templates are not in the log"
 NO_COUNT: Final = "claims GPUs whose number the log does not tell"

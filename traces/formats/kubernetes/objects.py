@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from wattkeeper.traces.formats._slices import MIXED, SHARED, to_milli
 from wattkeeper.traces.formats.kubernetes.claims import (
     CLASS_PREFIX,
     GPU_RESOURCE,
@@ -26,6 +25,7 @@ from wattkeeper.traces.formats.kubernetes.gangs import (
     is_placeholder,
     is_serving,
 )
+from wattkeeper.traces.readers.gpu_slices import MIXED, SHARED, to_milli
 from wattkeeper.traces.readers.json_values import (
     Json,
     check_text,

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats
-from wattkeeper.traces.formats._slices import MIXED
 from wattkeeper.traces.formats.slurm.resources import Gpus
 from wattkeeper.traces.readers.base import Batch
 from wattkeeper.traces.readers.columns import strip_cells
+from wattkeeper.traces.readers.gpu_slices import MIXED
 
 MOST_HELD: Final = 200_000
 """Lines of one job that are held back until the next batch."""

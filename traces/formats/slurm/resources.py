@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools, Floats
-from wattkeeper.traces.formats._slices import MIXED, SHARED, to_milli
 from wattkeeper.traces.readers.columns import (
     WHOLE_BELOW,
     Wrong,
@@ -26,6 +25,7 @@ from wattkeeper.traces.readers.columns import (
     strip_cells,
 )
 from wattkeeper.traces.readers.csvfile import quote
+from wattkeeper.traces.readers.gpu_slices import MIXED, SHARED, to_milli
 
 GPU_COLUMNS: Final = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 TRES: Final = re.compile(r"(gres/(gpu|mps|shard)(?::([^=]+))?)(?:=(.*))?")
