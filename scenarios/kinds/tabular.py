@@ -16,7 +16,7 @@ from wattkeeper.scenarios.analysis.found import PERCENTS, found_metric, summaris
 from wattkeeper.scenarios.inputs.limit_models import unprofiled_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.inputs.zoo_models import capacity_bytes
-from wattkeeper.scenarios.kinds.kind import SIMULATED_ONLY, Clusters, WorkloadKind
+from wattkeeper.scenarios.kinds.kind import Clusters, WorkloadKind
 from wattkeeper.scenarios.kinds.search import UNMEASURED, check_choices
 from wattkeeper.scenarios.kinds.simulation import build_world, collect_results, streams_of
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -48,7 +48,10 @@ SEEDS: Final = 1 << 63
 class Tabular(WorkloadKind):
     """Networks whose recorded trainings are replayed, as many at once as there are GPUs."""
 
-    not_live: ClassVar[str] = SIMULATED_ONLY.format(kind="search")
+    not_live: ClassVar[str] = (
+        "workload.kind: a search on a recorded table is simulated only; leave out --live, or take "
+        "kind: search, which trains"
+    )
 
     @override
     def read(self, loaded: LoadedScenario, clusters: Clusters, live: bool) -> ScenarioInputs:
@@ -148,8 +151,8 @@ def _add_trainings(ran: ClusterResult, search: TabularSearch, models: int) -> Cl
     tables = dict(ran.tables)
     jobs = tables["jobs"]
     trained = list(search.trained.values())
-    modelled = {name for name, each in search.trained.items() if each.modelled}
-    kinds = ["modelled" if n in modelled else "recorded" for n in jobs["job_id"].to_pylist()]
+    pairs = zip(jobs["job_id"].to_pylist(), jobs["parent_model"].to_pylist(), strict=True)
+    kinds = ["recorded" if search.find_recorded(*pair) else "modelled" for pair in pairs]
     tables["jobs"] = replace_column(jobs, "replayed", pa.array(kinds))
     covered: list[float] = []
     if "models" in tables:
@@ -165,9 +168,9 @@ def _add_trainings(ran: ClusterResult, search: TabularSearch, models: int) -> Cl
     metrics = ran.metrics | dict.fromkeys(UNMEASURED, math.nan) | _total(trained)
     metrics |= {
         "overhead_s": math.fsum(jobs["overhead_s"].to_pylist()),
-        "accuracy": math.fsum(each.final_accuracy for each in trained) / len(trained),
-        "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
-        "modelled": float(len(modelled)),
+        "accuracy": _mean([each.final_accuracy for each in trained]),
+        "coverage": _mean(covered),
+        "modelled": float(sum(each.modelled for each in trained)),
         "recorded": float(len(recorded)),
         "recorded_work": math.fsum(each.work for each in recorded),
         "recorded_work_from_scratch": math.fsum(each.work_from_scratch for each in recorded),
@@ -180,6 +183,10 @@ def _add_trainings(ran: ClusterResult, search: TabularSearch, models: int) -> Cl
     tables["jobs"] = replace_column(tables["jobs"], "workload", pa.array([task] * len(jobs)))
     by = by | {"workload": {task: metrics}}
     return replace(ran, tables=tables, metrics=metrics, by=by, digest=digest_tables(tables))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
 
 
 def _total(trained: Sequence[ReplayedTraining]) -> dict[str, float]:

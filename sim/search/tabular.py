@@ -116,15 +116,22 @@ class TabularSearch:
         self.trained[name] = self.training(name, parent)
         return self.trained[name].accuracy
 
+    def find_recorded(self, name: str, parent: str | None) -> RecordedTraining | None:
+        """The recording of a proposed network from a parent, or from scratch; None: there is none.
+
+        Both are named as the search names them.
+        """
+        pair = self.workload(name), None if parent is None else self.workload(parent)
+        found = self._table.recordings.get(pair)
+        return None if found is None else found[self._seed % len(found)]
+
     def training(self, name: str, parent: TrainedModel | None) -> ReplayedTraining:
         """The training of a proposed network from a parent, or from scratch."""
-        network = self.workload(name)
-        from_scratch = self._from_scratch(network)
-        parent_network = None if parent is None else self.workload(parent.name)
-        found = self._table.recordings.get((network, parent_network), ())
-        recorded = found[self._seed % len(found)] if found else from_scratch
+        from_scratch = self._from_scratch(self.workload(name))
+        found = self.find_recorded(name, None if parent is None else parent.name)
+        recorded = found or from_scratch
         epochs = recorded.epochs
-        if parent is not None and not found:
+        if parent is not None and found is None:
             saved = expected_saving(relate(parent.graph, self.known[name].child.graph))
             saved = max(0.0, saved + saving_by_accuracy(parent.accuracy, self._best))
             epochs = max(1, math.ceil(epochs * (1 - saved)))
@@ -136,7 +143,7 @@ class TabularSearch:
             recorded.final_accuracy,
             epochs * parameters,
             from_scratch.epochs * parameters,
-            modelled=not found,
+            modelled=found is None,
         )
 
     def find_best(self, budget: float) -> float:
