@@ -13,6 +13,7 @@ from wattkeeper.scenarios.analysis.savings import (
     savings_note,
 )
 from wattkeeper.scenarios.analysis.study import Study
+from wattkeeper.scenarios.analysis.vocabulary import SHARES
 from wattkeeper.scenarios.document import blocks
 from wattkeeper.scenarios.document.blocks import (
     Cell,
@@ -122,7 +123,14 @@ TOLD: Final = ("10", "50")
 
 
 class TabularPresenter(SearchPresenter):
-    """What a search on a recorded table found for its work."""
+    """What a search on a recorded table found for its work.
+
+    Times are no metrics: where parents are modelled, no ratio of them may be shown.
+    """
+
+    @override
+    def metrics(self, summary: Json) -> tuple[str, ...]:
+        return SHARES
 
     @override
     def tell(self, study: Study) -> Iterator[Paragraph]:
