@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -113,3 +115,24 @@ def test_the_shipped_graphs_are_those_of_the_networks() -> None:
         assert graph.parameters.sum() == network.parameters
         assert network.parameters == count_parameters(parse(network.name))
         assert relate(graph, graph).keeps
+
+
+def test_the_page_says_what_the_parents_of_the_shipped_table_saved() -> None:
+    recordings = read_table(SHIPPED).recordings
+    sizes = {network.name: network.parameters for network in read_table(SHIPPED).networks.values()}
+    kinds: list[list[tuple[str, str]]] = [[] for _ in range(PARENTS)]
+    seen: Counter[str] = Counter()
+    for network, parent in recordings:  # in the order of recording
+        if parent is not None:
+            kinds[seen[network]].append((network, parent))
+            seen[network] += 1
+    page = (Path(__file__).parents[2] / "docs" / "zoo.md").read_text(encoding="utf-8")
+    harmed = []
+    for pairs in kinds:
+        warm = sum(recordings[pair][0].epochs * sizes[pair[0]] for pair in pairs)
+        scratch = sum(recordings[name, None][0].epochs * sizes[name] for name, _ in pairs)
+        assert f"{100 * (1 - warm / scratch):.1f} %" in page
+        harmed.append(
+            sum(recordings[p][0].epochs > recordings[p[0], None][0].epochs for p in pairs)
+        )
+    assert f"({', '.join(map(str, harmed[:-1]))} and {harmed[-1]} of them took more" in page
