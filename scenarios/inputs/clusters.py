@@ -21,6 +21,7 @@ from wattkeeper.scenarios.spec.sections.cluster import (
     UniformCluster,
     fault_of_partition,
 )
+from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, find_model
 from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.cluster.cluster_spec import (
@@ -30,6 +31,7 @@ from wattkeeper.sim.cluster.cluster_spec import (
     NodeGroup,
     NodeRent,
 )
+from wattkeeper.traces.gpus.model import GpuModel
 from wattkeeper.traces.library import store
 from wattkeeper.traces.library.folder import read
 from wattkeeper.traces.trace import Trace
@@ -184,10 +186,16 @@ def _node_groups(trace: Trace) -> list[NodeGroup]:
     return [NodeGroup(kind, len(list(same)), gpus) for (kind, gpus), same in groupby(kinds)]
 
 
-def name_gpu_model(used: UsedCluster, gpu_type: str) -> str:
-    """The GPU type whose power model stands for a type of a cluster: by default, that type."""
+def stated_model(used: UsedCluster, gpu_type: str) -> NameOrFacts | None:
+    """The GPU type, or the facts, that a cluster states for one of its types."""
     stated = used.stated
     if isinstance(stated, UniformCluster):
-        return stated.gpu_model or gpu_type
+        return stated.gpu_model
     assert isinstance(stated, MixedCluster)
-    return stated.power[gpu_type].model or gpu_type
+    return stated.power[gpu_type].model
+
+
+def model_of(used: UsedCluster, gpu_type: str) -> GpuModel | None:
+    """The power model of a GPU type of a cluster; None if none is known."""
+    idle_w = used.spec.power[gpu_type].idle_w
+    return find_model(stated_model(used, gpu_type), gpu_type, idle_w)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from wattkeeper.policies.arrays import Floats
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.registry import PolicyConfig
-from wattkeeper.scenarios.inputs.clusters import UsedCluster, name_gpu_model
+from wattkeeper.scenarios.inputs.clusters import UsedCluster, model_of, stated_model
 from wattkeeper.scenarios.inputs.measured_power import measured_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.sections.cluster import UniformCluster
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower, limit_options
-from wattkeeper.traces.gpus.model import (
-    Boundness,
-    GpuModel,
-    curve,
-    find_gpu_model,
-    gpu_models,
-    suggest_gpu_type,
-)
+from wattkeeper.traces.gpu_time import held_gpus
+from wattkeeper.traces.gpus.model import Boundness, GpuModel, curve, explain_unknown
 
 
 class ModelledLimits(LimitModel):
@@ -60,18 +56,46 @@ def limited_types(
     unprofiled = jobs.filter(pc.is_null(jobs["workload"]))
     asked = pc.unique(unprofiled["gpu_type"]).to_pylist()
     indices = sorted({index for names in asked for index in spec.types_allowed(names)})
+    most_w = _most_measured_w(unprofiled)
     for name in (spec.gpu_types[index] for index in indices):
-        model_name = name_gpu_model(used, name)
-        model = find_gpu_model(model_name)
+        uniform = isinstance(used.stated, UniformCluster)
+        key = "cluster.gpu_model" if uniform else f"cluster.power.{name}.model"
+        model = model_of(used, name)
+        why = ""
         if model is None:
-            known = ", ".join(model.gpu_type for model in gpu_models())
-            key = "gpu_model" if isinstance(used.stated, UniformCluster) else f"power.{name}.model"
-            raise PolicyError(
-                f"tune: {tune.kind} limits jobs without a profile, and there is no power model of "
-                f"GPU type {model_name!r}{suggest_gpu_type(model_name)}; name one "
-                f"(cluster.{key}): {known}",
-                "tune",
-            )
+            stated = stated_model(used, name)
+            unknown = explain_unknown(stated if isinstance(stated, str) else name)
+            why = f"{unknown}; name one ({key}: TYPE), or state its facts ({key}: {{...}})"
+        elif model.min_limit_w is None:
+            why = f"the lowest power limit of {model.gpu_type} is not recorded: state it ({key})"
+        if model is None or why:
+            what = f"tune: {tune.kind} limits jobs without a profile, and {why}"
+            raise PolicyError(what, "tune")
+        model = _cover(model, max(most_w, spec.power[name].busy_w or 0.0))
         with explain_failures(tune, tune.check):
             tune.check(limit_options(name, 1, model.limits_w))
         yield name, model
+
+
+def _most_measured_w(jobs: pa.Table) -> float:
+    """The highest measured power of one GPU of a job, W; 0 where none was measured."""
+    power_w: Floats = np.array(measured_power(jobs) or [0.0], np.float64)
+    return float(np.nanmax(power_w / (held_gpus(jobs) if len(jobs) else 1.0), initial=0.0))
+
+
+def _cover(model: GpuModel, most_w: float) -> GpuModel:
+    """The model with the limits that its sweep covers for a job that draws so much without one.
+
+    Raises:
+        PolicyError: If there are none.
+    """
+    if not model.sweep or model.min_limit_w is None or most_w <= model.busy_w:
+        return model
+    lowest_w = model.min_limit_w * most_w / model.busy_w
+    if lowest_w > model.default_limit_w:
+        raise PolicyError(
+            f"tune: the sweep of {model.gpu_type} is of a load that draws {model.busy_w:g} W "
+            f"without a limit; of a job that draws {most_w:g} W it says nothing under its limits",
+            "tune",
+        )
+    return model._replace(min_limit_w=lowest_w)

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.arrays import Bools
-from wattkeeper.scenarios.inputs.clusters import UsedCluster, name_gpu_model
+from wattkeeper.scenarios.inputs.clusters import UsedCluster, model_of
 from wattkeeper.scenarios.inputs.measured_power import is_measured, measured_power
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.traces.arrow import replace_column
 from wattkeeper.traces.gpu_time import gpu_seconds, held_gpus
-from wattkeeper.traces.gpus.model import find_gpu_model
 
 ROUNDING_W: Final = 0.5
 """A mean power that should be a limit differs by less, by rounding."""
@@ -61,7 +60,7 @@ def _most_power_w(text: str | None, clusters: Sequence[UsedCluster]) -> float:
     for used in clusters:
         for index in used.spec.types_allowed(text):
             name = used.spec.gpu_types[index]
-            model = find_gpu_model(name_gpu_model(used, name))
+            model = model_of(used, name)
             if model is None:
                 return math.inf
             most_w = max(most_w, model.max_limit_w, used.spec.power[name].busy_w or 0.0)

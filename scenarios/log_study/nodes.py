@@ -11,10 +11,12 @@ from wattkeeper.policies.errors import Problem, ScenarioError
 from wattkeeper.scenarios.spec.loading import validate
 from wattkeeper.scenarios.spec.sections.cluster import MAX_GPUS, Preemption, Sleep
 from wattkeeper.scenarios.spec.sections.electricity import ElectricitySection
+from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, find_model, highest_limit_w
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Watts
+from wattkeeper.scenarios.spec.sweep_files import read_sweep_files
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, read
-from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model, highest_limit_w, suggest_gpu_type
+from wattkeeper.traces.gpus.model import GpuModel, explain_unknown
 
 ASSUMED_SLEEP: Final = Sleep(after_s=600.0, power_w=0.0, wake_s=300.0)
 """Sleep of nodes where the file states none: they are switched off, and boot again."""
@@ -32,8 +34,8 @@ class StudyNodes(Section):
     """Number of nodes."""
     gpus: Annotated[int, Field(gt=0, le=MAX_GPUS)]
     """GPUs of each."""
-    model: str | None = None
-    """GPU type whose power model stands for theirs; `gpu` if absent."""
+    model: NameOrFacts | None = None
+    """GPU type whose power model stands for theirs, or facts of these GPUs; `gpu` if absent."""
     idle_w: Watts | None = None
     """Power of one GPU while no job holds it, W; the model's if absent."""
     busy_w: Watts | None = None
@@ -69,16 +71,21 @@ class TypePower(NamedTuple):
     Attributes:
         idle_w: While no job holds it, W.
         busy_w: While a job without measured energy holds it, W.
-        model: Its power model; None if there is none, and so no power limit can be modelled.
-        model_name: The name that was stated for it, besides that of the type.
+        model: Its power model; None if there is none.
+        stated: The type or the facts that the file states for it.
         source: Where the power comes from.
     """
 
     idle_w: float
     busy_w: float
     model: GpuModel | None
-    model_name: str | None
+    stated: NameOrFacts | None
     source: str
+
+    @property
+    def limits_w(self) -> tuple[float, ...]:
+        """The limits whose effect is known, ascending; empty if there are none."""
+        return () if self.model is None else self.model.limits_w
 
 
 class DescribedCluster(NamedTuple):
@@ -97,6 +104,7 @@ def read_nodes(path: Path) -> DescribedCluster:
             line and column.
     """
     document = read(path)
+    read_sweep_files(document)
     stated = validate(StudyCluster, document, document.data)
     power: dict[str, TypePower] = {}
     problems = []
@@ -121,25 +129,25 @@ def read_nodes(path: Path) -> DescribedCluster:
 def _find_power(group: StudyNodes, index: int, document: YamlDocument) -> TypePower | Problem:
     """The power of a group's GPUs, stated or of the model of their type."""
     place = document.where(("nodes", index))
-    name = group.model or group.gpu
-    model = find_gpu_model(name)
+    model = find_model(group.model, group.gpu, group.idle_w)
+    name = group.model if isinstance(group.model, str) else group.gpu
     if model is None and group.model is not None:
-        what = f"model: there is no power model of GPU type {name!r}{suggest_gpu_type(name)}"
-        return Problem(what, document.where(("nodes", index, "model")))
+        return Problem(f"model: {explain_unknown(name)}", document.where(("nodes", index, "model")))
     values = {
         "idle_w": (group.idle_w, model and model.idle_w),
         "busy_w": (group.busy_w, model and model.busy_w),
     }
     absent = [key for key, pair in values.items() if pair == (None, None)]
     if absent:
-        why = f"no {' and '.join(absent)} of GPU type {name!r} is known"
+        advice = f"state what one GPU draws, W ({', '.join(absent)})"
         if model is None:
-            why = f"there is no power model of GPU type {name!r}{suggest_gpu_type(name)}"
-        return Problem(f"{', '.join(absent)} missing: {why}; state what one GPU draws, W", place)
+            advice += ", or the type that it is (model: TYPE)"
+            return Problem(f"{explain_unknown(name)}; {advice}", place)
+        return Problem(f"no {' and '.join(absent)} of GPU type {name!r} is known; {advice}", place)
     idle_w, busy_w = (modelled if own is None else own for own, modelled in values.values())
     assert idle_w is not None
     assert busy_w is not None
-    highest_w = highest_limit_w(name)
+    highest_w = highest_limit_w(group.model, group.gpu)
     if highest_w is not None and busy_w > highest_w:
         what = (
             f"busy_w: {busy_w:g} W is above the highest power limit of {name}, {highest_w:g} W: "

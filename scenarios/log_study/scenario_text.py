@@ -16,6 +16,7 @@ from wattkeeper.scenarios.log_study.asked import AskedVariant
 from wattkeeper.scenarios.log_study.electricity import StudyRates
 from wattkeeper.scenarios.log_study.nodes import ASSUMED_SLEEP, DescribedCluster
 from wattkeeper.scenarios.log_study.partitions import Partitions
+from wattkeeper.scenarios.spec.sections.gpu import StatedGpu
 from wattkeeper.scenarios.spec.sections.section import Section
 
 HEADER: Final = "# Written by `wattkeeper study`."
@@ -129,7 +130,9 @@ def _cluster_lines(cluster: DescribedCluster, partitions: Partitions) -> Iterato
     for name, power in cluster.power.items():
         yield from _comment(power.source, indent=4)
         stated: dict[str, object] = {"idle_w": power.idle_w, "busy_w": power.busy_w}
-        stated |= {"model": power.model_name} if power.model_name is not None else {}
+        model = power.stated
+        if model is not None:
+            stated["model"] = _stated(model) if isinstance(model, StatedGpu) else model
         yield f"    {to_yaml(name)}: {to_yaml(stated)}"
     yield f"  pue: {to_yaml(cluster.stated.pue)}"
 
@@ -179,6 +182,8 @@ def to_yaml(value: object) -> str:
         return f"{{{', '.join(f'{to_yaml(key)}: {to_yaml(each)}' for key, each in value.items())}}}"
     if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
         return value
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_yaml, value))}]"
     if isinstance(value, float):
         return f"{value:.15g}"
     return json.dumps(value, ensure_ascii=not str(value).isprintable())

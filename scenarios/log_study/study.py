@@ -261,18 +261,18 @@ def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[
 
 def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) -> Sequence[float]:
     """The power limits that all GPU types allow."""
-    unknown = [name for name, power in cluster.power.items() if power.model is None]
+    unknown = [name for name, power in cluster.power.items() if not power.limits_w]
     if unknown:
+        lacks = "power model" if cluster.power[unknown[0]].model is None else "lowest power limit"
         tell(
-            f"Left out: power limits, for there is no power model of GPU type {unknown[0]!r}; name "
-            "one of another type with `model` in the file of nodes."
+            f"Left out: power limits, for no {lacks} of GPU type {unknown[0]!r} is known; state "
+            "its facts, or name another type, with `model` in the file of nodes."
         )
         return ()
     chosen = []
     for fraction in FRACTIONS:
         for name, power in cluster.power.items():
-            assert power.model is not None
-            low, *_, high = power.model.limits_w
+            low, *_, high = power.limits_w
             if fraction * high < low:
                 tell(
                     f"Left out: a power limit of {100 * fraction:.0f} % of {high:g} W, for {name} "

@@ -29,6 +29,7 @@ from wattkeeper.scenarios.spec.schema import Scenario
 from wattkeeper.scenarios.spec.sections.policies import OneOf, Policies
 from wattkeeper.scenarios.spec.sections.signals import SignalSection
 from wattkeeper.scenarios.spec.sections.variant import Variant
+from wattkeeper.scenarios.spec.sweep_files import read_sweep_files
 from wattkeeper.scenarios.spec.variants import RunSpec, VariantSpec, resolve_variants
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, describe, read, read_text
 
@@ -192,6 +193,7 @@ def check(document: YamlDocument) -> LoadedScenario:
     if document.policy_files is None:
         document.policy_files = _read_policy_files(document)
     use_policy_files(document.policy_files)
+    read_sweep_files(document)
     scenario = validate(Scenario, document, merge_clusters(document.data))
     unused = [
         Problem(_explain_unused(setting), setting.where)

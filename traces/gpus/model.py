@@ -7,7 +7,7 @@ fitted to recorded power-limit sweeps.
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from wattkeeper.policies.suggestions import did_you_mean
 from wattkeeper.traces.gpus.curve import ClockShape, LimitCurve
+from wattkeeper.traces.gpus.sweep import LimitPoint, SweepCurve
 
 Boundness = Literal["low", "middle", "high"]
 BOUNDNESS: Final[tuple[Boundness, ...]] = ("low", "middle", "high")
@@ -27,6 +28,10 @@ Memory = Literal["gddr", "hbm"]
 OTHER_FORMS_W: Final = {"v100": 350.0, "p100": 300.0}
 """Highest power limits of other forms that a bare name may stand for, W: V100 SXM3 and P100 SXM2,
 by NVIDIA's data sheets."""
+
+
+STATED: Final = "stated, not of a known type"
+"""Source of the facts of a GPU that a user states."""
 
 
 class CaseFit(NamedTuple):
@@ -80,7 +85,7 @@ class GpuFacts(NamedTuple):
     aliases: tuple[str, ...]
     memory: Memory
     idle_w: float | None
-    min_limit_w: float
+    min_limit_w: float | None
     default_limit_w: float
     max_limit_w: float
     source: str
@@ -103,11 +108,12 @@ class GpuModel(NamedTuple):
         base_w: Power of a held GPU apart from what its clocks draw, W; at least `idle_w`.
         busy_w: Mean power of a job without limit, W.
         busy_range_w: The same of the recorded network that draws least, and most, W.
-        min_limit_w: Lowest power limit, W.
+        min_limit_w: Lowest power limit, W; None if not recorded: then nothing limits it.
         default_limit_w: The limit if nobody sets one, W.
         max_limit_w: Highest power limit, W.
         source: Of idle power and limits, and whether they were measured.
         fitted_from: The recordings from which base and busy power and the curves come.
+        sweep: A sweep of limits in place of the modelled curves, by limit; empty: there is none.
     """
 
     gpu_type: str
@@ -115,15 +121,21 @@ class GpuModel(NamedTuple):
     base_w: float
     busy_w: float
     busy_range_w: tuple[float, float]
-    min_limit_w: float
+    min_limit_w: float | None
     default_limit_w: float
     max_limit_w: float
     source: str
     fitted_from: str
+    sweep: tuple[LimitPoint, ...] = ()
 
     @property
     def limits_w(self) -> tuple[float, ...]:
-        """The limits up to the default one in whole watts, ascending: higher ones save nothing."""
+        """The limits up to the default one in whole watts, ascending: higher ones save nothing.
+
+        Empty if the lowest one is not known.
+        """
+        if self.min_limit_w is None:
+            return ()
         below = range(math.ceil(self.min_limit_w), math.ceil(self.default_limit_w))
         return (*map(float, below), self.default_limit_w)
 
@@ -141,7 +153,7 @@ def normalise_name(name: str) -> str:
     return "".join(word for word in words if word not in _PRODUCT_LINES)
 
 
-_PRODUCT_LINES: Final = frozenset({"nvidia", "tesla", "geforce", "quadro"})
+_PRODUCT_LINES: Final = frozenset({"nvidia", "tesla", "geforce", "quadro", "amd", "instinct"})
 
 
 @functools.cache
@@ -163,8 +175,8 @@ def gpu_models() -> tuple[GpuModel, ...]:
 def find_gpu_model(name: str) -> GpuModel | None:
     """The model of a GPU type by a name of NVML, Slurm or a trace; None if the name is not known.
 
-    Only listed names match: ``a100`` is ``A100-SXM4``, as the result says; ``A100-PCIE-40GB``,
-    which has other limits, is not known.
+    Only listed names match: ``a100`` is ``A100-SXM4``, as the result says; ``A100-PCIE``, whose
+    forms have different limits, is not known.
     """
     return _models().get(normalise_name(name))
 
@@ -177,10 +189,11 @@ def highest_limit_w(name: str) -> float | None:
     return max(model.max_limit_w, OTHER_FORMS_W.get(normalise_name(name), 0.0))
 
 
-def suggest_gpu_type(name: str) -> str:
-    """A question with the type whose name is most alike; empty if none is; see `did_you_mean`."""
-    types = (model.gpu_type for model in gpu_models())
-    return did_you_mean(name, (*_models(), *types))
+def explain_unknown(name: str) -> str:
+    """Why there is no model of a GPU type, with the names that are most alike and all types."""
+    types = [model.gpu_type for model in gpu_models()]
+    meant = did_you_mean(normalise_name(name), _models()) or did_you_mean(name, types)
+    return f"there is no power model of GPU type {name!r}{meant}; known: {', '.join(types)}"
 
 
 def build_gpu_model(facts: GpuFacts, pooled: PooledFit | None = None) -> GpuModel:
@@ -206,6 +219,25 @@ def build_gpu_model(facts: GpuFacts, pooled: PooledFit | None = None) -> GpuMode
         max_limit_w=facts.max_limit_w,
         source=facts.source,
         fitted_from=fit.fitted_from or f"none of this type: pooled from {pooled.fitted_from}",
+    )
+
+
+def model_sweep(gpu_type: str, idle_w: float | None, points: Sequence[LimitPoint]) -> GpuModel:
+    """The model of a GPU from a sweep of its power limits, ascending; see `SweepCurve`."""
+    lowest, highest = points[0], points[-1]
+    return GpuModel(
+        gpu_type=gpu_type,
+        idle_w=idle_w,
+        base_w=idle_w or 0.0,
+        busy_w=highest.power_w,
+        busy_range_w=(highest.power_w, highest.power_w),
+        min_limit_w=lowest.limit_w,
+        default_limit_w=highest.limit_w,
+        max_limit_w=highest.limit_w,
+        source=STATED,
+        fitted_from=f"a sweep of {len(points)} limits from {lowest.limit_w:g} to "
+        f"{highest.limit_w:g} W that the scenario states",
+        sweep=tuple(points),
     )
 
 
@@ -242,14 +274,20 @@ def limit_range(model: GpuModel, limit_w: float, busy_w: float | None = None) ->
     return LimitRange(power_w, speed)
 
 
-def curve(model: GpuModel, case: Boundness, pooled: PooledFit | None = None) -> LimitCurve:
+def curve(
+    model: GpuModel, case: Boundness, pooled: PooledFit | None = None
+) -> LimitCurve | SweepCurve:
     """Power and speed of one GPU of a type under a limit, for a case of boundness.
+
+    Those of a sweep are the same in all cases.
 
     Args:
         model: The GPU type.
         case: One of `BOUNDNESS`. Speed is lowest in ``high``, power in ``high`` or ``low``.
         pooled: Other figures than the shipped ones.
     """
+    if model.sweep:
+        return SweepCurve(model.sweep)
     pooled = pooled or read_gpu_types().pooled
     fit = pooled.cases[case]
     return LimitCurve(

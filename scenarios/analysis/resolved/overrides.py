@@ -1,6 +1,7 @@
 """What variants override of power limits, cluster and workload, for pages and the terminal."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.parts import find_part
@@ -10,8 +11,8 @@ from wattkeeper.scenarios.analysis.resolved.key_words import describe_setting, k
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import knows_run_times
 from wattkeeper.scenarios.analysis.resolved.workload import section_of
 from wattkeeper.scenarios.spec.case_names import base_of
+from wattkeeper.scenarios.spec.sections.gpu import StatedGpu, find_model
 from wattkeeper.scenarios.spec.wording import merge_names
-from wattkeeper.traces.gpus.model import find_gpu_model
 
 WHOLE = ("gpu", "gpus", "nodes", "sleep", "losses")
 """Keys of a cluster that are described together."""
@@ -67,8 +68,9 @@ def describe_limits(scenario: Json, variant: str) -> Iterator[str]:
     if tune.get("kind") != "power-fraction":
         return
     limits = []
-    for gpu_type, model_name in _gpu_models(clusters_by_variant(scenario)[variant]):
-        model = find_gpu_model(model_name)
+    for gpu_type, stated in _stated_models(clusters_by_variant(scenario)[variant]):
+        facts = StatedGpu.model_validate(stated) if isinstance(stated, dict) else stated
+        model = find_model(facts, gpu_type)
         if model is None:
             yield f"power limit {100 * tune['fraction']:g} % of the highest"
             return
@@ -77,12 +79,12 @@ def describe_limits(scenario: Json, variant: str) -> Iterator[str]:
     yield f"power limit {', '.join(limits)}"
 
 
-def _gpu_models(cluster: Json) -> Iterator[tuple[str, str]]:
-    """The GPU types of a cluster, each with the name of its power model."""
+def _stated_models(cluster: Json) -> Iterator[tuple[str, Any]]:
+    """The GPU types of a cluster, each with the type or the facts that it states for it."""
     if "power" not in cluster:
-        yield cluster["gpu"], cluster.get("gpu_model") or cluster["gpu"]
+        yield cluster["gpu"], cluster.get("gpu_model")
     for name, power in cluster.get("power", {}).items():
-        yield name, power.get("model") or name
+        yield name, power.get("model")
 
 
 def _describe_cluster_changes(usual: Json, own: Json) -> Iterator[str]:

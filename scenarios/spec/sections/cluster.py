@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag, mod
 from pydantic_core import PydanticCustomError
 
 from wattkeeper.policies.planning.sharing import Sharing
+from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, highest_limit_w
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts, check_distinct
 from wattkeeper.traces.generate.node_events import DrawnLosses
@@ -41,11 +42,11 @@ def _check_power(idle: str, idle_w: float, busy: str, busy_w: float | None) -> N
         )
 
 
-def _check_limit(at: tuple[str, ...], gpu_type: str, busy_w: float | None) -> None:
+def _check_limit(
+    at: tuple[str, ...], model: NameOrFacts | None, gpu_type: str, busy_w: float | None
+) -> None:
     """Refuse a GPU that draws more than its highest power limit, if that is known."""
-    from wattkeeper.traces.gpus.model import highest_limit_w
-
-    limit_w = None if busy_w is None else highest_limit_w(gpu_type)
+    limit_w = None if busy_w is None else highest_limit_w(model, gpu_type)
     if limit_w is not None and busy_w is not None and busy_w > limit_w:
         raise PydanticCustomError(
             "elsewhere",
@@ -55,7 +56,7 @@ def _check_limit(at: tuple[str, ...], gpu_type: str, busy_w: float | None) -> No
                 "at": at,
                 "key": ".".join(at),
                 "busy_w": f"{busy_w:g}",
-                "gpu": gpu_type,
+                "gpu": model if isinstance(model, str) else gpu_type,
                 "limit_w": f"{limit_w:g}",
             },
         )
@@ -68,9 +69,9 @@ class Power(Section):
     """Power of one GPU while no job holds it, W."""
     busy_w: Watts | None = None
     """Power of one GPU while a job without a profile holds it, W; such jobs need it."""
-    model: str | None = None
-    """GPU type whose model says what a power limit changes for such jobs; the type itself if
-    absent."""
+    model: NameOrFacts | None = None
+    """GPU type whose model says what a power limit changes for such jobs, or facts of these GPUs;
+    the type itself if absent."""
 
     @model_validator(mode="after")
     def _busy_draws_more(self) -> Self:
@@ -240,14 +241,15 @@ class UniformCluster(Facility):
     busy_power_w: Watts | None = None
     """Power of a GPU while a job without a profile holds it, W; modelled too. Needed where there
     are such jobs."""
-    gpu_model: str | None = None
-    """GPU type whose model says what a power limit changes for such jobs; `gpu` if absent."""
+    gpu_model: NameOrFacts | None = None
+    """GPU type whose model says what a power limit changes for such jobs, or facts of these GPUs;
+    `gpu` if absent."""
 
     @model_validator(mode="after")
     def _busy_draws_more(self) -> Self:
         _check_power("idle_power_w", self.idle_power_w, "busy_power_w", self.busy_power_w)
         _check_sleep(self.sleep, "idle_power_w", self.idle_power_w)
-        _check_limit(("busy_power_w",), self.gpu_model or self.gpu, self.busy_power_w)
+        _check_limit(("busy_power_w",), self.gpu_model, self.gpu, self.busy_power_w)
         return self
 
     @model_validator(mode="after")
@@ -292,7 +294,7 @@ class MixedCluster(Facility):
     def _power_is_possible(self) -> Self:
         for name, power in self.power.items():
             _check_sleep(self.sleep, f"power.{name}.idle_w", power.idle_w)
-            _check_limit(("power", name, "busy_w"), power.model or name, power.busy_w)
+            _check_limit(("power", name, "busy_w"), power.model, name, power.busy_w)
         return self
 
 

@@ -53,7 +53,10 @@ facts = st.builds(
     st.floats(1, 1000),
     st.floats(0, 300),
 )
-models = st.one_of(st.sampled_from(gpu_models()), st.builds(build_gpu_model, facts))
+models = st.one_of(
+    st.sampled_from([m for m in gpu_models() if m.min_limit_w is not None]),
+    st.builds(build_gpu_model, facts),
+)
 shares = st.floats(0, 1)
 
 
@@ -63,6 +66,7 @@ def test_power_and_speed_fall_with_the_limit_and_stay_in_bounds(
 ) -> None:
     idle_w = model.idle_w or 0.0
     busy_w = idle_w + busy * (model.max_limit_w - idle_w)
+    assert model.min_limit_w is not None
     low_w = model.min_limit_w + share * (model.max_limit_w - model.min_limit_w)
     high_w = low_w + more * (model.max_limit_w - low_w)
     gpu = curve(model, case)  # type: ignore[arg-type]
@@ -134,9 +138,24 @@ def test_a_limit_above_the_draw_of_a_steady_job_changes_nothing() -> None:
         ("Quadro RTX 6000", "RTX6000"),
         ("rtx6000", "RTX6000"),
         ("P100", "P100-PCIE"),
-        ("NVIDIA A100-PCIE-40GB", None),
+        ("NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIE-80GB"),
+        ("V100-SXM2-32GB", "V100-SXM2"),
+        ("Tesla V100-SXM2-16GB", "V100-SXM2"),
+        ("NVIDIA A10G", "A10G"),
+        ("nvidia a10", "A10"),
+        ("h200", "H200-SXM"),
+        ("Tesla T4", "T4"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("MI300X", "MI300X"),
+        ("a100-sxm4-80gb", "A100-SXM4"),
+        ("RTX A6000", "RTXA6000"),
+        ("GeForce RTX 4090", "RTX4090"),
+        ("L40S", "L40S"),
+        ("nvidia_l4", "L4"),
+        ("B200", "B200"),
         ("NVIDIA H100 PCIe", None),
-        ("V100-SXM2-16GB", None),
+        ("a100_pcie", None),
         ("NVIDIA RTX 6000 Ada Generation", None),
         ("MI250X", None),
         ("A4", None),
@@ -156,7 +175,9 @@ def test_shipped_types_have_distinct_names_and_ordered_powers() -> None:
     assert [model.gpu_type for model in gpu_models()] == [one.gpu_type for one in types]
     for model in gpu_models():
         low_w, high_w = model.busy_range_w
-        assert (model.idle_w or 0) <= model.base_w < model.min_limit_w < model.default_limit_w
+        lowest_w = model.default_limit_w - 1 if model.min_limit_w is None else model.min_limit_w
+        assert (model.idle_w or 0) <= model.base_w < lowest_w < model.default_limit_w
+        assert bool(model.limits_w) == (model.min_limit_w is not None)
         assert model.default_limit_w <= model.max_limit_w
         assert model.base_w <= high_w
         assert low_w <= model.busy_w <= high_w
@@ -169,11 +190,12 @@ def test_the_page_lists_all_types_and_figures() -> None:
     rows = [
         f"| `{m.gpu_type}` | {'' if m.idle_w is None else f'{m.idle_w:g} '}| {m.base_w:g} "
         f"| {m.busy_w:g} ({m.busy_range_w[0]:g} to {m.busy_range_w[1]:g}) "
-        f"| {m.min_limit_w:g} | {m.default_limit_w:g} | {m.max_limit_w:g} |"
+        f"| {'' if m.min_limit_w is None else f'{m.min_limit_w:g} '}"
+        f"| {m.default_limit_w:g} | {m.max_limit_w:g} |"
         for m in gpu_models()
     ]
     assert [
-        line for line in page.splitlines() if line.startswith("| `") and line.count("|") > 4
+        line for line in page.splitlines() if line.startswith("| `") and line.count("|") > 5
     ] == rows
     pooled = read_gpu_types().pooled
     assert f"a = {pooled.shape.steepness:g}, n = {pooled.shape.bend:g}" in page
