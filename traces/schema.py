@@ -25,6 +25,7 @@ ALLOWED: Final[Mapping[str, str]] = {
     ">= 0": "a finite number >= 0, at most 1e15",
     ">= 1": "a finite number >= 1, at most 1e15",
     "1 to 1000": "a whole number from 1 to 1000",
+    "0 to 1": "a number above 0, at most 1",
 }
 """Description of the values that each rule of a field allows."""
 
@@ -114,6 +115,14 @@ JOBS: Final = table_schema(
         field("tries", _whole, "", "recorded tries, requeues included", "> 0", optional=True),
         field(
             "energy_j", _real, "J", "measured energy of the try that counts", "> 0", optional=True
+        ),
+        field(
+            "measured_share",
+            _real,
+            "",
+            "share of its GPU time that samples of power cover; their mean stands for the rest",
+            "0 to 1",
+            optional=True,
         ),
         field(
             "deadline_s",
@@ -359,11 +368,24 @@ RECORDINGS: Final = table_schema(
     ],
 )
 
+POWER_LOG: Final = table_schema(
+    "power-log",
+    ["node", "gpu", "start_s"],
+    [
+        field("node", _text, "", "host of the GPU", "not empty"),
+        field("gpu", _text, "", "index or UUID of the GPU on it", "not empty"),
+        field("start_s", _real, "s", "since 1970, on the clock of the log", "finite"),
+        field("end_s", _real, "s", "the same", "finite"),
+        field("power_w", _real, "W", "mean power of the GPU from start to end", ">= 0"),
+    ],
+)
+
 KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"jobs": JOBS},
     "profiles": {"profiles": PROFILES, "convergence": CONVERGENCE, "workloads": WORKLOADS},
     "node-events": {"node-events": NODE_EVENTS},
     "networks": {"networks": NETWORKS, "recordings": RECORDINGS},
+    "power-log": {"power-log": POWER_LOG},
 }
 """Required tables of each kind of trace."""
 
@@ -372,6 +394,7 @@ OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "profiles": {},
     "node-events": {},
     "networks": {},
+    "power-log": {},
 }
 """Optional tables of each kind of trace."""
 
@@ -515,6 +538,8 @@ def _find_violations(column: pa.ChunkedArray, rule: str) -> Bools:
         bad |= values < 0
     elif rule == ">= 1":
         bad |= values < 1
+    elif rule == "0 to 1":
+        bad |= (values <= 0) | (values > 1)
     elif rule == "1 to 1000":
         bad |= (values < 1) | (values > 1000)
     return bad

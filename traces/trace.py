@@ -13,7 +13,7 @@ from wattkeeper.traces.networks.rows import check_networks
 from wattkeeper.traces.node_events import check_node_events
 from wattkeeper.traces.schema import KINDS, OPTIONAL, validate
 
-Kind = Literal["jobs", "profiles", "node-events", "networks"]
+Kind = Literal["jobs", "profiles", "node-events", "networks", "power-log"]
 Origin = Literal["recorded", "modelled", "synthetic"]
 
 
@@ -23,7 +23,7 @@ class Trace:
 
     Attributes:
         name: Letters, digits, ``.``, ``_`` and ``-``; starts with a letter or digit.
-        kind: ``jobs``, ``profiles``, ``node-events`` or ``networks``.
+        kind: ``jobs``, ``profiles``, ``node-events``, ``networks`` or ``power-log``.
         tables: The tables of that kind by name (`schema.KINDS`).
         format: Import format or generator.
         origin: ``recorded`` as measured, ``modelled`` if recorded data was transformed by
@@ -71,7 +71,7 @@ class Trace:
             check_node_events(tables["node-events"], f"{self.name}/node-events.parquet")
         elif self.kind == "networks":
             check_networks(self.name, tables, self.parameters)
-        else:
+        elif self.kind == "jobs":
             _check_models(self.name, tables)
         object.__setattr__(self, "tables", tables)
 

@@ -49,6 +49,11 @@ _OPTIONS: Final = (
     click.option(
         "--zone", help="Time zone of the log's dates, as Europe/Berlin, if they have no offset."
     ),
+    click.option(
+        "--power",
+        metavar="TRACE",
+        help="Power log, imported before as power-log: what jobs drew, by node, GPU and time.",
+    ),
 )
 
 
@@ -65,13 +70,16 @@ def import_options(function: Callable[..., None]) -> Callable[..., None]:
         since: str | None,
         until: str | None,
         zone: str | None,
+        power: str | None,
         **others: Any,
     ) -> None:
         from wattkeeper.traces.readers.base import ImportOptions
 
         names = tuple(name.strip() for name in columns.split(",")) if columns else ()
         mapping = _parse_mapping(maps)
-        options = ImportOptions(mapping, names, default_estimate, partitions, since, until, zone)
+        options = ImportOptions(
+            mapping, names, default_estimate, partitions, since, until, zone, power
+        )
         function(options=options, **others)
 
     for add_option in reversed(_OPTIONS):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, TypedDict
+from typing import Final, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from wattkeeper.policies.arrays import Bools
 from wattkeeper.scenarios.inputs.clusters import UsedCluster, model_of
 from wattkeeper.scenarios.inputs.measured_power import is_measured, measured_power
 from wattkeeper.scenarios.spec.wording import count
-from wattkeeper.traces.arrow import replace_column
+from wattkeeper.traces.arrow import replace_column, to_floats
 from wattkeeper.traces.gpu_time import gpu_seconds, held_gpus
 
 ROUNDING_W: Final = 0.5
@@ -22,8 +22,9 @@ ROUNDING_W: Final = 0.5
 class MeasuredEnergy(TypedDict):
     """The jobs of a trace whose energy was measured; `gpu_s`: recorded GPU seconds.
 
-    `shared`: those of them that ran on a part of a node. `refused`: jobs whose measured energy is
-    not used, since their GPUs cannot have drawn it alone.
+    `shared`: those of them that ran on a part of a node, as a meter of nodes has them. `refused`:
+    jobs whose measured energy is not used, since their GPUs cannot have drawn it alone. `sampled`:
+    those whose GPUs were sampled (`measured_share`), and the GPU seconds that samples cover.
     """
 
     jobs: int
@@ -33,6 +34,9 @@ class MeasuredEnergy(TypedDict):
     shared_jobs: int
     refused_jobs: int
     refused_gpu_s: float
+    sampled_jobs: NotRequired[int]
+    sampled_gpu_s: NotRequired[float]
+    covered_gpu_s: NotRequired[float]
 
 
 def refuse_impossible(jobs: pa.Table, clusters: Sequence[UsedCluster]) -> pa.Table:
@@ -93,15 +97,22 @@ def count_measured(
         for text in dict.fromkeys(types)
     }
     sizes = np.array([node_gpus[text] for text in types])
-    return {
+    share = to_floats(jobs["measured_share"])
+    sampled: Bools = used & np.isfinite(share)
+    counts: MeasuredEnergy = {
         "jobs": int(used.sum()),
         "gpu_s": float(gpu_s[used].sum()),
         "all_jobs": len(jobs),
         "all_gpu_s": float(gpu_s.sum()),
-        "shared_jobs": int((used & (gpus % sizes != 0)).sum()),
+        "shared_jobs": int((used & ~sampled & (gpus % sizes != 0)).sum()),
         "refused_jobs": int(refused.sum()),
         "refused_gpu_s": float(gpu_s[refused].sum()),
     }
+    if sampled.any():
+        counts["sampled_jobs"] = int(sampled.sum())
+        counts["sampled_gpu_s"] = float(gpu_s[sampled].sum())
+        counts["covered_gpu_s"] = float((gpu_s * share)[sampled].sum())
+    return counts
 
 
 def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:
@@ -122,6 +133,12 @@ def describe_measured(measured: MeasuredEnergy) -> Iterator[str]:
             f"Of these, {count(measured['shared_jobs'], 'job')} ran on part of a node: where the "
             "meter counts whole nodes, as most of Slurm's do, what it has is an upper bound of "
             "what their GPUs drew, and the sum over jobs can exceed what the node drew."
+        )
+    if sampled := measured.get("sampled_jobs"):
+        share = measured["covered_gpu_s"] / measured["sampled_gpu_s"]
+        yield (
+            f"The power of the GPUs of {count(sampled, 'job')} was sampled over {100 * share:.3g} "
+            "% of their GPU hours; its mean stands for the rest."
         )
     if measured["refused_jobs"]:
         yield (

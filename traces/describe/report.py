@@ -1,14 +1,29 @@
 """Report on a trace: content, anomalies, and possible savings."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rich.console import Console
 
 from wattkeeper.policies.errors import InputError
-from wattkeeper.traces.describe import jobs, jobs_text, networks, node_events, profiles, text
+from wattkeeper.traces.describe import (
+    jobs,
+    jobs_text,
+    networks,
+    node_events,
+    power_log,
+    profiles,
+    text,
+)
 from wattkeeper.traces.trace import Trace
 
 DEFAULT_ETA: Final = 0.5
+PLAIN: Final[Mapping[str, Any]] = {
+    "networks": networks,
+    "node-events": node_events,
+    "power-log": power_log,
+}
+"""Reports that nothing but the trace is needed for, by kind."""
 
 Report = dict[str, Any]
 
@@ -25,8 +40,7 @@ def describe(
         gpus: Size of a cluster to compare jobs with, >= 1. Ignored for profiles.
 
     Returns:
-        The trace's origin, and the sections of `profiles.report`, `jobs.report`,
-        `node_events.report` or `networks.report`.
+        The trace's origin, and the sections of `report` for its kind, as `profiles.report`.
 
     Raises:
         InputError: If `eta` or `gpus` is out of range.
@@ -49,15 +63,14 @@ def describe(
     }
     if trace.kind == "jobs":
         return head | jobs.report(trace, gpus)
-    if trace.kind == "node-events":
-        return head | node_events.report(trace)
-    if trace.kind == "networks":
-        return head | networks.report(trace)
+    if trace.kind in PLAIN:
+        plain: Report = PLAIN[trace.kind].report(trace)
+        return head | plain
     return head | profiles.report(trace, gpu_type, eta)
 
 
 def render(report: Report, console: Console) -> None:
     """Print a report of `describe` as tables."""
     text.head(report, console)
-    sections = {"jobs": jobs_text, "node-events": node_events, "networks": networks}
+    sections = PLAIN | {"jobs": jobs_text}
     sections.get(report["kind"], text).render(report, console)

@@ -2,8 +2,9 @@
 
 A column of the file stands for a canonical one if it bears its name or is mapped to it. Needed are
 ``submit_time_s`` (seconds, or ISO dates) and ``gpus``; other columns of the file are left out.
-Durations and estimates are seconds or spans (``D-HH:MM:SS``); a mapping as ``COLUMN:min`` states
-another unit of times.
+``nodes`` (a list of hosts) and ``gpu_ids`` (``0,1``, or ``HOST:0,1;HOST:2``) say where a job ran,
+for the join with a power log. Durations and estimates are seconds or spans (``D-HH:MM:SS``); a
+mapping as ``COLUMN:min`` states another unit of times.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem, TraceError, cut_message
 from wattkeeper.policies.suggestions import did_you_mean
+from wattkeeper.traces.power.join import COLUMNS as PLACES
 from wattkeeper.traces.readers.base import Batch, ConvertedRows, ImportOptions, JobsFormat, Kinds
 from wattkeeper.traces.readers.columns import (
     Wrong,
@@ -39,6 +41,8 @@ from wattkeeper.traces.readers.textfile import (
 from wattkeeper.traces.schema import JOBS, TIMES
 
 NEEDED: Final = ("submit_time_s", "gpus")
+NAMES: Final = (*JOBS.names, *PLACES)
+"""Canonical names; the last ones say where jobs ran, for a power log."""
 UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 """Units that a mapping may state for times, in seconds."""
 
@@ -76,11 +80,10 @@ def batches(paths: Sequence[Path], options: ImportOptions) -> Iterator[Batch]:
     """
     path, mapping = one_path(paths, "CSV file"), options.mapping
     for name in mapping:
-        if name not in JOBS.names:
-            allowed = ", ".join(JOBS.names)
+        if name not in NAMES:
             raise InputError(
                 f"--map {name}={mapping[name]}: no canonical name {name!r}"
-                f"{did_you_mean(name, JOBS.names)}; allowed: {allowed}"
+                f"{did_you_mean(name, NAMES)}; allowed: {', '.join(NAMES)}"
             )
     header = options.columns or tuple(
         name.strip().strip('"') for name in first_line(path).split(",")
@@ -116,7 +119,7 @@ def _find_source(name: str, text: str, header: Sequence[str]) -> _Source:
     if unit not in UNITS:
         allowed = ", ".join(UNITS)
         raise InputError(f"--map {name}={text}: no unit {unit!r}; allowed: {allowed}")
-    if JOBS.field(name).metadata[b"unit"] != b"s":
+    if name in PLACES or JOBS.field(name).metadata[b"unit"] != b"s":
         raise InputError(f"--map {name}={text}: {name} is no time, and has no unit {unit}")
     return _Source(column, unit)
 
@@ -172,13 +175,19 @@ def convert(batch: Batch) -> ConvertedRows:
     if "job_id" not in columns:
         columns["job_id"] = number_jobs(batch.lines, reading.header_lines)
     drops = [("asks for no GPU", columns["gpus"] == 0)]
-    return keep_rows(
+    rows = keep_rows(
         table.num_rows,
         columns,
         wrong,
         drops,
         kinds=kinds,
         names={name: source.column for name, source in reading.sources.items()},
+    )
+    places = {
+        name: parse_texts(table, reading.sources.get(name, _Source(name)).column) for name in PLACES
+    }
+    return rows._replace(
+        identity={name: texts.take(pa.array(rows.kept)) for name, texts in places.items()}
     )
 
 

@@ -36,6 +36,8 @@ from wattkeeper.traces.library.local_times import (
 )
 from wattkeeper.traces.library.uncounted import UNCOUNTED
 from wattkeeper.traces.library.window import parse_window
+from wattkeeper.traces.power.join import COLUMNS as PLACES
+from wattkeeper.traces.power.join import PowerJoin
 from wattkeeper.traces.readers.base import (
     Batch,
     ConvertedRows,
@@ -46,6 +48,7 @@ from wattkeeper.traces.readers.base import (
 )
 from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
 from wattkeeper.traces.time_origin import describe_time
+from wattkeeper.traces.trace import Trace
 from wattkeeper.traces.zones import to_instants
 
 MUCH: Final = 0.1
@@ -93,8 +96,9 @@ _IDENTITY: Final = [
     pa.field("cluster", pa.string()),
     pa.field("eligible_s", pa.float64()),
     pa.field("ended_s", pa.float64()),
+    *(pa.field(name, pa.string()) for name in PLACES),
 ]
-"""What a format with requeues says of a job besides `JOBS`."""
+"""What a format may say of a job besides `JOBS`."""
 _SCRATCH: Final = pa.schema(
     [
         *_UNPLACED,
@@ -103,6 +107,7 @@ _SCRATCH: Final = pa.schema(
         pa.field("cluster", pa.string()),
         pa.field("ended_s", pa.float64()),
         pa.field("submitted_s", pa.float64()),
+        *(pa.field(name, pa.string()) for name in PLACES),
     ]
 )
 
@@ -116,11 +121,13 @@ def write_jobs(
     options: ImportOptions = _NO_OPTIONS,
     skip_bad: bool = False,
     overwrite: bool = False,
+    power_log: Trace | None = None,
 ) -> ImportedJobs:
     """Import logs into the folder of a trace, atomically.
 
-    `folder` is made; for the other arguments see `wattkeeper.traces.library.store.add`, where
-    `overwrite` is `replace`. By default the trace is named after the first path.
+    `folder` is made; `power_log` is that of the options; for the other arguments see
+    `wattkeeper.traces.library.store.add`, where `overwrite` is `replace`. By default the trace is
+    named after the first path.
 
     Raises:
         InputError: If the name or the folder is not free or not allowed.
@@ -150,17 +157,35 @@ def write_jobs(
         if not kept:
             raise TraceError(_explain_empty(result), where)
         fields = _fields(form, options, chosen, result, kept)
-        digest = _write_table(scratch, fresh / TABLE, result, changes, filling, fields)
+        power = _join_power(form, options, power_log, result)
+        digest = _write_table(scratch, fresh / TABLE, result, changes, filling, power, fields)
         tables = {"jobs": (kept, digest)}
-        fields["notes"] = (*result.notes, *filling.notes(), *note_services(fresh / TABLE))
+        fields["notes"] = (
+            *result.notes,
+            *filling.notes(),
+            *(() if power is None else power.notes()),
+            *note_services(fresh / TABLE),
+        )
         scratch.unlink()
         if form.nodes is not None and (nodes := form.nodes(paths)) is not None:
             tables["nodes"] = _write_nodes(nodes, fresh / "nodes.parquet", fields)
         given = [*paths, *([options.partitions] if options.partitions else [])]
         fields["inputs"] = _inputs([*result.paths, *(path for path in given if path.is_file())])
+        fields["inputs"] |= {} if power_log is None else dict(power_log.inputs)
         fields["tables"] = tables
         (fresh / folders.META).write_bytes(folders.meta_bytes(fields))
     return ImportedJobs(fields, filling.outlived)
+
+
+def _join_power(
+    form: JobsFormat, options: ImportOptions, log: Trace | None, result: FirstPass
+) -> PowerJoin | None:
+    """What gives jobs the samples of a power log, if there is one."""
+    if log is None:
+        return None
+    zone = None if options.zone is None else find_log_zone(options.zone)
+    result.absent -= {"energy_j", "measured_share"}
+    return PowerJoin(log, know_utc(form, result.kind, options.zone), zone)
 
 
 def note_services(path: Path) -> Iterator[str]:
@@ -364,6 +389,7 @@ def _write_table(
     result: FirstPass,
     changes: Changes,
     filling: Filling,
+    power: PowerJoin | None,
     fields: Mapping[str, Any],
 ) -> str:
     """Second pass; returns the digest of the table."""
@@ -371,15 +397,18 @@ def _write_table(
     schema = pa.schema([f for f in JOBS if f.name not in result.absent], metadata=metadata)
     start = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for part in read_parts(scratch, [*schema.names, "cluster"]):
+        places = () if power is None else PLACES
+        for part in read_parts(scratch, [*schema.names, "cluster", *places]):
             table, keep = changes.apply(part, start)
             if changes.values.get("tries"):
                 table = replace_column(table, "tries", table["tries"].fill_null(1))
             start += part.num_rows
-            for name in set(TIMES) - result.absent:
-                table = replace_column(table, name, pc.subtract(table[name], result.first_s))
             if not keep.all():
                 table = table.filter(pa.array(keep))
+            if power is not None:
+                table = power.apply(table)
+            for name in set(TIMES) - result.absent:
+                table = replace_column(table, name, pc.subtract(table[name], result.first_s))
             table = filling.fill(table.select(schema.names))
             writer.write_table(table.cast(schema))
     return digest_file(path)

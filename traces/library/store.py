@@ -41,7 +41,7 @@ class Added(NamedTuple):
     Attributes:
         folder: Folder of the trace.
         name: The trace's name.
-        kind: ``jobs``, ``profiles``, ``node-events`` or ``networks``.
+        kind: ``jobs``, ``profiles``, ``node-events``, ``networks`` or ``power-log``.
         origin: As in `Trace`.
         rows: Number of rows of each table.
         notes: As in `Trace`.
@@ -188,7 +188,14 @@ def add(
         folder = folder or library_folder() / chosen
         settle(folder.parent)
         fields, outlived = write_jobs(
-            known, paths, chosen, folder, options=options, skip_bad=skip_bad, overwrite=replace
+            known,
+            paths,
+            chosen,
+            folder,
+            options=options,
+            skip_bad=skip_bad,
+            overwrite=replace,
+            power_log=None if options.power is None else _find_power_log(options.power),
         )
         rows = {table: count for table, (count, _) in fields["tables"].items()}
         return Added(
@@ -206,6 +213,18 @@ def add(
     return Added(folder, trace.name, trace.kind, trace.origin, rows, trace.notes, trace.quality)
 
 
+def _find_power_log(name: str) -> Trace:
+    """A power log by name or path.
+
+    Raises:
+        InputError: If it is none.
+    """
+    log = find(name)
+    if log.kind != "power-log":
+        raise InputError(f"{name} holds {log.kind}; a power log is needed", "--power")
+    return log
+
+
 def sizes(trace: Trace) -> dict[str, Any]:
     """The size of a trace, JSON-ready.
 
@@ -215,7 +234,9 @@ def sizes(trace: Trace) -> dict[str, Any]:
         last, s, None for profiles.
     """
     table = trace.tables[trace.kind]
-    times = {"jobs": "submit_time_s", "node-events": "time_s"}.get(trace.kind)
+    times = {"jobs": "submit_time_s", "node-events": "time_s", "power-log": "start_s"}.get(
+        trace.kind
+    )
     bounds = None if times is None else pc.min_max(table[times]).as_py()
     return {
         "tables": {name: content.num_rows for name, content in trace.tables.items()},

@@ -74,6 +74,7 @@ class ImportOptions(NamedTuple):
         since: First submission that is kept, as a date or a number as in the log.
         until: First submission that is not kept any more.
         zone: Time zone of the log's dates, where they have no offset from UTC.
+        power: Power log whose samples say what jobs drew: its name in the library, or its folder.
     """
 
     mapping: Mapping[str, str] = {}
@@ -83,6 +84,7 @@ class ImportOptions(NamedTuple):
     since: str | None = None
     until: str | None = None
     zone: str | None = None
+    power: str | None = None
 
 
 class Batch(NamedTuple):
@@ -136,8 +138,10 @@ class ConvertedRows(NamedTuple):
             they have their offset, else of the log's clocks. If files mix kinds, they are converted
             again with `Batch.kind` set to the most frequent one.
         names: The file's name of a canonical column, where it differs.
-        identity: Of a format with requeues, what tells jobs and tries of one id apart, of each kept
-            row: ``cluster``, ``ended_s``, and ``eligible_s``, before which it could not start.
+        identity: What else a log says of each kept row. Of a format with requeues, what tells jobs
+            and tries of one id apart: ``cluster``, ``ended_s``, and ``eligible_s``, before which it
+            could not start. Where it ran: ``nodes`` and ``gpu_ids``, as in
+            `wattkeeper.traces.power.hosts`.
         without_gpus: Dropped jobs, where a log may be older than its counts of GPUs.
     """
 

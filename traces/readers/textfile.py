@@ -112,6 +112,17 @@ def head_lines(path: Path, comment: str = "") -> Iterator[tuple[int, str]]:
             yield number, "" if _find_fault(line, quotes=False) else line.decode()
 
 
+def text_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """All lines of a file, plain or gzip, with their numbers; what is not UTF-8 is replaced.
+
+    Raises:
+        TraceError: If the file cannot be read, or is damaged.
+    """
+    for start, lines in _blocks(path, BLOCK_BYTES):
+        for number, line in enumerate(lines, start):
+            yield number, line.decode("utf-8", "replace")
+
+
 def first_line(path: Path, comment: str = "") -> str:
     """The first row or header line, for sniffing; empty if there is none."""
     return next((line for _, line in head_lines(path, comment)), "")

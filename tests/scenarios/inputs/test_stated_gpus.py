@@ -156,9 +156,8 @@ def test_a_sweep_is_never_left(
     recorded_w = [busy * point.power_w for point in points]
     assert min(recorded_w) * (1 - 1e-9) <= power_w <= max(recorded_w) * (1 + 1e-9)
     assert min(p.speed for p in points) / top.speed * (1 - 1e-9) <= speed
-    assert curve.under_limit(top.limit_w, busy * top.power_w) == (
-        pytest.approx(busy * top.power_w),
-        1,
+    assert curve.under_limit(top.limit_w, busy * top.power_w) == pytest.approx(
+        (busy * top.power_w, 1)
     )
     assert model.limits_w[0] >= points[0].limit_w
     with pytest.raises(ValueError, match="below the recorded limits"):

@@ -3,7 +3,8 @@
 Needed are ``JobID``, ``Submit``, ``Start`` and one of ``AllocTRES``, ``ReqTRES``, ``AllocGRES``,
 ``ReqGRES``; read besides are ``Cluster``, ``User``, ``Partition``, ``Eligible``, ``End``,
 ``ElapsedRaw`` (s) or ``Elapsed``, ``Suspended``, ``TimelimitRaw`` (min) or ``Timelimit``,
-``State``, ``NNodes``, ``Account``, ``QOS``, and energy (`energy`).
+``State``, ``NNodes``, ``Account``, ``QOS``, energy (`energy`), and where a job ran: ``NodeList``
+and ``AdminComment`` (`jobstats`).
 Source: sacct(1) of Slurm.
 """
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from wattkeeper.policies.arrays import Bools, Floats, Ints
 from wattkeeper.traces.formats.slurm.energy import find_energy_column, parse_energy, sum_steps
 from wattkeeper.traces.formats.slurm.files import batches, sniff
+from wattkeeper.traces.formats.slurm.jobstats import parse_gpu_ids
 from wattkeeper.traces.formats.slurm.records import unite_parts
 from wattkeeper.traces.formats.slurm.resources import parse_gpus
 from wattkeeper.traces.readers.base import Batch, ConvertedRows, JobsFormat, TimeKind, WithoutGpus
@@ -176,6 +178,8 @@ def _convert(table: pa.Table, kind: TimeKind | None, of_steps: Floats) -> Conver
         "cluster": cluster,
         "eligible_s": pa.array(eligible.seconds, from_pandas=True),
         "ended_s": pa.array(np.where(running, np.nan, end.seconds), from_pandas=True),
+        "nodes": parse_texts(table, "NodeList"),
+        "gpu_ids": parse_gpu_ids(table),
     }
     none = ~not_started & (gpus.total == 0)
     none[list(wrong)] = False

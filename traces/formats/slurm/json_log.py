@@ -53,6 +53,8 @@ COLUMNS: Final = (
     "AllocTRES",
     "ReqTRES",
     "NNodes",
+    "NodeList",
+    "AdminComment",
     "ConsumedEnergyRaw",
     "Lacks",
     "Fault",
@@ -168,6 +170,8 @@ def row_of_job(job: Json) -> Row:
         "AllocTRES": _resources(job, "tres.allocated"),
         "ReqTRES": _resources(job, "tres.requested"),
         "NNodes": _number(job, "allocation_nodes"),
+        "NodeList": _text(job, "nodes"),
+        "AdminComment": _text(job, "comment.administrator"),
         "Lacks": ", ".join(path for path in ALWAYS if read_value(job, path) is None),
     }
 

@@ -1,0 +1,1 @@
+"""Logs of the power of GPUs: spans of known power, and what jobs drew by them."""
