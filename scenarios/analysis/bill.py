@@ -77,6 +77,7 @@ class Bill(NamedTuple):
             yield (
                 f"{', '.join(self.cases)}: three cases (low, middle, high) of how far jobs are "
                 "bound by compute, which was not measured; it decides what a power limit changes. "
+                "Low and high are bounds, and what is best in one of them is no recommendation. "
                 "Single jobs deviate by up to "
                 f"{100 * read_gpu_types().pooled.range_error:.2g} % besides, which these ranges "
                 "do not include."

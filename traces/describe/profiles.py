@@ -1,5 +1,6 @@
 """Report on a trace of kind ``profiles``."""
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Final
@@ -10,6 +11,8 @@ from wattkeeper.policies.errors import ProfileMissing
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import UNLIMITED_W
 from wattkeeper.traces.describe.potential import Choice, potential
+from wattkeeper.traces.gpus.boundness import measure_boundness
+from wattkeeper.traces.gpus.model import find_gpu_model
 from wattkeeper.traces.profiles import (
     Points,
     ProfileSet,
@@ -38,6 +41,8 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
         ``oddities``: ``one_table_only``, ``above_cap``, ``slower_at_higher_limit``,
         ``never_reached``.
         ``unmeasured``: workloads and GPU types without measured power.
+        ``boundness``: by workload and GPU type with a power model, in how many batch sizes any
+        limit acts, and the range of `measure_boundness` over these.
         ``potential``: `potential.Potential` by workload and GPU type, as dicts; for those without
         measured power only if `eta` is 0, and without energy.
 
@@ -77,6 +82,7 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
             for name, profile in s.profiles.items()
             if not profile.measured
         ],
+        "boundness": [row for kind in chosen for row in _boundness(kind, points[kind])],
         "potential": [
             _potential(s, name, eta)
             for s in sets
@@ -203,6 +209,32 @@ def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:
         never = [b for b, epochs in sorted(by_batch.items()) if min(epochs) > most]
         if never:
             yield {"workload": workload, "batch_sizes": never}
+
+
+def _boundness(kind: tuple[str, int], points: Mapping[str, Points]) -> Iterator[Json]:
+    """How far workloads are bound by the clock, where a GPU type has a power model."""
+    model = find_gpu_model(kind[0])
+    for workload, by_batch in points.items() if model is not None else ():
+        assert model is not None
+        curves = [sorted(curve) for curve in by_batch.values()]
+        limited = [
+            list(zip(*curve, strict=True))
+            for curve in curves
+            if len(curve) > 1 and not any(math.isnan(watts) for *_, watts in curve)
+        ]
+        if not limited:
+            continue
+        found = [
+            measure_boundness(model, limits_w, [watts / kind[1] for watts in powers_w], times_s)
+            for limits_w, times_s, powers_w in limited
+        ]
+        known = [value for value in found if value is not None]
+        yield _on(kind) | {
+            "workload": workload,
+            "batch_sizes": len(limited),
+            "limited": len(known),
+            "boundness": [min(known), max(known)] if known else None,
+        }
 
 
 def _potential(profiles: ProfileSet, workload: str, eta: float) -> Json:

@@ -30,6 +30,7 @@ def render(report: Json, console: Console) -> None:
     _convergence(report["convergence"], console)
     _oddities(report["oddities"], console)
     _unmeasured(report["unmeasured"], console)
+    _boundness(report["boundness"], console)
     _potential(report["potential"], report["eta"], console)
 
 
@@ -155,6 +156,26 @@ def _unmeasured(rows: Iterable[Json], console: Console) -> None:
     if named:
         text = f"Nothing measured power: {', '.join(named)}. Only time can be saved (--eta 0)."
         print_list("", [text], console)
+
+
+def _boundness(rows: Iterable[Json], console: Console) -> None:
+    """Where limits act, and how far workloads are bound by the clock there."""
+    heads = ("workload", "GPU", "batch sizes", "with a limit that acts", "boundness")
+    print_table(
+        console,
+        "Limits below the draw; others change nothing",
+        heads,
+        (
+            (
+                row["workload"],
+                _gpu(row),
+                str(row["batch_sizes"]),
+                str(row["limited"]),
+                "-" if row["boundness"] is None else "{:.2f} to {:.2f}".format(*row["boundness"]),
+            )
+            for row in rows
+        ),
+    )
 
 
 def _potential(rows: Iterable[Json], eta: float, console: Console) -> None:
