@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -56,7 +57,7 @@ def limited_types(
     unprofiled = jobs.filter(pc.is_null(jobs["workload"]))
     asked = pc.unique(unprofiled["gpu_type"]).to_pylist()
     indices = sorted({index for names in asked for index in spec.types_allowed(names)})
-    most_w = _most_measured_w(unprofiled)
+    most_w = most_measured_w(unprofiled)
     for name in (spec.gpu_types[index] for index in indices):
         uniform = isinstance(used.stated, UniformCluster)
         key = "cluster.gpu_model" if uniform else f"cluster.power.{name}.model"
@@ -77,22 +78,21 @@ def limited_types(
         yield name, model
 
 
-def _most_measured_w(jobs: pa.Table) -> float:
-    """The highest measured power of one GPU of a job, W; 0 where none was measured."""
-    power_w: Floats = np.array(measured_power(jobs) or [0.0], np.float64)
-    return float(np.nanmax(power_w / (held_gpus(jobs) if len(jobs) else 1.0), initial=0.0))
+def most_measured_w(jobs: pa.Table, below_w: float = math.inf) -> float:
+    """The highest measured power of one GPU of a job, up to a bound, W; 0 if none was measured."""
+    power_w: Floats = np.array(measured_power(jobs) or np.full(len(jobs), np.nan), np.float64)
+    each_w = power_w / held_gpus(jobs)
+    return float(np.max(each_w[each_w <= below_w], initial=0.0))
 
 
 def _cover(model: GpuModel, most_w: float) -> GpuModel:
-    """The model with the limits that its sweep covers for a job that draws so much without one.
+    """The model with the limits whose effect is known on jobs that draw up to so much, W.
 
     Raises:
         PolicyError: If there are none.
     """
-    if not model.sweep or model.min_limit_w is None or most_w <= model.busy_w:
-        return model
-    lowest_w = model.min_limit_w * most_w / model.busy_w
-    if lowest_w > model.default_limit_w:
+    lowest_w = model.lowest_limit_w(most_w)
+    if lowest_w is not None and lowest_w > model.default_limit_w:
         raise PolicyError(
             f"tune: the sweep of {model.gpu_type} is of a load that draws {model.busy_w:g} W "
             f"without a limit; of a job that draws {most_w:g} W it says nothing under its limits",

@@ -13,6 +13,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.analysis.logged.waits import closest_to_log
 from wattkeeper.scenarios.analysis.resolved.policy_kinds import RECORDED
 from wattkeeper.scenarios.document.times import describe_waits
+from wattkeeper.scenarios.inputs.limit_models import most_measured_w
 from wattkeeper.scenarios.log_study.asked import (
     NOTHING_ASKED,
     PAUSES,
@@ -163,7 +164,7 @@ def study_log(
     plan = plan._replace(
         schedulers=schedulers,
         baseline=named or next(name for name in REAL if name in schedulers),
-        fractions=_choose_fractions(plan.cluster, reporter.tell),
+        fractions=_choose_fractions(plan.cluster, jobs, reporter.tell),
         notes=notes,
         partitions=partitions,
     )
@@ -259,8 +260,10 @@ def _choose_schedulers(jobs: pa.Table, tell: Callable[[str], None]) -> Iterator[
         yield RECORDED
 
 
-def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) -> Sequence[float]:
-    """The power limits that all GPU types allow."""
+def _choose_fractions(
+    cluster: DescribedCluster, jobs: pa.Table, tell: Callable[[str], None]
+) -> Sequence[float]:
+    """The power limits that all GPU types allow, and whose effect is known on all jobs."""
     unknown = [name for name, power in cluster.power.items() if not power.limits_w]
     if unknown:
         lacks = "power model" if cluster.power[unknown[0]].model is None else "lowest power limit"
@@ -272,7 +275,10 @@ def _choose_fractions(cluster: DescribedCluster, tell: Callable[[str], None]) ->
     chosen = []
     for fraction in FRACTIONS:
         for name, power in cluster.power.items():
-            low, *_, high = power.limits_w
+            assert power.model is not None
+            high = power.model.default_limit_w
+            most_w = max(power.busy_w, most_measured_w(jobs, power.model.max_limit_w))
+            low = power.model.lowest_limit_w(most_w) or high
             if fraction * high < low:
                 tell(
                     f"Left out: a power limit of {100 * fraction:.0f} % of {high:g} W, for {name} "

@@ -139,6 +139,15 @@ class GpuModel(NamedTuple):
         below = range(math.ceil(self.min_limit_w), math.ceil(self.default_limit_w))
         return (*map(float, below), self.default_limit_w)
 
+    def lowest_limit_w(self, most_w: float) -> float | None:
+        """The lowest limit whose effect is known on all jobs that draw up to `most_w` without one.
+
+        A sweep says nothing of low limits on jobs that draw more than the load that it is of.
+        """
+        if self.min_limit_w is None or not self.sweep:
+            return self.min_limit_w
+        return self.min_limit_w * max(1.0, most_w / self.busy_w)
+
 
 @functools.cache
 def read_gpu_types() -> GpuTypes:

@@ -206,3 +206,23 @@ def test_the_refusal_of_a_name_says_what_to_state(inside: Command, tmp_path: Pat
     assert_states(
         said.stderr, "'NVIDIA A1000'", "'a100'", "idle_w, busy_w", "model: TYPE", "H200-SXM"
     )
+
+
+def test_a_study_leaves_out_limits_that_a_sweep_does_not_cover(
+    inside: Command, tmp_path: Path
+) -> None:
+    """A job draws 480 W: what limits do to it is known from 360 W on. One of 9 kW is not used."""
+    head = "job_id,submit_time_s,start_time_s,duration_s,gpus,energy_j\n"
+    rows = "1,0,0,1000,1,480000\n2,0,0,1000,1,9000000\n3,10,10,2000,1,\n"
+    (tmp_path / "log.csv").write_text(head + rows)
+    points = ((300, 290, 0.7), (450, 380, 0.95), (500, 400, 1))
+    sweep = [dict(zip(("limit_w", "power_w", "speed"), point, strict=True)) for point in points]
+    model = json.dumps({"sweep": sweep})
+    (tmp_path / "nodes.yaml").write_text(
+        f"nodes: [{{gpu: mine, count: 1, gpus: 8, idle_w: 50, model: {model}}}]\n"
+    )
+    words = ("study", "csv", "log.csv", "--nodes", "nodes.yaml", "--out", "s", "--workers", "1")
+    said = inside(*words).stdout
+    assert_states(said, "Left out: a power limit of 70 % of 500 W", "none below")
+    variants = yaml.safe_load(Path("s/scenario.yaml").read_text())["variants"]
+    assert [name for name in variants if name.startswith("limit")] == ["limit-90", "limit-80"]
