@@ -139,9 +139,13 @@ def _cluster_lines(cluster: DescribedCluster, partitions: Partitions) -> Iterato
 
 def _power_lines(plan: StudyPlan) -> Iterator[str]:
     if plan.fractions:
+        models = [power.model for power in plan.cluster.power.values()]
+        swept = all(model is not None and model.sweep for model in models)
+        what = "modelled: low, middle and high case of how far jobs are bound by compute."
+        what = "what the stated sweeps say." if swept else what
         yield from _comment(
             "Power limits, as fractions of the highest of each GPU type. What they change is "
-            "modelled: low, middle and high case of how far jobs are bound by compute.",
+            f"{what}",
             indent=2,
         )
     for fraction in plan.fractions:

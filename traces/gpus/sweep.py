@@ -48,7 +48,7 @@ def find_fault(points: Sequence[LimitPoint]) -> str:
     """Why points are not a sweep; empty if they are."""
     limits_w = {point.limit_w for point in points}
     if len(limits_w) < FEWEST_POINTS:
-        return f"it has {len(limits_w)} power limit; at least {FEWEST_POINTS} are needed"
+        return f"of power limits at least {FEWEST_POINTS} are needed; it has {len(limits_w)}"
     if len(limits_w) < len(points):
         twice = next(p.limit_w for p in points if sum(q.limit_w == p.limit_w for q in points) > 1)
         return f"limit_w {twice:g} stands there twice"

@@ -188,6 +188,8 @@ def test_nodes_of_a_study_may_be_stated(
     )
     scenario = yaml.safe_load(Path("s/scenario.yaml").read_text())
     assert ("limit-70" in scenario["variants"]) == limits
+    comments = Path("s/scenario.yaml").read_text()
+    assert ("what the stated sweeps say" in comments.replace("\n  # ", " ")) == ("sweep" in nodes)
     if not limits:
         assert_states(said.stdout, "no lowest power limit of GPU type 'a100'")
     (power,) = scenario["cluster"]["power"].values()
