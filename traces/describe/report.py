@@ -72,5 +72,5 @@ def describe(
 def render(report: Report, console: Console) -> None:
     """Print a report of `describe` as tables."""
     text.head(report, console)
-    sections = PLAIN | {"jobs": jobs_text}
+    sections = {**PLAIN, "jobs": jobs_text}
     sections.get(report["kind"], text).render(report, console)
