@@ -68,6 +68,7 @@ SECTIONS = {
         "perseus",
         "frugal",
         "record",
+        "share-a-profile",
     ),
     "Live": ("live", "session", "live-pipeline", "live-elastic", "devices", "zoo", "zoo-bandits"),
     "Extend": ("policy", "sources"),

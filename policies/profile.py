@@ -46,6 +46,24 @@ class ClockSetting(NamedTuple):
     average_power_w: float
 
 
+class RunPace(NamedTuple):
+    """Time and energy of an epoch of a recorded run, over the means of its batch size."""
+
+    time: float
+    energy: float
+
+
+EnergyOf = Literal["gpu", "node", "facility"]
+"""What a power or an energy is of."""
+
+BOUNDARY_WORDS: Final[Mapping[EnergyOf, str]] = {
+    "gpu": "GPUs alone",
+    "node": "whole nodes at the plug",
+    "facility": "the facility",
+}
+"""What energy is of, in words."""
+
+
 class Curve(NamedTuple):
     """A workload at one batch size: speed and power by power limit, epochs by recorded run.
 
@@ -59,6 +77,7 @@ class Curve(NamedTuple):
             reached.
         interpolated: Whether there are limits between the recorded ones, with interpolated values.
         clocks: Locked clocks, ascending; empty if none was measured.
+        paces: By recorded run, as `epochs`; empty if runs were not measured one by one.
     """
 
     batch_size: int
@@ -68,6 +87,35 @@ class Curve(NamedTuple):
     epochs: tuple[float, ...]
     interpolated: bool = False
     clocks: tuple[ClockSetting, ...] = ()
+    paces: tuple[RunPace, ...] = ()
+
+    def of_run(self, run: int) -> Curve:
+        """The curve at the pace of a recorded run, by its index."""
+        if not self.paces:
+            return self
+        pace = self.paces[run]
+        power = pace.energy / pace.time
+        return self._replace(
+            time_per_epoch_s=tuple([time_s * pace.time for time_s in self.time_per_epoch_s]),
+            average_power_w=tuple([power_w * power for power_w in self.average_power_w]),
+            clocks=tuple(
+                [
+                    ClockSetting(
+                        clock.clock_mhz,
+                        clock.time_per_epoch_s * pace.time,
+                        clock.average_power_w * power,
+                    )
+                    for clock in self.clocks
+                ]
+            ),
+            paces=(),
+        )
+
+    @property
+    def most_power_w(self) -> float:
+        """The largest mean power of a run, at any limit or clock, W."""
+        most_w = max([*self.average_power_w, *(clock.average_power_w for clock in self.clocks)])
+        return most_w * max([pace.energy / pace.time for pace in self.paces], default=1.0)
 
     @property
     def max_limit_w(self) -> float:
@@ -156,6 +204,8 @@ class Profile(NamedTuple):
         pipeline: Its instructions, if it is pipeline-parallel; an epoch is an iteration then.
         samples_per_epoch: Samples of an epoch; 0 if not known.
         drift: How the epochs change from recurrence to recurrence; None: they do not.
+        energy_of: What its power is of.
+        nodes: Nodes that it was recorded on; 0 if not known.
     """
 
     workload: str
@@ -170,6 +220,8 @@ class Profile(NamedTuple):
     pipeline: PipelineTask | None = None
     samples_per_epoch: float = 0.0
     drift: Drift | None = None
+    energy_of: EnergyOf = "gpu"
+    nodes: int = 0
 
     def run_epochs(self, batch_size: int, run: int, recurrence: int) -> float:
         """Epochs of a recorded run, by its index, as a recurrence takes them."""
@@ -214,10 +266,8 @@ class Profile(NamedTuple):
 
     @property
     def most_power_w(self) -> float:
-        """The largest mean power of all its GPUs, W."""
-        most_w = max(max(curve.average_power_w) for curve in self.curves.values())
-        locked_w = [s.average_power_w for curve in self.curves.values() for s in curve.clocks]
-        return max(most_w, *locked_w) if locked_w else most_w
+        """The largest mean power of a run, W."""
+        return max([curve.most_power_w for curve in self.curves.values()])
 
     @property
     def configurations(self) -> int:

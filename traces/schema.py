@@ -235,6 +235,15 @@ PROFILES: Final = table_schema(
             optional=True,
             key=True,
         ),
+        field(
+            "energy_of",
+            _text,
+            "",
+            "what the power is of: gpu, node (at the plug) or facility; null: gpu",
+            "not empty",
+            optional=True,
+        ),
+        field("nodes", _whole, "", "nodes that it was recorded on", "> 0", optional=True),
     ],
 )
 
@@ -249,6 +258,42 @@ CONVERGENCE: Final = table_schema(
         field(
             "epochs", _whole, "epochs", "until the target; null: never reached", "> 0", null=True
         ),
+        field(
+            "gpu_type",
+            _text,
+            "",
+            "model of the GPU that it ran on; null: it counts for all",
+            "not empty",
+            optional=True,
+            key=True,
+        ),
+        field("gpus", _whole, "", "GPUs that it ran on", "> 0", optional=True, key=True),
+        field("seed", _text, "", "random seed of the run", "not empty", optional=True),
+        field(
+            "time_ratio",
+            _real,
+            "",
+            "time of an epoch of the run over the mean of its batch size",
+            "> 0",
+            optional=True,
+        ),
+        field("energy_ratio", _real, "", "the same of its energy", "> 0", optional=True),
+    ],
+)
+
+CURVES: Final = table_schema(
+    "curves",
+    ["workload", "gpu_type", "gpus", "batch_size", "run", "epoch", "metric"],
+    [
+        field("workload", _text, "", "what is trained", "not empty"),
+        field("gpu_type", _text, "", "model of the GPU", "not empty"),
+        field("gpus", _whole, "", "GPUs that it ran on", "> 0"),
+        field("batch_size", _whole, "samples", "global batch size", "> 0"),
+        field("run", _whole, "", "number of the training run", ">= 0"),
+        field("epoch", _whole, "epochs", "after which it was evaluated", "> 0"),
+        field("metric", _text, "", "name of the metric", "not empty"),
+        field("value", _real, "", "value of the metric", "finite"),
+        field("time_s", _real, "s", "since the start of the run", ">= 0", null=True),
     ],
 )
 
@@ -272,6 +317,7 @@ WORKLOADS: Final = table_schema(
             "> 0",
             optional=True,
         ),
+        field("metric", _text, "", "name of the metric", "not empty", optional=True),
     ],
 )
 
@@ -391,7 +437,7 @@ KINDS: Final[Mapping[str, dict[str, pa.Schema]]] = {
 
 OPTIONAL: Final[Mapping[str, dict[str, pa.Schema]]] = {
     "jobs": {"nodes": NODES, "models": MODELS, "trainings": TRAININGS},
-    "profiles": {},
+    "profiles": {"curves": CURVES},
     "node-events": {},
     "networks": {},
     "power-log": {},
@@ -413,6 +459,13 @@ def jobs_table(columns: Mapping[str, Any]) -> pa.Table:
     }
     full |= columns
     return pa.table(full | null_columns([w for w in JOBS if w.name not in full], rows), JOBS)
+
+
+def build_table(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """A table of a schema; its optional columns are null where none are given."""
+    lacking = [w for w in schema if is_optional(w) and w.name not in columns]
+    nulls = null_columns(lacking, len(next(iter(columns.values()))))
+    return pa.table({**columns, **nulls}, schema=schema)
 
 
 def null_columns(fields: Sequence[pa.Field], rows: int) -> dict[str, pa.Array]:

@@ -100,7 +100,7 @@ def _parse_mapping(maps: tuple[str, ...]) -> dict[str, str]:
     return mapping
 
 
-def print_import(added: Added) -> None:
+def print_import(added: Added, where: str) -> None:
     """Print what an import kept and left out, and where it is."""
     from wattkeeper.traces.library import store
 
@@ -114,4 +114,4 @@ def print_import(added: Added) -> None:
         terminal.write(warning, err=True)
     if warning := added.outlived.warn():
         terminal.write(warning, err=True)
-    terminal.write(f"{added.name} ({added.kind}, {added.origin}): {added.folder}")
+    terminal.write(f"{added.name} ({added.kind}, {added.origin}): {where}")

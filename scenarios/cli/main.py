@@ -243,11 +243,17 @@ def scenarios(name: str | None, as_json: bool) -> None:
 
 
 @main.command()
-def schema() -> None:
-    """Print the JSON schema of scenario files, for editors."""
-    from wattkeeper.scenarios.spec.json_schema import json_schema
+@click.argument("what", type=click.Choice(("scenario", "profiles")), default="scenario")
+def schema(what: str) -> None:
+    """Print the JSON schema of scenario files, for editors, or of a row of profiles.
 
-    terminal.write(json.dumps(json_schema(), indent=2))
+    profiles: of a table for `wattkeeper traces import profiles`.
+    """
+    from wattkeeper.scenarios.spec.json_schema import json_schema
+    from wattkeeper.traces.formats.profiles.json_schema import row_schema
+
+    known = json_schema() if what == "scenario" else row_schema()
+    terminal.write(json.dumps(known, indent=2))
 
 
 @main.command()

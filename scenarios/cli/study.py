@@ -97,7 +97,7 @@ def study(
         )
     if added.kind != "jobs":
         raise InputError(f"{form} holds {added.kind}; a study needs a log of jobs")
-    print_import(added)
+    print_import(added, str(added.folder))
     plan = StudyPlan(added.name, f"./{log_study.TRACE}", cluster, rates, baseline=baseline or "")
     with terminal.trainings(added.name, live=False) as (progress, _):
         reporter = log_study.Reporter(terminal.write, progress)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -139,20 +140,30 @@ class _Import(click.Command):
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=PATH)
 @click.option("--name", help="Its name in the library; by default the format says it.")
 @click.option("--replace", is_flag=True, help="Replace a trace of that name.")
+@click.option("--dry-run", is_flag=True, help="Only check the files; store nothing.")
 @import_options
 def import_(
     form: str,
     paths: tuple[Path, ...],
     name: str | None,
     replace: bool,
+    dry_run: bool,
     options: ImportOptions,
     skip_bad: bool,
 ) -> None:
     """Read PATH... as FORMAT into the trace library; auto detects the format."""
     from wattkeeper.traces.library import store
 
-    added = store.add(form, paths, name, replace=replace, options=options, skip_bad=skip_bad)
-    print_import(added)
+    if not dry_run:
+        added = store.add(form, paths, name, replace=replace, options=options, skip_bad=skip_bad)
+        print_import(added, str(added.folder))
+        return
+    if replace:
+        raise click.UsageError("--replace has no effect with --dry-run, which stores nothing")
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "trace"
+        added = store.add(form, paths, name, options=options, skip_bad=skip_bad, folder=folder)
+        print_import(added, "can be imported; nothing was stored")
 
 
 @traces.command()

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.profile import BOUNDARY_WORDS
 from wattkeeper.scenarios.analysis.manifest import Manifest, TraceProvenance
 from wattkeeper.scenarios.analysis.resolved.overrides import clusters_by_variant, describe_gpus
 from wattkeeper.scenarios.analysis.resolved.workload import section_of
@@ -54,6 +55,8 @@ def _list_assumed(scenario: Json) -> Iterator[str]:
             )
         if cluster["pue"] != 1:
             told.add(f"power usage effectiveness {cluster['pue']:g}")
+        if "energy_of" in cluster:
+            told.add(f"energy is of {BOUNDARY_WORDS[cluster['energy_of']]}")
     yield from sorted(told)
     if section_of(scenario).is_log:
         yield "where the GPUs of a job lie does not change its speed"

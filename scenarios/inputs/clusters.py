@@ -22,6 +22,7 @@ from wattkeeper.scenarios.spec.sections.cluster import (
     fault_of_partition,
 )
 from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, find_model
+from wattkeeper.scenarios.spec.sections.workload import ReplayedWorkload
 from wattkeeper.scenarios.spec.wording import plural
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.cluster.cluster_spec import (
@@ -90,6 +91,9 @@ def used_clusters(loaded: LoadedScenario) -> tuple[list[UsedCluster], list[Trace
     for variant in scenario.variants:
         stated = scenario.variants[variant].cluster or scenario.cluster
         with locate_errors(document, *_path(scenario, variant)):
+            if stated.energy_of is not None and not isinstance(scenario.workload, ReplayedWorkload):
+                kind = scenario.workload.kind
+                raise InputError(f"energy_of: it is for jobs with profiles, not for kind: {kind}")
             spec = cluster_spec(stated, traces, document.folder_of(nodes_path(document, variant)))
         key = spec, "preemption" in stated.model_fields_set
         if key not in different:

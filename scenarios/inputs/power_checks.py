@@ -1,20 +1,20 @@
-"""Checks of power before a run: power that is not stated, and jobs that a cap never lets start."""
+"""Checks of power before a run: what is not stated, what does not fit, what a cap never allows."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import repeat
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from wattkeeper.policies.errors import InputError, Problem
 from wattkeeper.policies.points.job import WHOLE, Job
-from wattkeeper.policies.profile import Objective
+from wattkeeper.policies.profile import BOUNDARY_WORDS, EnergyOf, Objective, Profile
 from wattkeeper.scenarios.inputs.clusters import UsedCluster
 from wattkeeper.scenarios.inputs.job_filter import FilteredJobs, Reason
 from wattkeeper.scenarios.inputs.measured_power import reserved_power
-from wattkeeper.scenarios.spec.sections.cluster import MixedCluster
+from wattkeeper.scenarios.spec.sections.cluster import MixedCluster, UniformCluster
 from wattkeeper.scenarios.spec.wording import count, count_verb
 from wattkeeper.scenarios.spec.yaml_document import YamlDocument
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
@@ -23,6 +23,12 @@ from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.streams import NamedStreams
 from wattkeeper.sim.replay.backend import Profiles, Replay
 from wattkeeper.sim.replay.unprofiled import UnprofiledPower
+
+ADVICE: Final[Mapping[EnergyOf, str]] = {
+    "gpu": "leave energy_of out, and state idle power of GPUs",
+    "node": "state energy_of: node, and as idle power that of an idle node over its GPUs",
+    "facility": "state energy_of: facility, and as idle power the facility's share of a GPU",
+}
 
 
 class Kind(NamedTuple):
@@ -110,6 +116,64 @@ def check_idle_power(used: UsedCluster, profiles: Profiles, document: YamlDocume
                 f"recorded training on it: at most {busy_w:g} W, of {workload!r}"
             )
             raise InputError(what, used.where(document, *keys))
+
+
+def check_boundaries(
+    used: UsedCluster, profiles: Profiles, places: Iterable[str], document: YamlDocument
+) -> None:
+    """Refuse profiles whose energy is of something else than the power of their cluster.
+
+    Energy of whole nodes can be replayed only by jobs that fill nodes of the recorded size: the
+    power of what else is in a node is inside it.
+
+    Args:
+        used: The cluster.
+        profiles: That are replayed there.
+        places: Kinds of the placement policies.
+        document: The scenario's file.
+
+    Raises:
+        InputError: It says which two do not fit, and what to state.
+    """
+    stated: EnergyOf = used.stated.energy_of or "gpu"
+    where = used.where(document, "energy_of")
+    for profile in profiles.values():
+        if profile.measured and profile.energy_of != stated:
+            raise InputError(
+                f"{used.label}energy_of: the profile of {profile.workload!r} on {profile.gpus} x "
+                f"{profile.gpu_type} holds energy of {BOUNDARY_WORDS[profile.energy_of]}, and the "
+                f"power of this cluster is that of {BOUNDARY_WORDS[stated]}: "
+                f"{ADVICE[profile.energy_of]}",
+                where,
+            )
+    if stated == "gpu":
+        return
+    if stated == "facility" and used.spec.pue != 1:
+        text = "pue: energy of the facility includes it already; leave it out"
+        raise InputError(f"{used.label}{text}", used.where(document, "pue"))
+    if any(power.busy_w is not None for power in used.spec.power.values()):
+        key = "busy_power_w" if isinstance(used.stated, UniformCluster) else "power"
+        text = f"busy power is modelled for GPUs, and energy_of is {stated}: leave it out"
+        raise InputError(f"{used.label}{key}: {text}", used.where(document, key))
+    if "spread" in places:
+        text = "place: spread fills nodes in part, and the energy of profiles is of whole nodes"
+        raise InputError(f"{used.label}{text}", where)
+    for profile in profiles.values():
+        if fault := _fault_of_nodes(profile, used):
+            raise InputError(f"{used.label}{fault}", where)
+
+
+def _fault_of_nodes(profile: Profile, used: UsedCluster) -> str:
+    """How the nodes of a cluster differ from those of a profile; empty if they do not."""
+    recorded = profile.gpus // profile.nodes if profile.nodes else 0
+    for group in used.spec.groups:
+        replays = profile.measured and group.gpu_type == profile.gpu_type
+        if replays and group.gpus_per_node != recorded:
+            return (
+                f"energy_of: the energy of {profile.workload!r} is of whole nodes with "
+                f"{count(recorded, 'GPU')}, and those of the cluster have {group.gpus_per_node}"
+            )
+    return ""
 
 
 class PowerCapCheck:

@@ -35,10 +35,12 @@ def adjust_profile(profile: Profile, workload: ReplayedWorkload) -> Profile:
     if workload.epochs is not None:
         max_epochs = workload.epochs
         epochs = (float(workload.epochs),)
-        curves = {size: curve._replace(epochs=epochs) for size, curve in curves.items()}
+        curves = {size: curve._replace(epochs=epochs, paces=()) for size, curve in curves.items()}
     if workload.epochs_sd is not None:
         curves = {
-            size: curve._replace(epochs=spread(curve.epochs, max_epochs, workload.epochs_sd))
+            size: curve._replace(
+                epochs=spread(curve.epochs, max_epochs, workload.epochs_sd), paces=()
+            )
             for size, curve in curves.items()
         }
     return profile._replace(curves=curves, max_epochs=max_epochs)

@@ -60,7 +60,7 @@ def _read_replayed(
             in the scenario.
     """
     scenario, document = loaded
-    load = cache(partial(load_profiles, trace))
+    load = cache(partial(load_profiles, trace, epochs=workload.epochs))
     reference = next(used for used in clusters if scenario.baseline in used.variants)
     with locate_errors(document, *reference.path, "gpu"):
         known = load(reference.spec.gpu_types[0], workload.gpus)

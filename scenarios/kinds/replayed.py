@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.errors import InputError, PolicyError
-from wattkeeper.scenarios.inputs.power_checks import check_idle_power
+from wattkeeper.scenarios.inputs.power_checks import check_boundaries, check_idle_power
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
 from wattkeeper.scenarios.kinds.kind import Clusters, WorkloadKind
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -64,6 +64,12 @@ class ReplayedKind(WorkloadKind):
             spread = f"epochs of a run, lognormal with deviation {deviation}"
             inputs = inputs._replace(adjusted=(spread, *inputs.adjusted))
         for used in clusters:
+            if live and used.stated.energy_of not in (None, "gpu"):
+                text = "energy_of: a live run measures GPUs; leave it out"
+                raise InputError(text, used.where(document, "energy_of"))
+            places = [loaded.variants[name].policies.place.parts[0].kind for name in used.names]
+            for name in used.variants:
+                check_boundaries(used, inputs.runs[name].profiles, places, document)
             check_idle_power(used, inputs.runs[used.variants[0]].profiles, document)
         if scenario.latencies is None or live:
             return inputs

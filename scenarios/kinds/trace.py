@@ -93,7 +93,9 @@ def read_trace_jobs(
         trace = store.find(workload.trace, beside)
         if trace.kind != "jobs":
             raise InputError(f"trace {trace.name!r} holds {trace.kind}; a trace of jobs is needed")
-    load = None if profiles is None else cache(partial(load_profiles, profiles))
+    load = None
+    if profiles is not None:
+        load = cache(partial(load_profiles, profiles, epochs=workload.epochs))
     models = read_models(trace)
     prepared = _prepare_jobs(
         loaded, workload, trace.tables["jobs"], models, load, clusters, trained

@@ -229,7 +229,11 @@ def _list_adjusted(inputs: ScenarioInputs) -> Iterator[str]:
     ]
     if any(curve.interpolated for profile in profiles for curve in profile.curves.values()):
         yield "power and speed between recorded power limits, interpolated (workload.interpolate_w)"
-    stated = {profile.fixed_epochs for profile in profiles} - {None}
+    stated = {
+        profile.fixed_epochs
+        for profile in profiles
+        if not any(curve.paces for curve in profile.curves.values())
+    } - {None}
     if stated:
         yield f"number of epochs, {max(filter(None, stated))} (workload.epochs)"
     yield from inputs.adjusted

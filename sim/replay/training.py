@@ -192,7 +192,7 @@ class Training(Work):
     Attributes:
         rules: How it is replayed.
         decision: Its configuration, with the knobs in force.
-        curve: What its batch size takes.
+        curve: What its batch size takes; of the recorded run that it replays, once it trains.
         scale: The job's `time_scale`.
         times: What an epoch takes.
         profiling: What is measured before its limit is chosen.
@@ -254,6 +254,8 @@ class Training(Work):
         """Train to the end, or measure what the power limit is chosen by."""
         attempt, decision, job = run.attempt, self.decision, run.attempt.job
         recorded = self.rules.streams.pick(job, attempt.tries, len(self.curve.epochs))
+        if self.curve.paces:
+            self.curve = self.times.curve = self.curve.of_run(recorded)
         from_scratch = self.profile.run_epochs(decision.batch_size, recorded, job.recurrence)
         self.target = self.inheritance.epochs_left(from_scratch)
         if self.target != from_scratch:

@@ -28,7 +28,7 @@ def tables(
     named = [(w, "d", "n", "o", 0.5, True, 10, default, None) for w in "ab"]
     return {
         name: pa.Table.from_pylist(
-            [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+            [dict(zip(schema.names, row, strict=False)) for row in rows], schema
         )
         for name, schema, rows in (
             ("profiles", PROFILES, points),

@@ -94,7 +94,7 @@ def test_every_field_states_unit_meaning_and_rule(schema: pa.Schema) -> None:
 def test_valid_rows_pass_unchanged(rows: list[dict[str, object]]) -> None:
     table = pa.Table.from_pylist(rows, schema=PROFILES)
     valid = validate(table.select(list(reversed(table.column_names))), PROFILES, "x")
-    assert valid.to_pylist() == rows
+    assert valid.to_pylist() == [dict.fromkeys(PROFILES.names) | row for row in rows]
     assert valid.schema.equals(PROFILES, check_metadata=True)
 
 
@@ -195,12 +195,12 @@ def test_a_trace_needs_its_tables_and_known_workloads() -> None:
     about = {"format": "f", "origin": "recorded", "source": "s", "licence": "l"}
     with pytest.raises(TraceError, match=r"none.*jobs trace"):
         Trace("t", "jobs", {}, **about)  # type: ignore[arg-type]
-    workload = dict(zip(WORKLOADS.names, ["w", "d", "n", "o", 1.0, True, 9, 8, None], strict=True))
+    workload = dict(zip(WORKLOADS.names, ["w", "d", "n", "o", 1.0, True, 9, 8], strict=False))
     tables = {
         "profiles": pa.table(
-            [["other"], ["G"], [1], [8], [9.0], [1.0], [1.0], [None]], schema=PROFILES
+            [["other"], ["G"], [1], [8], [9.0], [1.0], [1.0], *[[None]] * 3], schema=PROFILES
         ),
-        "convergence": pa.table([["w"], [8], [1], [1.0], [None]], schema=CONVERGENCE),
+        "convergence": pa.table([["w"], [8], [1], [1.0], *[[None]] * 6], schema=CONVERGENCE),
         "workloads": pa.Table.from_pylist([workload], schema=WORKLOADS),
     }
     with pytest.raises(TraceError, match=r"'other'.*no row in workloads"):

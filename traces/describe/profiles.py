@@ -10,13 +10,18 @@ import pyarrow as pa
 from wattkeeper.policies.errors import ProfileMissing
 from wattkeeper.policies.json_types import Json
 from wattkeeper.policies.profile import UNLIMITED_W
+from wattkeeper.traces.describe.answers import list_answers, list_stated
 from wattkeeper.traces.describe.potential import Choice, potential
 from wattkeeper.traces.gpus.boundness import measure_boundness
 from wattkeeper.traces.gpus.model import find_gpu_model
 from wattkeeper.traces.profiles import (
+    Boundary,
     Points,
     ProfileSet,
+    Runs,
+    TargetRuns,
     clock_points,
+    find_boundaries,
     load_profiles,
     power_points,
     target_runs,
@@ -26,8 +31,6 @@ from wattkeeper.traces.trace import Trace
 SLOWER: Final = 1.02
 """A higher limit is odd if its epoch takes more than so many times that of the next lower one."""
 
-Runs = Mapping[str, Mapping[int, tuple[float, ...]]]
-
 
 def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
     """Coverage, convergence, oddities and potential.
@@ -36,6 +39,9 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
         ``gpu_types``: all in the trace, with their number of GPUs.
         ``coverage``: by workload and GPU type, what was recorded and what of it is usable; with
         ``clocks_mhz`` and ``clock_points`` where clocks were locked.
+        ``answers``: by workload and GPU type, what energy is of, the spread over runs, and what
+        ``cannot`` be answered.
+        ``measurement``: of a table of measurements, what it says of itself, and what it does not.
         ``convergence``: by workload and batch size, runs, share that reached the target within the
         largest number of epochs, and the mean epochs of these.
         ``oddities``: ``one_table_only``, ``above_cap``, ``slower_at_higher_limit``,
@@ -67,12 +73,20 @@ def report(trace: Trace, gpu_type: str | None, eta: float) -> Json:
             for kind, s in zip(chosen, sets, strict=True)
             for row in _coverage(s, points[kind], _list_clocks(table, kind))
         ],
+        "answers": [
+            row
+            for kind, s in zip(chosen, sets, strict=True)
+            for row in list_answers(s, find_boundaries(table, *kind))
+        ],
+        "measurement": list_stated(trace.parameters),
         "convergence": [_convergence(row, runs.get(name, {})) for name, row in workloads.items()],
         "oddities": {
             "one_table_only": [
                 row for kind in chosen for row in _one_table_only(kind, points[kind], runs)
             ],
-            "above_cap": [_above_cap(kind, points[kind]) for kind in chosen],
+            "above_cap": [
+                _above_cap(kind, points[kind], find_boundaries(table, *kind)) for kind in chosen
+            ],
             "slower_at_higher_limit": [_slower(kind, points[kind]) for kind in chosen],
             "never_reached": list(_never_reached(workloads, runs)),
         },
@@ -126,9 +140,9 @@ def _coverage(
         }
 
 
-def _convergence(workload: Json, runs: Mapping[int, tuple[float, ...]]) -> Json:
+def _convergence(workload: Json, runs: Mapping[int, TargetRuns]) -> Json:
     by_batch = []
-    for batch_size, epochs in sorted(runs.items()):
+    for batch_size, (epochs, _) in sorted(runs.items()):
         reached = [e for e in epochs if e <= workload["max_epochs"]]
         by_batch.append(
             {
@@ -155,7 +169,9 @@ def _one_table_only(
             }
 
 
-def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
+def _above_cap(
+    kind: tuple[str, int], points: Mapping[str, Points], boundaries: Mapping[str, Boundary]
+) -> Json:
     """Rows whose average power is above the cap of all their GPUs together."""
     above: list[Json] = [
         {
@@ -166,8 +182,9 @@ def _above_cap(kind: tuple[str, int], points: Mapping[str, Points]) -> Json:
             "above_pct": 100 * (watts / (limit * kind[1]) - 1),
         }
         for workload, batch_size, curve in _curves(points)
+        if boundaries[workload].energy_of == "gpu"
         for limit, _, watts in curve
-        if watts > limit * kind[1]
+        if watts > limit * kind[1] and limit != UNLIMITED_W
     ]
     rows = sum(len(curve) for *_, curve in _curves(points))
     worst = max(above, key=lambda row: row["above_pct"], default=None)
@@ -206,7 +223,7 @@ def _curves(
 def _never_reached(workloads: Mapping[str, Json], runs: Runs) -> Iterator[Json]:
     for workload, by_batch in runs.items():
         most = workloads[workload]["max_epochs"]
-        never = [b for b, epochs in sorted(by_batch.items()) if min(epochs) > most]
+        never = [b for b, recorded in sorted(by_batch.items()) if min(recorded.epochs) > most]
         if never:
             yield {"workload": workload, "batch_sizes": never}
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wattkeeper.policies.json_types import Json
+from wattkeeper.policies.profile import BOUNDARY_WORDS
 
 NUMBER: Final = re.compile(r"((< )?[+-]?[\d.,]+( ([%hds]|min|of [\d,]+))?|-)?")
 
@@ -27,6 +28,8 @@ def render(report: Json, console: Console) -> None:
     """Print the sections of `describe_profiles.report`."""
     _coverage(report["coverage"], console)
     _clocks(report["coverage"], console)
+    _answers(report["answers"], console)
+    _measurement(report["measurement"], console)
     _convergence(report["convergence"], console)
     _oddities(report["oddities"], console)
     _unmeasured(report["unmeasured"], console)
@@ -89,6 +92,32 @@ def _clocks(rows: Iterable[Json], console: Console) -> None:
         if "clocks_mhz" in row
     ]
     print_list("", lines, console)
+
+
+def _answers(rows: Iterable[Json], console: Console) -> None:
+    """What energy is of, the spread over runs, and what a profile cannot answer, if anything."""
+    lines = []
+    for row in rows:
+        told = []
+        if row["energy_of"] not in (None, "gpu"):
+            told.append(f"energy is of {BOUNDARY_WORDS[row['energy_of']]}")
+        if "runs" in row:
+            spread = f"{row['time_spread_pct']:.1f} % in time"
+            if "energy_spread_pct" in row:
+                spread += f" and {row['energy_spread_pct']:.1f} % in energy"
+            told.append(f"{row['runs']} runs, standard deviation {spread}")
+        told += row["cannot"]
+        if told:
+            lines.append(f"{row['workload']} on {_gpu(row)}: {'; '.join(told)}")
+    print_list("What the profiles can and cannot answer", lines, console)
+
+
+def _measurement(about: Json, console: Console) -> None:
+    if about:
+        lines = [f"{key}: {text}" for key, text in about["stated"].items()]
+        absent = ", ".join(about["not_stated"])
+        lines += [f"not stated: {absent}"] if absent else []
+        print_list("What the table says of itself", lines, console)
 
 
 def _convergence(rows: Iterable[Json], console: Console) -> None:

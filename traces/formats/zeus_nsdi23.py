@@ -20,7 +20,14 @@ from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import CsvFile, read_csv
-from wattkeeper.traces.schema import CONVERGENCE, PROFILES, WORKLOADS, field, table_schema
+from wattkeeper.traces.schema import (
+    CONVERGENCE,
+    PROFILES,
+    WORKLOADS,
+    build_table,
+    field,
+    table_schema,
+)
 from wattkeeper.traces.trace import Trace
 
 SOURCE: Final = (
@@ -208,7 +215,7 @@ def _profiles(gpu: str, table: pa.Table, names: Mapping[Identity, str]) -> pa.Ta
         "average_power_w": table["average_power"],
         "clock_mhz": table["clock_mhz"],
     }
-    return pa.table(columns, schema=PROFILES)
+    return build_table(columns, PROFILES)
 
 
 def _convergence(table: pa.Table, names: Mapping[Identity, str]) -> pa.Table:
@@ -219,7 +226,7 @@ def _convergence(table: pa.Table, names: Mapping[Identity, str]) -> pa.Table:
         "target": table["target_metric"],
         "epochs": table["target_epoch"],
     }
-    return pa.table(columns, schema=CONVERGENCE)
+    return build_table(columns, CONVERGENCE)
 
 
 def _workloads(names: Mapping[Identity, str]) -> pa.Table:

@@ -10,6 +10,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Final, NamedTuple, cast
 
@@ -77,7 +78,16 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         TraceError: If the file cannot be read or is not such a table; else one problem for each
             of the first malformed rows.
     """
-    data = read_whole(path, MOST_BYTES)
+    file = parse_csv(read_whole(path, MOST_BYTES), path, schema)
+    return file._replace(sha256=digest_file(path))
+
+
+def parse_csv(data: bytes, path: Path, schema: pa.Schema) -> CsvFile:
+    """As `read_csv`, from the bytes of a file; the digest is that of `data`.
+
+    Raises:
+        TraceError: As `read_csv`.
+    """
     texts, broken, header = _split(_text(data, path), path)
     _check_header(header, schema, path)
     numbers = np.arange(1, texts.num_rows + len(broken) + 1)
@@ -103,7 +113,7 @@ def read_csv(path: Path, schema: pa.Schema) -> CsvFile:
         first = sorted(problems_by_row)[:MOST_FAULTS]
         raise TraceError([Problem(problems_by_row[n], f"{path}, row {n}") for n in first])
     extra = tuple(name for name in header if name not in schema.names)
-    return CsvFile(table.cast(schema), extra, digest_file(path))
+    return CsvFile(table.cast(schema), extra, sha256(data).hexdigest())
 
 
 def read_whole(path: Path, most: int) -> bytes:

@@ -13,6 +13,7 @@ WORDS: Final = {
     "cluster.gpu": "GPU type",
     "cluster.pue": "power usage effectiveness",
     "cluster.power_cap_w": "power cap of the cluster",
+    "cluster.energy_of": "what energy is of",
     "cluster.idle_power_w": "power of an idle GPU",
     "cluster.busy_power_w": "power of a busy GPU",
     "cluster.sleep": "sleeping nodes",

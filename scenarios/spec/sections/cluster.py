@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from wattkeeper.policies.planning.sharing import Sharing
 from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, highest_limit_w
+from wattkeeper.policies.profile import EnergyOf
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts, check_distinct
 from wattkeeper.traces.generate.node_events import DrawnLosses
@@ -211,12 +212,17 @@ class FollowedCap(Section):
 class Facility(Section):
     """Keys of all clusters."""
 
+    energy_of: EnergyOf | None = None
+    """What the power of this cluster and of its profiles is of: `gpu`, `node` (whole nodes at the
+    plug) or `facility`. The power of a GPU, idle or asleep, then includes its share of that. `gpu`
+    if absent."""
     pue: Annotated[float, Field(ge=1, le=10)] = 1.0
-    """Power usage effectiveness: power of the whole facility over that of its GPUs."""
+    """Power usage effectiveness: power of the whole facility over that of its GPUs, or nodes where
+    `energy_of` says so."""
     power_cap_w: Annotated[float, Field(gt=0, le=1e9)] | FollowedCap | None = None
-    """Cap on the power of all GPUs together, before `pue`, W: a job waits if it could exceed the
-    cap. A mapping names a signal that it follows. Free GPUs count as idle, asleep or not. No cap if
-    absent."""
+    """Cap on the power of all GPUs (of nodes or the facility where `energy_of` says so) together,
+    before `pue`, W: a job waits if it could exceed the cap. A mapping names a signal that it
+    follows. Free GPUs count as idle, asleep or not. No cap if absent."""
     sleep: Sleep | None = None
     """Sleep of free nodes; they never sleep if absent."""
     preemption: Preemption = Preemption()

@@ -66,10 +66,10 @@ def made_up(rows: list[dict[str, Any]], name: str = "made-up") -> Trace:
     tables: Mapping[str, pa.Table] = {
         "profiles": pa.Table.from_pylist(rows, PROFILES),
         "convergence": pa.Table.from_pylist(
-            [dict(zip(CONVERGENCE.names, convergence, strict=True))], CONVERGENCE
+            [dict(zip(CONVERGENCE.names, convergence, strict=False))], CONVERGENCE
         ),
         "workloads": pa.Table.from_pylist(
-            [dict(zip(WORKLOADS.names, workload, strict=True))], WORKLOADS
+            [dict(zip(WORKLOADS.names, workload, strict=False))], WORKLOADS
         ),
     }
     return Trace(name, "profiles", tables, "test", "synthetic", "made up", "CC0-1.0")

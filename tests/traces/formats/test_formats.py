@@ -101,6 +101,7 @@ def test_profiles_of_a_small_folder(tmp_path: Path) -> None:
         "max_epochs": 6,
         "default_batch_size": 32,
         "samples_per_epoch": 88_524,
+        "metric": None,
     }
     assert [row["workload"] for row in tables["workloads"]] == ["squad", "squad-sgd"]
     assert set(trace.inputs) == {path.name for path in tmp_path.iterdir()}

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from tests.scenarios.test_damage import CODES, Hung, ask
-from tests.support import damage
+from tests.support import damage, measurements, mlperf
 from tests.traces.formats import test_formats, test_nas_table, test_pollux
 from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
@@ -89,7 +89,17 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     names["modelkeeper"] = ("arrivals.csv", "net.json", "plain.json")
     test_pollux.write(root)
     names["pollux"] = ("cifar10/placements.csv", "cifar10/validation-32.csv")
+    (root / "measured.csv").write_text(measurements.TABLE)
+    names["profiles"] = ("measured.csv",)
+    mlperf.write_results(root / "mlperf")
+    files = (path for path in (root / "mlperf").rglob("*") if path.is_file())
+    names["mlperf-training"] = tuple(sorted(path.relative_to(root).as_posix() for path in files))
     return names
+
+
+def paths_of(form: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """What an import is given: the files, or the folder that they are in."""
+    return ("mlperf",) if form == "mlperf-training" else names
 
 
 def alter(folder: Path, names: tuple[str, ...], rng: Random) -> str:
@@ -126,7 +136,8 @@ def storm(root: Path, seed: int, count: int, every: int) -> list[str]:
         damage.restore(folder, root / "good")
         told = alter(folder, names, rng)
         asked = form if rng.random() < 0.9 else "auto"
-        words = ["traces", "import", asked, *(f"altered/{name}" for name in names)]
+        words = ["traces", "import", asked]
+        words += [f"altered/{name}" for name in paths_of(form, names)]
         words += ["--name", "x", "--replace", *(["--skip-bad"] if rng.random() < 0.4 else [])]
         commands = [tuple(words)]
         for command in commands:
@@ -173,7 +184,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_unaltered_files_are_read(place: Path) -> None:
     for form, names in (*write_good(place / "good").items(), *SECOND_FORMS):
-        answer = ask(("traces", "import", form, *(f"good/{name}" for name in names)))
+        paths = (f"good/{name}" for name in paths_of(form, names))
+        answer = ask(("traces", "import", form, *paths))
         assert answer.code == 0, answer.err
 
 
