@@ -131,10 +131,15 @@ def find(name_or_path: str | Path, beside: Path = Path()) -> Trace:
         InputError: If there is no such trace; the message lists what is there.
         TraceError: If it is there and broken.
     """
-    name = str(name_or_path)
-    if name in measured.names() and not (library_folder() / name).is_dir():
-        return measured.read(name)
+    if is_shipped(name_or_path):
+        return measured.read(str(name_or_path))
     return read(locate(name_or_path, beside))
+
+
+def is_shipped(name_or_path: str | Path) -> bool:
+    """Whether a name stands for shipped measurements: the library goes before them."""
+    name = str(name_or_path)
+    return name in measured.names() and not (library_folder() / name).is_dir()
 
 
 def save(trace: Trace, *, replace: bool = False, folder: Path | None = None) -> Path:

@@ -28,6 +28,7 @@ SHIPPED = {
     "carbon-limits": FEW,
     "carbon-deadlines": ["workload.recurrences=4"],
     "elastic-losses": [],
+    "mlperf-h100-b200": ["workload.recurrences=4"],
     "pipeline-clocks": ["workload.iterations=100"],
     "zoo-bandits": ["workload.recurrences=6"],
     "zoo-table": ["workload.models=20"],
