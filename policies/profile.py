@@ -114,8 +114,12 @@ class Curve(NamedTuple):
     @property
     def most_power_w(self) -> float:
         """The largest mean power of a run, at any limit or clock, W."""
-        most_w = max([*self.average_power_w, *(clock.average_power_w for clock in self.clocks)])
-        return most_w * max([pace.energy / pace.time for pace in self.paces], default=1.0)
+        most_w = max(self.average_power_w)
+        if self.clocks:
+            most_w = max(most_w, max([clock.average_power_w for clock in self.clocks]))
+        if self.paces:
+            most_w *= max([pace.energy / pace.time for pace in self.paces])
+        return most_w
 
     @property
     def max_limit_w(self) -> float:
