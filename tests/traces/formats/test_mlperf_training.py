@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from tests.support.mlperf import (
 )
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import TraceError
+from wattkeeper.traces import measured
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.formats.mlperf_training.logs import LoggedRun
 from wattkeeper.traces.formats.mlperf_training.power import integrate
@@ -87,8 +89,6 @@ def test_every_recorded_run_comes_to_what_is_published(data: Path) -> None:
 
 
 def test_the_shipped_figures_are_those_of_the_raw_files(data: Path) -> None:
-    from wattkeeper.traces import measured
-
     raw = import_trace("mlperf-training", [data / "raw.tar.gz"])
     shipped = measured.read("mlperf-h100-b200")
     for key in published_totals(data):
@@ -124,6 +124,22 @@ def test_a_replay_has_the_mean_and_the_spread_of_the_recorded_runs(
             assert jobs[column].min() == pytest.approx(min(values), rel=1e-3)
             assert jobs[column].max() == pytest.approx(max(values), rel=1e-3)
             assert jobs[column].round(3).nunique() == len(set(values))
+
+
+def test_intervals_of_the_shipped_replay_contain_the_recorded_means(
+    inside: Command, tmp_path: Path
+) -> None:
+    inside("run", "mlperf-h100-b200", "--out", "out")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    shipped = measured.read("mlperf-h100-b200")
+    for variant, gpu_type in (("h100", "H100-SXM5-80GB"), ("b200", "B200-SXM-180GB")):
+        totals = run_totals(shipped, ("bert", gpu_type, 8))
+        metrics = summary["variants"][variant]["metrics"]
+        for metric, values in zip(("time_s", "energy_j"), zip(*totals, strict=True), strict=True):
+            low, high = (bound / 40 for bound in metrics[metric]["ci95"])
+            assert low < mean(values) < high
+            assert min(values) < low
+            assert high < max(values)
 
 
 def test_an_archive_is_as_its_folder(tmp_path: Path) -> None:
@@ -194,8 +210,9 @@ def test_a_run_without_success_did_not_reach_its_target(tmp_path: Path) -> None:
         ({}, "no power file"),
         ({"node_0": readings(900.0, until_s=50.0)}, "cover less than 95 %"),
         ({"node_0": readings(900.0, every_s=70.0)}, "cover less than 95 %"),
+        ({"node_0": readings(0.0)}, "all readings are 0"),
     ],
-    ids=["none", "short", "gaps"],
+    ids=["none", "short", "gaps", "zero"],
 )
 def test_runs_of_unknown_energy_are_left_out_and_counted(
     tmp_path: Path, power: dict[str, str], reason: str
@@ -273,6 +290,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         lambda root: write_system(root, system(number_of_nodes="many")),
         ("box.json", "number_of_nodes is 'many'", "whole number"),
     ),
+    "too many": (lambda root: write_system(root, system(999_999)), ("box.json", "7,999,992 GPUs")),
     "gpu": (
         lambda root: write_system(root, system(model="NVIDIA")),
         ("box.json", "accelerator_model_name"),

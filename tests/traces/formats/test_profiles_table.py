@@ -137,6 +137,7 @@ WRONG: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "target": ("13,yes", "13,yse", ("row 2", "reached is 'yse'")),
     "seed": ("13,yes,2", "13,yes,1", ("row 2", "repeats row 1")),
     "metric": ("62,gpu,accuracy", "62,gpu,loss", ("row 2", "metric is 'loss'", "row 1")),
+    "tiny": ("run,1000", "run,1e-300", ("row 1", "time_s is 1e-300", "at least 1e-09")),
     "time": ("run,1000", "run,0", ("row 1", "time_s is 0")),
     "column": ("power_limit_w", "power_limit", ("header", "power_limit", "power_limit_w")),
     "needed": ("batch_size,per", "batch_size,par", ("header", "per is missing")),

@@ -69,6 +69,8 @@ def measure_power(
         return None, "power files of some of the nodes are missing"
     if min(covered) < LEAST_COVERAGE:
         return None, f"readings cover less than {100 * LEAST_COVERAGE:g} % of the run"
+    if not math.fsum(energies):
+        return None, "all readings are 0"
     switches_w = math.fsum(switches) if switches else None
     return RunPower(math.fsum(energies), min(covered), switches_w, efficiency), ""
 

@@ -61,6 +61,8 @@ def read_system(tree: Tree, submitter: str, name: str) -> System:
         raise TraceError(f"is {quote(stated)}, must be an object", where)
     nodes = _whole(stated, "number_of_nodes", where)
     each = _whole(stated, "accelerators_per_node", where)
+    if nodes * each > MOST_GPUS:
+        raise TraceError(f"has {nodes * each:,} GPUs; up to {MOST_GPUS:,} are read", where)
     model = stated.get("accelerator_model_name")
     gpu_type = _name_gpu(model) if isinstance(model, str) else ""
     if not gpu_type:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from wattkeeper.traces.files.names import explain_label
 from wattkeeper.traces.formats.profiles.rows import CHOICES, NAMES, PER_WORKLOAD, Row, setting_of
 from wattkeeper.traces.measurements import Setting
 from wattkeeper.traces.trace import explain_boundary
+
+LEAST: Final = 1e-9
+"""Least time (s), energy (J) and power (W): quotients of smaller ones are none."""
 
 
 def find_faults(rows: Sequence[Row]) -> Iterator[tuple[int, str]]:
@@ -53,6 +57,9 @@ def _row_faults(row: Row) -> Iterator[str]:
             yield f"{name} is {row[name]!r}, must be {' or '.join(allowed)}"
     if problem := explain_label(row["workload"], "workload"):
         yield problem
+    for name in ("time_s", "energy_j", "power_w"):
+        if row[name] is not None and row[name] < LEAST:
+            yield f"{name} is {row[name]!r}, must be at least {LEAST:g}"
     if row["energy_j"] is not None and row["power_w"] is not None:
         yield "energy_j and power_w are both stated; state one"
     measured = row["energy_j"] is not None or row["power_w"] is not None
