@@ -268,7 +268,7 @@ setup(
     include_package_data=False,  # package_data alone decides; folders of data are not packages
     package_data={
         **{f"wattkeeper.{floor}": ["py.typed", "**/*.json"] for floor in FLOORS},
-        "wattkeeper.traces": ["py.typed", "**/*.json", "**/*.csv", "**/*.parquet"],
+        "wattkeeper.traces": ["py.typed", "**/*.json", "**/*.parquet"],
         "wattkeeper.scenarios": ["py.typed", "**/*.json", "**/*.yaml", "**/*.csv"],
         "wattkeeper.scenarios.report": ["*.html", "*.css", "*.js", "vendor/**"],
     },

@@ -130,7 +130,7 @@ def _find_absent(loaded: LoadedScenario) -> str:
         if isinstance(cluster, MixedCluster):
             names.append((cluster.nodes, nodes_path(loaded.document, variant)))
     for name, place in names:
-        if isinstance(name, str) and not store.is_shipped(name):
+        if isinstance(name, str):
             try:
                 store.locate(name, loaded.document.folder_of(place))
             except InputError:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.policies.suggestions import did_you_mean
-from wattkeeper.traces import measured
 from wattkeeper.traces.estimates import OutlivedEstimates
 from wattkeeper.traces.files.atomic import resolve, settle
 from wattkeeper.traces.files.names import check_name, is_name
@@ -118,28 +117,18 @@ def locate(name_or_path: str | Path, beside: Path = Path()) -> Path:
     raise InputError(
         f"no trace named {text!r}{did_you_mean(text, names())}: in the library "
         f"({library_folder()}) there is {known}{nowhere}. {advise_source(text)}, "
-        f"or give the path of a trace's folder; {', '.join(measured.names())} is shipped"
+        "or give the path of a trace's folder"
     )
 
 
 def find(name_or_path: str | Path, beside: Path = Path()) -> Trace:
     """Read a trace by its name in the library or by the path of its folder; see `locate`.
 
-    A name that the library does not have may be that of shipped measurements.
-
     Raises:
         InputError: If there is no such trace; the message lists what is there.
         TraceError: If it is there and broken.
     """
-    if is_shipped(name_or_path):
-        return measured.read(str(name_or_path))
     return read(locate(name_or_path, beside))
-
-
-def is_shipped(name_or_path: str | Path) -> bool:
-    """Whether a name stands for shipped measurements: the library goes before them."""
-    name = str(name_or_path)
-    return name in measured.names() and not (library_folder() / name).is_dir()
 
 
 def save(trace: Trace, *, replace: bool = False, folder: Path | None = None) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import Command
+from tests.conftest import ROOT, Command
 from tests.support.messages import assert_states
 from tests.support.mlperf import (
     event,
@@ -28,10 +28,10 @@ from tests.support.mlperf import (
 )
 from tests.support.traces import import_trace
 from wattkeeper.policies.errors import TraceError
-from wattkeeper.traces import measured
 from wattkeeper.traces.formats import find_format
 from wattkeeper.traces.formats.mlperf_training.logs import LoggedRun
 from wattkeeper.traces.formats.mlperf_training.power import integrate
+from wattkeeper.traces.library import store
 from wattkeeper.traces.profiles import load_profiles
 from wattkeeper.traces.trace import Trace
 
@@ -90,12 +90,19 @@ def test_every_recorded_run_comes_to_what_is_published(data: Path) -> None:
 
 def test_the_shipped_figures_are_those_of_the_raw_files(data: Path) -> None:
     raw = import_trace("mlperf-training", [data / "raw.tar.gz"])
-    shipped = measured.read("mlperf-h100-b200")
+    shipped = store.find("mlperf-h100-b200")
     for key in published_totals(data):
         for own, other in zip(
             sorted(run_totals(shipped, key)), sorted(run_totals(raw, key)), strict=True
         ):
             assert own == pytest.approx(other, rel=1e-6)
+
+
+def test_the_shipped_profiles_are_those_of_their_table() -> None:
+    table = import_trace("profiles", [ROOT / "docs/mlperf-h100-b200.csv"])
+    shipped = store.find("mlperf-h100-b200")
+    assert shipped.tables == table.tables
+    assert (shipped.parameters, shipped.source) == (table.parameters, table.source)
 
 
 @pytest.mark.slow
@@ -131,7 +138,7 @@ def test_intervals_of_the_shipped_replay_contain_the_recorded_means(
 ) -> None:
     inside("run", "mlperf-h100-b200", "--out", "out")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    shipped = measured.read("mlperf-h100-b200")
+    shipped = store.find("mlperf-h100-b200")
     for variant, gpu_type in (("h100", "H100-SXM5-80GB"), ("b200", "B200-SXM-180GB")):
         totals = run_totals(shipped, ("bert", gpu_type, 8))
         metrics = summary["variants"][variant]["metrics"]
