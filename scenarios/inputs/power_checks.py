@@ -119,7 +119,11 @@ def check_idle_power(used: UsedCluster, profiles: Profiles, document: YamlDocume
 
 
 def check_boundaries(
-    used: UsedCluster, profiles: Profiles, places: Iterable[str], document: YamlDocument
+    used: UsedCluster,
+    profiles: Profiles,
+    jobs: pa.Table | None,
+    places: Iterable[str],
+    document: YamlDocument,
 ) -> None:
     """Refuse profiles whose energy is of something else than the power of their cluster.
 
@@ -129,6 +133,7 @@ def check_boundaries(
     Args:
         used: The cluster.
         profiles: That are replayed there.
+        jobs: Of a trace; None: jobs recur.
         places: Kinds of the placement policies.
         document: The scenario's file.
 
@@ -155,6 +160,9 @@ def check_boundaries(
         key = "busy_power_w" if isinstance(used.stated, UniformCluster) else "power"
         text = f"busy power is modelled for GPUs, and energy_of is {stated}: leave it out"
         raise InputError(f"{used.label}{key}: {text}", used.where(document, key))
+    if jobs is not None and jobs["workload"].null_count:
+        text = f"energy_of: the power of {count(jobs['workload'].null_count, 'job')} without a "
+        raise InputError(f"{used.label}{text}profile is that of GPUs: give all a workload", where)
     if "spread" in places:
         text = "place: spread fills nodes in part, and the energy of profiles is of whole nodes"
         raise InputError(f"{used.label}{text}", where)

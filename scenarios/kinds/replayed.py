@@ -69,7 +69,8 @@ class ReplayedKind(WorkloadKind):
                 raise InputError(text, used.where(document, "energy_of"))
             places = [loaded.variants[name].policies.place.parts[0].kind for name in used.names]
             for name in used.variants:
-                check_boundaries(used, inputs.runs[name].profiles, places, document)
+                run = inputs.runs[name]
+                check_boundaries(used, run.profiles, run.jobs, places, document)
             check_idle_power(used, inputs.runs[used.variants[0]].profiles, document)
         if scenario.latencies is None or live:
             return inputs

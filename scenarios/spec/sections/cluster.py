@@ -7,8 +7,8 @@ from pydantic import AfterValidator, Discriminator, Field, PositiveInt, Tag, mod
 from pydantic_core import PydanticCustomError
 
 from wattkeeper.policies.planning.sharing import Sharing
-from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, highest_limit_w
 from wattkeeper.policies.profile import EnergyOf
+from wattkeeper.scenarios.spec.sections.gpu import NameOrFacts, highest_limit_w
 from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.sections.values import Currency, Seconds, Watts, check_distinct
 from wattkeeper.traces.generate.node_events import DrawnLosses

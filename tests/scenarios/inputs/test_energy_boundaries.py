@@ -95,6 +95,21 @@ def test_what_cannot_be_kept_apart_is_refused(scenario: Path, inside: Command, f
     assert_states(refused, "nodes.yaml:", *facts)
 
 
+def test_jobs_without_a_profile_are_refused_beside_nodes(inside: Command, tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("submit_time_s,duration_s,gpus\n0,60,8\n5,60,8\n")
+    inside("traces", "import", "csv", tmp_path / "jobs.csv", "--name", "log")
+    path = tmp_path / "nodes.yaml"
+    path.write_text(
+        f"name: nodes\nquestion: Whose power?\ncluster: {NODES}\n"
+        "workload: {kind: trace, trace: log}\nobjective: {eta: 1}\n"
+        "variants: {default: {}}\nbaseline: default\n"
+    )
+    refused = inside("validate", path, code=2).stderr
+    assert_states(refused, "busy_power_w is missing")
+    path.write_text(path.read_text().replace("idle_power_w", "busy_power_w: 600, idle_power_w"))
+    assert_states(inside("validate", path, code=2).stderr, "energy_of", "busy_power_w")
+
+
 def test_other_kinds_have_no_boundary(inside: Command) -> None:
     refused = inside("run", "pipeline-clocks", "--set", "cluster.energy_of=node", code=2).stderr
     assert_states(refused, "energy_of", "kind: pipeline")
