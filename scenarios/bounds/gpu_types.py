@@ -55,9 +55,9 @@ def check_types(loaded: LoadedScenario, inputs: Mapping[str, RunInputs]) -> None
 def find_least_energy(result: ClusterResult, inputs: RunInputs) -> LeastEnergy:
     """The least energy of the jobs of a run that ended, at its mean time of completion.
 
-    A lower bound for all placements with that mean completion: each workload is divided between the
-    types on which it has a profile, no type is busy for longer than the run took, nothing waits,
-    and jobs need the epochs that they needed in the run (`assign`).
+    A lower bound for all placements with that mean completion and the luck of the run: each
+    workload is divided between the types on which it has a profile, no type is busy for longer than
+    the run took, and nothing waits (`assign`).
     """
     jobs = result.tables["jobs"]
     jobs = jobs.filter(pc.is_valid(jobs["workload"]))
@@ -76,42 +76,44 @@ def _demands(
     names: Sequence[str],
     span_s: float,
 ) -> Iterator[WorkloadDemand]:
-    """What the jobs of each workload and width need by type, in the epochs that they needed."""
+    """What the jobs of each workload and width need by type.
+
+    Chance is that of the run: all types are as far from their means as those on which jobs ran.
+    """
     grouped = jobs.group_by(["workload", "gpus", "gpu_type"]).aggregate(
-        [("epochs", "sum"), ("reached_target", "sum")]
+        [("reached_target", "sum"), ("time_s", "sum"), ("energy_j", "sum")]
     )
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in sorted(grouped.to_pylist(), key=itemgetter("workload", "gpus", "gpu_type")):
         found.setdefault((row["workload"], row["gpus"]), []).append(row)
     for (workload, gpus), rows in found.items():
         count = sum(row["reached_target_sum"] for row in rows)
-        expected = sum(
-            row["reached_target_sum"] * _epochs(profiles[workload, gpus, row["gpu_type"]])
-            for row in rows
-        )
         if not count:
             continue
-        factor = sum(row["epochs_sum"] for row in rows) / expected
-        took = [
-            _take(profiles[workload, gpus, name], factor)
-            if (workload, gpus, name) in profiles
-            else (math.inf, 0.0)
+        mean = {
+            name: _expect(profiles[workload, gpus, name])
             for name in names
-        ]
-        times_s, energies_j = zip(*took, strict=True)
-        yield WorkloadDemand(count / span_s, gpus, times_s, energies_j)
+            if (workload, gpus, name) in profiles
+        }
+        expected_s, expected_j = (
+            sum(row["reached_target_sum"] * mean[row["gpu_type"]][at] for row in rows)
+            for at in range(2)
+        )
+        slower = sum(row["time_s_sum"] for row in rows) / expected_s
+        dearer = sum(row["energy_j_sum"] for row in rows) / expected_j
+        yield WorkloadDemand(
+            count / span_s,
+            gpus,
+            tuple(slower * mean[name][0] if name in mean else math.inf for name in names),
+            tuple(dearer * mean[name][1] if name in mean else 0.0 for name in names),
+        )
 
 
-def _epochs(profile: Profile) -> float:
-    curve = profile.curves[profile.default_batch_size]
-    return curve.expected_epochs(profile.max_epochs)
-
-
-def _take(profile: Profile, factor: float) -> tuple[float, float]:
-    """Time (s) and energy (J) of a job at the default batch size and the highest limit."""
+def _expect(profile: Profile) -> tuple[float, float]:
+    """Expected time (s) and energy (J) of a job as it is profiled: with the default knobs."""
     curve = profile.curves[profile.default_batch_size]
     time_s, energy_j = curve.epoch(curve.max_limit_w)
-    epochs = _epochs(profile) * factor
+    epochs = curve.expected_epochs(profile.max_epochs)
     return epochs * time_s, epochs * energy_j
 
 

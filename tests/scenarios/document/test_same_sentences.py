@@ -29,6 +29,7 @@ SHIPPED = {
     "carbon-deadlines": ["workload.recurrences=4"],
     "elastic-losses": [],
     "mlperf-h100-b200": ["workload.recurrences=4"],
+    "mlperf-pool": ["workload.recurrences=20"],
     "pipeline-clocks": ["workload.iterations=100"],
     "zoo-bandits": ["workload.recurrences=6"],
     "zoo-table": ["workload.models=20"],
