@@ -19,7 +19,8 @@ from wattkeeper.policies.profile import (
     RunPace,
 )
 from wattkeeper.policies.suggestions import did_you_mean
-from wattkeeper.traces.schema import CONVERGENCE, PROFILES, add_optional
+from wattkeeper.traces.schema import CONVERGENCE, PROFILES
+from wattkeeper.traces.tables import add_optional
 from wattkeeper.traces.trace import Trace
 
 TOLERANCE: Final = 1e-9

@@ -12,7 +12,8 @@ from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.files.names import check_name, explain_label
 from wattkeeper.traces.networks.rows import check_networks
 from wattkeeper.traces.node_events import check_node_events
-from wattkeeper.traces.schema import KINDS, OPTIONAL, add_optional, check_types, validate
+from wattkeeper.traces.schema import KINDS, OPTIONAL
+from wattkeeper.traces.tables import add_optional, check_types, validate
 
 Kind = Literal["jobs", "profiles", "node-events", "networks", "power-log"]
 Origin = Literal["recorded", "modelled", "synthetic"]

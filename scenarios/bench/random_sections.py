@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from wattkeeper.traces.node_events import NodeEvent, events_table
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 GPU: Final = "SYN-250W"

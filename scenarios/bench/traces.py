@@ -12,7 +12,8 @@ from wattkeeper.scenarios.inputs.synthetic_models import graph_of
 from wattkeeper.sim.search.architectures import draw_candidates
 from wattkeeper.traces.fits import list_shipped, load_fit
 from wattkeeper.traces.generate.sample import rate_for_load, sample
-from wattkeeper.traces.schema import MODELS, TRAININGS, jobs_table
+from wattkeeper.traces.schema import MODELS, TRAININGS
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 NAME: Final = "made"

@@ -30,7 +30,8 @@ from wattkeeper.sim.engine.world import World
 from wattkeeper.sim.replay.backend import Profiles
 from wattkeeper.traces.gpus.model import GpuModel, find_gpu_model
 from wattkeeper.traces.node_events import NodeEvent
-from wattkeeper.traces.schema import JOBS, jobs_table
+from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.tables import jobs_table
 
 GROUPS: Final = 3
 MAX_ATTEMPTS: Final = 3

@@ -22,9 +22,9 @@ from wattkeeper.sim.cluster_results.accounting import CARBON, COST, Tariff
 from wattkeeper.traces.arrow import to_floats
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
-from wattkeeper.traces.time_origin import TimeOrigin, origin_of
+from wattkeeper.traces.times.origin import TimeOrigin, origin_of
+from wattkeeper.traces.times.zones import find_zone, offset_s, to_instants
 from wattkeeper.traces.trace import Trace
-from wattkeeper.traces.zones import find_zone, offset_s, to_instants
 
 if TYPE_CHECKING:
     from wattkeeper.traces.electricity.forms import Quantity

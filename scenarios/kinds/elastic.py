@@ -39,7 +39,7 @@ from wattkeeper.scenarios.spec.yaml_document import YamlDocument, locate_errors
 from wattkeeper.sim.elastic.jobs import ElasticJob
 from wattkeeper.traces.layer_costs import LayerProfile, read_layers
 from wattkeeper.traces.node_rates import RATES, NodeRates, read_node_rates
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 
 PLANNED: Final = "oobleck"
 """The training system whose rates follow from pipelines."""

@@ -35,7 +35,7 @@ from wattkeeper.sim.engine.features.stragglers import DrawnStragglers, Slowdown,
 from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.traces.generate.pipelines import generate_pipeline
 from wattkeeper.traces.pipelines import PipelinePoints, read_pipeline, replayed_profile
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 
 
 class Pipeline(WorkloadKind):

@@ -22,9 +22,9 @@ from wattkeeper.scenarios.spec.sections.section import Section
 from wattkeeper.scenarios.spec.variants import DEFAULTS
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import read
-from wattkeeper.traces.time_origin import origin_of
+from wattkeeper.traces.times.origin import origin_of
+from wattkeeper.traces.times.zones import find_zone
 from wattkeeper.traces.trace import Trace
-from wattkeeper.traces.zones import find_zone
 
 HOURS: Final = re.compile(r"(([01]\d|2[0-3]):([0-5]\d))-(([01]\d|2[0-3]):([0-5]\d))")
 DAYS: Final = 366

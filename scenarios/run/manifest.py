@@ -37,7 +37,7 @@ from wattkeeper.sim.results.digest import digest_tables
 from wattkeeper.sim.results.folder import digest_results
 from wattkeeper.traces.electricity.charges import Rate
 from wattkeeper.traces.electricity.series import Series
-from wattkeeper.traces.schema import drop_optional
+from wattkeeper.traces.tables import drop_optional
 from wattkeeper.traces.trace import Trace
 
 

@@ -41,7 +41,8 @@ from wattkeeper.sim.replay.backend import Occupancy, Profiles, Profiling, Replay
 from wattkeeper.sim.replay.latencies import NO_LATENCIES, Latencies
 from wattkeeper.sim.replay.unprofiled import LimitModel, UnprofiledPower
 from wattkeeper.sim.results.table_keeper import ALL_ROWS
-from wattkeeper.traces.schema import JOBS, jobs_table
+from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.tables import jobs_table
 
 OTHER_GPU = "A40"
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.mapping import cluster_means, map_workloads
-from wattkeeper.traces.schema import JOBS, jobs_table, validate
+from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.tables import jobs_table, validate
 
 MEANS = {"long": 900.0, "short": 10.0, "middle": 60.0}
 CHANGED = {"workload", "group_id", "time_scale"}

@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from tests.support.messages import assert_states
 from wattkeeper.policies.errors import SHOWN, InputError, TraceError
 from wattkeeper.traces.files.names import derive_name, is_name
-from wattkeeper.traces.schema import (
-    CONVERGENCE,
-    JOBS,
-    KINDS,
-    PROFILES,
-    WORKLOADS,
-    drop_optional,
-    validate,
-)
+from wattkeeper.traces.schema import CONVERGENCE, JOBS, KINDS, PROFILES, WORKLOADS, is_optional
+from wattkeeper.traces.tables import drop_optional, validate
 from wattkeeper.traces.trace import Trace
 
-OPTIONAL_COLUMNS = ["start_time_s", "tries", "energy_j", "deadline_s", "account", "qos", "serves"]
+OPTIONAL_COLUMNS = [field.name for field in JOBS if is_optional(field)]
 SCHEMAS = [schema for tables in KINDS.values() for schema in tables.values()]
 
 positive = st.floats(min_value=1e-300, max_value=1e15)
@@ -102,7 +95,9 @@ def test_optional_columns_may_be_absent_and_take_no_memory() -> None:
     stored = jobs(job(), job(job_id="b")).drop_columns(OPTIONAL_COLUMNS)
     valid = validate(stored, JOBS, "x")
     assert valid.schema.equals(JOBS, check_metadata=True)
-    assert [valid[name].to_pylist() for name in OPTIONAL_COLUMNS] == [[None, None]] * 7
+    assert [valid[name].to_pylist() for name in OPTIONAL_COLUMNS] == [[None, None]] * len(
+        OPTIONAL_COLUMNS
+    )
     assert len({valid[name].chunk(0).buffers()[-1].address for name in OPTIONAL_COLUMNS}) == 1
     assert drop_optional(valid, JOBS).schema.names == stored.column_names
     filled = valid.drop_columns(["qos"]).append_column("qos", pa.array([None, "high"]))

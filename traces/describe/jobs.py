@@ -17,8 +17,9 @@ from wattkeeper.traces.describe.rhythm import rates
 from wattkeeper.traces.estimates import count_outlived
 from wattkeeper.traces.gpu_time import held_gpus
 from wattkeeper.traces.library.importer import LONG, LONG_S
-from wattkeeper.traces.schema import JOBS, drop_optional
-from wattkeeper.traces.time_origin import origin_of
+from wattkeeper.traces.schema import JOBS
+from wattkeeper.traces.tables import drop_optional
+from wattkeeper.traces.times.origin import origin_of
 from wattkeeper.traces.trace import Trace
 
 QUANTILES: Final = (0, 5, 25, 50, 75, 95, 99, 100)

@@ -14,7 +14,7 @@ from wattkeeper.traces.electricity.entsoe_xml import ABOUT, PRICE, QUANTITY
 from wattkeeper.traces.electricity.series import Repeat
 from wattkeeper.traces.readers.columns import strip_cells
 from wattkeeper.traces.readers.csvfile import quote
-from wattkeeper.traces.zones import find_zone, offset_s
+from wattkeeper.traces.times.zones import find_zone, offset_s
 
 Quantity = Literal["price", "carbon", "value"]
 """`value`: anything else, in a unit of its own."""

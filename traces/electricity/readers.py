@@ -26,7 +26,7 @@ from wattkeeper.traces.electricity.texts import Texts
 from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.columns import Wrong, parse_numbers, parse_times, strip_cells
 from wattkeeper.traces.readers.csvfile import ABSENT, quote
-from wattkeeper.traces.zones import KINDS, OFFSET, find_zone, to_instants
+from wattkeeper.traces.times.zones import KINDS, OFFSET, find_zone, to_instants
 
 MISSING: Final = (*ABSENT, "-", "n/e", "N/A")
 ENTSOE_TIME: Final = r"^(\d\d)[./](\d\d)[./](\d{4}) (\d\d:\d\d(?::\d\d)?)(?: \((\w+)\))?(?: - .*)?$"

@@ -23,7 +23,8 @@ from wattkeeper.traces.models.graphs import read_graphs
 from wattkeeper.traces.readers.base import Format, Quality
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import first_line
-from wattkeeper.traces.schema import MODELS, TRAININGS, field, jobs_table, table_schema
+from wattkeeper.traces.schema import MODELS, TRAININGS, field, table_schema
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 SOURCE: Final = (

@@ -26,15 +26,8 @@ from wattkeeper.traces.networks.rows import check_networks
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv, read_whole
 from wattkeeper.traces.readers.textfile import first_line, one_path
-from wattkeeper.traces.schema import (
-    NETWORKS,
-    RECORDINGS,
-    add_optional,
-    field,
-    is_optional,
-    row_problems,
-    table_schema,
-)
+from wattkeeper.traces.schema import NETWORKS, RECORDINGS, field, is_optional, table_schema
+from wattkeeper.traces.tables import add_optional, row_problems
 from wattkeeper.traces.trace import Trace
 
 EPOCHS: Final = 200

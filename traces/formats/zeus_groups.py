@@ -19,7 +19,8 @@ from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import read_csv
 from wattkeeper.traces.readers.textfile import one_path
-from wattkeeper.traces.schema import field, jobs_table, table_schema
+from wattkeeper.traces.schema import field, table_schema
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 GROUPS: Final = table_schema(

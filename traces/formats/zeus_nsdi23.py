@@ -20,14 +20,8 @@ from wattkeeper.traces.clock_rows import check_clock_rows
 from wattkeeper.traces.limits import MOST_FAULTS
 from wattkeeper.traces.readers.base import Format
 from wattkeeper.traces.readers.csvfile import CsvFile, read_csv
-from wattkeeper.traces.schema import (
-    CONVERGENCE,
-    PROFILES,
-    WORKLOADS,
-    build_table,
-    field,
-    table_schema,
-)
+from wattkeeper.traces.schema import CONVERGENCE, PROFILES, WORKLOADS, field, table_schema
+from wattkeeper.traces.tables import build_table
 from wattkeeper.traces.trace import Trace
 
 SOURCE: Final = (

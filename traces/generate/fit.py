@@ -33,7 +33,7 @@ from wattkeeper.traces.fits import (
     Users,
     round_values,
 )
-from wattkeeper.traces.time_origin import origin_of
+from wattkeeper.traces.times.origin import origin_of
 from wattkeeper.traces.trace import Trace
 
 LEVELS: Final = np.array(

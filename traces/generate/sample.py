@@ -21,7 +21,8 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.numerics import portable
 from wattkeeper.traces.fits import DAY_S, Demand, Fit, Groups, Users, to_json
 from wattkeeper.traces.generate.fit import SHORTEST_S, SOON_S, clock_of
-from wattkeeper.traces.schema import LARGEST, jobs_table
+from wattkeeper.traces.schema import LARGEST
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 MOST_JOBS: Final = 100_000_000

@@ -35,7 +35,8 @@ from wattkeeper.traces.limits import (
     UNLIMITED_TABLE_BYTES,
     is_oversized,
 )
-from wattkeeper.traces.schema import KINDS, OPTIONAL, check_types, drop_optional, null_columns
+from wattkeeper.traces.schema import KINDS, OPTIONAL
+from wattkeeper.traces.tables import check_types, drop_optional, null_columns
 from wattkeeper.traces.trace import Kind, Origin, Trace
 
 META = "trace.json"

@@ -46,10 +46,11 @@ from wattkeeper.traces.readers.base import (
     Quality,
     TimeKind,
 )
-from wattkeeper.traces.schema import JOBS, NODES, TIMES, jobs_table, row_problems, validate
-from wattkeeper.traces.time_origin import describe_time
+from wattkeeper.traces.schema import JOBS, NODES, TIMES
+from wattkeeper.traces.tables import jobs_table, row_problems, validate
+from wattkeeper.traces.times.origin import describe_time
+from wattkeeper.traces.times.zones import to_instants
 from wattkeeper.traces.trace import Trace
-from wattkeeper.traces.zones import to_instants
 
 MUCH: Final = 0.1
 """Share of malformed rows above which a file is suspicious."""

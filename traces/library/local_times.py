@@ -13,7 +13,7 @@ from wattkeeper.traces.arrow import replace_column, to_floats
 from wattkeeper.traces.library.first_pass import FirstPass
 from wattkeeper.traces.readers.base import JobsFormat, TimeKind
 from wattkeeper.traces.schema import TIMES
-from wattkeeper.traces.zones import find_zone, offset_s, to_instants
+from wattkeeper.traces.times.zones import find_zone, offset_s, to_instants
 
 OPTION: Final = "--zone"
 TWICE: Final = "at a time that clocks show twice, as they are set back: the first one is taken"

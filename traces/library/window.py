@@ -11,7 +11,7 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.traces.library.local_times import find_log_zone
 from wattkeeper.traces.readers.base import ImportOptions, TimeKind
 from wattkeeper.traces.readers.columns import parse_times
-from wattkeeper.traces.zones import to_instants
+from wattkeeper.traces.times.zones import to_instants
 
 COLUMNS = ("submit_time_s", "start_time_s", "duration_s", "gpus", "gpu_milli")
 

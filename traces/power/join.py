@@ -14,8 +14,8 @@ from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.points.job import WHOLE
 from wattkeeper.traces.arrow import replace_column, to_floats
 from wattkeeper.traces.power.hosts import expand_hosts, read_gpu_ids, short_name
+from wattkeeper.traces.times.zones import to_instants
 from wattkeeper.traces.trace import Trace
-from wattkeeper.traces.zones import to_instants
 
 OPTION: Final = "--power"
 CLOCK: Final = "clock"

@@ -32,7 +32,8 @@ from wattkeeper.traces.limits import (
     MOST_RATIO,
     is_oversized,
 )
-from wattkeeper.traces.schema import add_optional, find_repeated, is_optional, row_problems
+from wattkeeper.traces.schema import is_optional
+from wattkeeper.traces.tables import add_optional, find_repeated, row_problems
 
 ABSENT: Final = ("", "nan", "NaN", "NA", "null", "NULL", "None")
 """Texts that stand for a missing value in a nullable column."""

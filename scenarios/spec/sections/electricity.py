@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from wattkeeper.scenarios.spec.sections.section import LARGEST, Section
 from wattkeeper.scenarios.spec.sections.values import Currency
 from wattkeeper.traces.files.names import LONGEST
-from wattkeeper.traces.zones import find_zone
+from wattkeeper.traces.times.zones import find_zone
 
 
 def _check_zone(name: str) -> str:

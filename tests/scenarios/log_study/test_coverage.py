@@ -13,7 +13,7 @@ from tests.support.messages import assert_states
 from wattkeeper.policies.errors import InputError
 from wattkeeper.scenarios.log_study.coverage import begin_with_log, check_types
 from wattkeeper.traces.arrow import replace_column
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 DAY_S = 86400.0

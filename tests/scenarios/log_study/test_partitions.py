@@ -15,7 +15,7 @@ from tests.conftest import Command
 from tests.support.messages import assert_states
 from tests.support.partition_logs import PartitionJob, draw_jobs, write_log
 from wattkeeper.scenarios.log_study.partitions import Partitions, explain_one_queue, find_partitions
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 
 PARTITIONS = (("short", "a100", 8), ("large", "h100", 16), ("old", "v100", 8))
 NODES = {"a100": 1, "h100": 2, "v100": 1}

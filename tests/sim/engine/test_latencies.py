@@ -19,7 +19,7 @@ from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.traces.generate.synthetic import generate
 from wattkeeper.traces.generate.synthetic_specs import SyntheticProfiles
 from wattkeeper.traces.library import store
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 IDLE_W = 40.0

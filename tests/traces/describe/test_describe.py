@@ -26,7 +26,8 @@ from wattkeeper.traces.describe.potential import Choice, Potential, frontier, po
 from wattkeeper.traces.describe.report import Report, describe, render
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.profiles import load_profiles
-from wattkeeper.traces.schema import NODES, jobs_table
+from wattkeeper.traces.schema import NODES
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 SHARED = Path(__file__).resolve().parents[4] / "shared"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wattkeeper.traces.describe.recorded_load import mean_values, read_load
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 
 JOBS = st.lists(
     st.tuples(st.integers(0, 100), st.integers(0, 50), st.integers(0, 50), st.integers(1, 8)),

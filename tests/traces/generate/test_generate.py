@@ -32,7 +32,7 @@ from wattkeeper.traces.generate.fit import clock_of, fit_trace, scores, start_of
 from wattkeeper.traces.generate.plot_fit import save_comparison
 from wattkeeper.traces.generate.sample import autoregressive, normal_cdf, rate_for_load, sample
 from wattkeeper.traces.library.folder import files
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 FLAT = (1.0,) * 24

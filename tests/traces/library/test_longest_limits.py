@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.messages import assert_states
 from wattkeeper.traces.library.longest_limits import fill_limits
-from wattkeeper.traces.schema import jobs_table
+from wattkeeper.traces.tables import jobs_table
 from wattkeeper.traces.trace import Trace
 
 HOUR_S = 3600.0

@@ -22,7 +22,8 @@ from tests.support.messages import assert_states
 from wattkeeper.policies.errors import EnvironmentLacks, InputError, TraceError
 from wattkeeper.traces.generate.synthetic import SyntheticProfiles, generate
 from wattkeeper.traces.library import folder, store
-from wattkeeper.traces.schema import JOBS, is_optional, jobs_table, validate
+from wattkeeper.traces.schema import JOBS, is_optional
+from wattkeeper.traces.tables import jobs_table, validate
 from wattkeeper.traces.trace import Trace
 
 

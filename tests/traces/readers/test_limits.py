@@ -269,7 +269,7 @@ def trace_folder(folder: Path, table: pa.Table) -> Path:
 def test_a_table_that_unpacks_to_gigabytes_is_refused(
     refuse: Refuse, tmp_path: Path, what: str
 ) -> None:
-    from wattkeeper.traces.schema import jobs_table
+    from wattkeeper.traces.tables import jobs_table
 
     rows = 30_000_000 if what == "numbers" else 20_000
     if what == "text":

@@ -17,7 +17,8 @@ from wattkeeper.traces.files.names import is_name
 from wattkeeper.traces.formats.profiles.rows import ABOUT, CHOICES, Row
 from wattkeeper.traces.limits import MOST_BYTES, MOST_CELLS, MOST_FAULTS
 from wattkeeper.traces.readers.csvfile import CsvFile, parse_csv, read_whole
-from wattkeeper.traces.schema import add_optional, is_optional, row_problems
+from wattkeeper.traces.schema import is_optional
+from wattkeeper.traces.tables import add_optional, row_problems
 
 
 class MeasuredTable(NamedTuple):

@@ -22,8 +22,8 @@ from wattkeeper.traces.library import store
 from wattkeeper.traces.library.importer import LATE
 from wattkeeper.traces.library.local_times import TWICE
 from wattkeeper.traces.readers.base import ImportOptions, JobsFormat, TimeMeaning
+from wattkeeper.traces.times.zones import find_zone, offset_s, to_instants
 from wattkeeper.traces.trace import Trace
-from wattkeeper.traces.zones import find_zone, offset_s, to_instants
 
 SAMPLES = Path(__file__).parents[2] / "data" / "formats"
 LOG = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES\n"
