@@ -17,7 +17,7 @@ from wattkeeper.policies.failures import explain_failures
 from wattkeeper.policies.parts import Part, find_part, parts, register
 from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.point import POINTS as POINTS
-from wattkeeper.policies.points.views import Options
+from wattkeeper.policies.points.views import Options, TrialKind
 from wattkeeper.policies.suggestions import did_you_mean
 
 for _module in pkgutil.iter_modules(points.__path__, f"{points.__name__}."):
@@ -91,6 +91,11 @@ class PolicyConfig(Part):
     def slices(self) -> bool:
         """Whether it asks for slices as a `Tune` policy."""
         return False
+
+    @property
+    def trial(self) -> TrialKind:
+        """How a `Configure` policy asks for parents to be tried before one is chosen."""
+        return "none"
 
     @property
     def sees_queue(self) -> bool:

@@ -15,7 +15,7 @@ from wattkeeper.policies.matching.relation import retained_share
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.points.configure import Configure
 from wattkeeper.policies.points.policy import Context
-from wattkeeper.policies.points.views import Configuration, Start
+from wattkeeper.policies.points.views import Configuration, ParentTrial, Start
 from wattkeeper.policies.zoo_views import TrainedModel
 
 SPARE: Final = 64
@@ -68,11 +68,13 @@ class ParentIndex:
         """The score of a model as the parent of a child."""
         return self.matcher.score_graphs(self._graphs[self._place(model)], child)
 
-    def best(self, models: Sequence[TrainedModel], child: Graph) -> BestParent | None:
-        """The model of the highest score; ties go to the one that loses the least, then the first.
+    def best(
+        self, models: Sequence[TrainedModel], child: Graph, count: int = 1
+    ) -> list[BestParent]:
+        """At most `count` models of the highest scores, the best first.
 
-        Of the models of one architecture only the first of the most accurate can be chosen. Not all
-        are scored.
+        Ties go to the one that loses the least, then the first. Of the models of one architecture
+        only the first of the most accurate can be chosen. Not all are scored.
         """
         highest = best_accuracy(models)
         preferred: dict[int, TrainedModel] = {}
@@ -81,13 +83,14 @@ class ParentIndex:
         found = self._search.best(
             child,
             lambda place: self.matcher.score_graphs(self._graphs[place], child),
+            count,
             among=np.array(list(preferred), dtype=np.int64),
             retained=lambda place: retained_share(self._graphs[place], child),
             bonus=np.array(
                 [self.matcher.by_accuracy(each.accuracy, highest) for each in preferred.values()]
             ),
         )
-        return BestParent(preferred[found[0].parent], found[0].score) if found else None
+        return [BestParent(preferred[place], score) for place, score in found]
 
     def _place(self, model: TrainedModel) -> int:
         """Position of a model's architecture in the search; models with equal graphs share it."""
@@ -110,15 +113,20 @@ class ParentChoice(Configure):
     Args:
         matcher: Name of the matcher.
         query_s: Time that a choice takes, s.
+        trial_epochs: Epochs for which several parents are tried, at first.
     """
 
-    def __init__(self, matcher: str, query_s: float) -> None:
+    def __init__(self, matcher: str, query_s: float, trial_epochs: int = 0) -> None:
         self.index = ParentIndex(find_matcher(matcher))
         self._query_s = query_s
+        self._trial_epochs = trial_epochs
 
     @abstractmethod
-    def choose(self, models: Sequence[TrainedModel], child: Graph) -> TrainedModel | None:
-        """The parent of a child among models; None for training from scratch."""
+    def choose(self, models: Sequence[TrainedModel], child: Graph) -> Sequence[TrainedModel]:
+        """The parent of a child among models, or several to be tried, the most promising first.
+
+        Without one, training starts from scratch.
+        """
 
     def configure(self, ctx: Context, start: Start) -> Configuration:
         """Start from the model that is chosen; without one of the task nothing takes time."""
@@ -129,5 +137,9 @@ class ParentChoice(Configure):
         if not any(model.task == child.task for model in models):
             return start.inherit(None)
         self.index.forget_evicted(models)
-        parent = self.choose(candidates(child.task, models), child.graph)
-        return start.inherit(parent and parent.model_id, self._query_s)
+        chosen = self.choose(candidates(child.task, models), child.graph)
+        if not chosen:
+            return start.inherit(None, self._query_s)
+        parent, *rivals = [model.model_id for model in chosen]
+        trial = ParentTrial(tuple(rivals), self._trial_epochs) if rivals else None
+        return start.inherit(parent, self._query_s, trial)

@@ -5,7 +5,8 @@ those that `benchmarks.warm_starts.record` wrote into a folder. It prints the co
 `wattkeeper.policies.matching.benefit` fitted to all of them, the error of a single training, and
 what each way of choosing a parent would have saved, by family and on the mean over the families
 whose parents have the child's head: of the recorded parents of a network the one that it prefers,
-the expected saving fitted to the other families alone.
+the expected saving fitted to the other families alone. Then the same of trials: the parents of the
+largest expected saving are tried by successive halving, and what the losers cost is charged.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +23,20 @@ import numpy as np
 from benchmarks.warm_starts.families import CLASSES, FAMILIES
 from benchmarks.warm_starts.pack import SHIPPED, Lines, read_folder, read_packed
 from benchmarks.warm_starts.record import Networks
+from wattkeeper.live.search import dataset
+from wattkeeper.live.search.trial import FORWARD
 from wattkeeper.policies.arrays import Floats
+from wattkeeper.policies.learning.halving import halve
 from wattkeeper.policies.matching.asbuilt import asbuilt
 from wattkeeper.policies.matching.benefit import Coefficients
 from wattkeeper.policies.matching.relation import Relation, relate
 from wattkeeper.sim.results.statistics import interval
+
+EVALUATION: Final = FORWARD * dataset.VALIDATION_SHARE / dataset.TRAIN_SHARE
+"""Work of a forward pass over the validation samples, in epochs."""
+
+TRIALS: Final = [(count, epochs) for count in (2, 3, 5) for epochs in (0, 1, 2)]
+"""Numbers of parents that are tried, and their epochs in the first round."""
 
 TIE: Final = 1e-6
 """Weight of the retained share, which decides between parents of equal coverage."""
@@ -41,8 +52,9 @@ class Warm(NamedTuple):
         similarity: By the published matcher.
         accuracy: The parent's over the best one of the run, less 1.
         is_origin: Whether the network is a mutation of the parent.
-        work: Epochs times parameters.
-        scratch: The same from scratch.
+        parameters: Of the network.
+        curve: Correct validation samples after each epoch, those of the initial weights first.
+        scratch: Epochs times parameters from scratch.
         gain: Difference of test accuracies, in points.
     """
 
@@ -52,9 +64,15 @@ class Warm(NamedTuple):
     similarity: float
     accuracy: float
     is_origin: bool
-    work: float
+    parameters: int
+    curve: tuple[int, ...]
     scratch: float
     gain: float
+
+    @property
+    def work(self) -> float:
+        """Epochs times parameters."""
+        return float((len(self.curve) - 1) * self.parameters)
 
     @property
     def features(self) -> Coefficients:
@@ -88,7 +106,8 @@ def read(family: str, seed: int, lines: list[dict[str, Any]]) -> Iterator[Warm]:
             asbuilt(parents[parent], children[child]),
             accuracy,
             parent == line["mutated_from"],
-            line["epochs"] * line["parameters"],
+            line["parameters"],
+            tuple(line["curve"]),
             alone["epochs"] * alone["parameters"],
             100 * (line["test_accuracy"] - alone["test_accuracy"]),
         )
@@ -114,18 +133,43 @@ def expect(fitted: Coefficients, warm: Warm) -> float:
 Chooser = Callable[[Warm], float]
 
 
-def chosen(warm: list[Warm], prefers: Chooser) -> dict[tuple[str, int], tuple[float, float]]:
-    """By run, the share of work that a choice saves, and the mean gain of accuracy in points."""
+def tried(parents: list[Warm], prefers: Chooser, count: int, epochs: int) -> tuple[Warm, float]:
+    """What a trial of the preferred parents leaves, and its cost in epochs.
+
+    Those that lose are charged with their epochs and the forward pass over the validation samples
+    that compared the initial weights.
+    """
+    arms = sorted(parents, key=prefers, reverse=True)[:count]
+    trained = [0] * len(arms)
+
+    def train(arm: int, total: int) -> float:
+        curve = arms[arm].curve
+        trained[arm] = min(total, len(curve) - 1)
+        return max(curve[: total + 1])
+
+    best = halve(len(arms), epochs, train)
+    return arms[best], sum(trained) - trained[best] + EVALUATION * (len(arms) - 1)
+
+
+def chosen(
+    warm: list[Warm], prefers: Chooser, count: int = 1, epochs: int = 0
+) -> dict[tuple[str, int], tuple[float, float]]:
+    """By run, the share of work that a choice saves, and the mean gain of accuracy in points.
+
+    With a `count` above 1, that of a trial; see `tried`.
+    """
     by_network: dict[tuple[tuple[str, int], str], list[Warm]] = defaultdict(list)
     for each in warm:
         by_network[each.run, each.network].append(each)
-    picked: dict[tuple[str, int], list[Warm]] = defaultdict(list)
+    picked: dict[tuple[str, int], list[tuple[Warm, float]]] = defaultdict(list)
     for (run, _), parents in by_network.items():
-        picked[run].append(max(parents, key=prefers))
+        picked[run].append(tried(parents, prefers, count, epochs))
     return {
         run: (
-            1 - sum(each.work for each in found) / sum(each.scratch for each in found),
-            float(np.mean([each.gain for each in found])),
+            1
+            - sum(each.work + cost * each.parameters for each, cost in found)
+            / sum(each.scratch for each, _ in found),
+            float(np.mean([each.gain for each, _ in found])),
         )
         for run, found in picked.items()
     }
@@ -155,6 +199,32 @@ def root_mean_square_error(fitted: Coefficients, warm: list[Warm]) -> float:
     return float(np.sqrt(np.average(np.square(errors), weights=[each.scratch for each in warm])))
 
 
+def print_trials(warm: list[Warm]) -> None:
+    """What trials save, and what the setting saves that is best on the other families."""
+    heads = {each.run[0] for each in warm if FAMILIES[each.run[0]].parent_classes == CLASSES}
+    saved: dict[tuple[int, int], dict[str, Floats]] = defaultdict(dict)
+    for family in sorted({each.run[0] for each in warm}):
+        own = [each for each in warm if each.run[0] == family]
+        prefers = partial(expect, fit([each for each in warm if each.run[0] != family]))
+        for count, epochs in [(1, 0), *TRIALS]:
+            results = np.array([*chosen(own, prefers, count, epochs).values()])
+            saved[count, epochs][family] = 100 * results[:, 0]
+            if count > 1:
+                more = describe(saved[count, epochs][family] - saved[1, 0][family])
+                points = describe(results[:, 1])
+                what = f"{family:6} {count} parents, {epochs} epochs"
+                print(f"{what} save {more} points more, accuracy {points} points")
+    for setting in TRIALS:
+        total = np.mean([saved[setting][family].mean() for family in heads])
+        print(f"mean   {setting[0]} parents, {setting[1]} epochs save {total:5.1f} %")
+    for family in sorted(heads):
+        best = max(
+            saved, key=lambda at: np.mean([saved[at][name].mean() for name in heads - {family}])
+        )
+        more = describe(saved[best][family] - saved[1, 0][family])
+        print(f"{family:6} {best[0]} parents, {best[1]} epochs, by the others: {more} points more")
+
+
 def main(runs: Lines) -> None:
     warm = [each for run, lines in runs.items() for each in read(*run, lines)]
     fitted = fit(warm)
@@ -173,6 +243,7 @@ def main(runs: Lines) -> None:
                 means[name].append(100 * results[:, 0].mean())
     for name, values in means.items():
         print(f"mean   {name:20} saves {np.mean(values):5.1f} %")
+    print_trials(warm)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from torch import nn
 from benchmarks.warm_starts.families import CLASSES, FAMILIES, Network
 from wattkeeper.live.search.processor import find_processor
 from wattkeeper.live.search.search import derive_seed
-from wattkeeper.live.search.trainer import TrainingResult, TrainingRule, train
+from wattkeeper.live.search.trainer import NetworkTraining, TrainingResult, TrainingRule
 from wattkeeper.live.weight_transfer.model_graph import TracedModule, trace
 from wattkeeper.live.weight_transfer.report import FROM_PARENT, TransferReport
 from wattkeeper.live.weight_transfer.transfer import grow
@@ -117,7 +117,8 @@ class Recorder:
         if not self.stored(network.name).exists():
             net = self.networks.build(network, self.networks.family.parent_classes)
             order = self.networks.derive(f"order/{network.name}")
-            train(net, self.parent_data, RULE, order, lambda _: 1.0, self.processor)
+            data = self.parent_data
+            NetworkTraining(net, data, RULE, order, lambda _: 1.0, self.processor).finish()
             torch.save(net.state_dict(), self.stored(network.name))
 
     def train_from(
@@ -139,7 +140,7 @@ class Recorder:
             return 1.0 if parent is None else warm_factor(matched, tensors, epoch)
 
         order = self.networks.derive(f"order/{network.name}")
-        result = train(net, self.data, RULE, order, factor, self.processor)
+        result = NetworkTraining(net, self.data, RULE, order, factor, self.processor).finish()
         if parent is None and not self.has_heads:
             torch.save(net.state_dict(), self.stored(network.name))
         line = {

@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from wattkeeper.live.search.search import TASK, SearchRun
 from wattkeeper.live.search.training_log import FinishedTraining
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.retain import Retention
-from wattkeeper.policies.points.views import Options
+from wattkeeper.policies.points.views import Configuration, Options
 from wattkeeper.policies.registry import find_config
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
@@ -93,7 +95,9 @@ class InProcessBackend(Backend):
         trained: The trainings, in the order in which they ended.
     """
 
-    capabilities = SIMULATED._replace(host="a search that trains in one process", foresight=False)
+    capabilities = SIMULATED._replace(
+        host="a search that trains in one process", foresight=False, trial="trained"
+    )
 
     def __init__(
         self, env: SimulationEnvironment, search: SearchRun, batch_size: int, most_epochs: int
@@ -121,6 +125,12 @@ class InProcessBackend(Backend):
         """Unknown: NaN."""
         return UNKNOWN
 
+    @override
+    def try_parents(self, attempt: Attempt, configuration: Configuration) -> str:
+        assert configuration.trial is not None
+        epochs = configuration.trial.epochs
+        return self.search.try_parents(str(attempt.job.model), configuration.parents, epochs)
+
     def run(self, attempt: Attempt, inheritance: Inheritance, limit_w: float) -> Execution:
         """Refuse: every job of a search is of its workload."""
         raise PolicyError(f"{attempt.job.job_id} has no workload", "configure")
@@ -144,14 +154,15 @@ class _InProcessTraining(Execution):
         training = self._backend.search.train(str(job.model), parent)
         overhead_s = delay_s + training.overhead_s
         self.attempt.add_overhead(overhead_s, 0.0)
-        env.schedule_at(env.now_s + overhead_s + training.time_s, Callback(self._end, training))
+        over_s = env.now_s + overhead_s + training.total_time_s
+        env.schedule_at(over_s, Callback(self._end, training))
 
     def _end(self, training: FinishedTraining) -> None:
         self._backend.trained.append(training)
-        energy_j = UNKNOWN if training.energy_j is None else training.energy_j
+        energy_j = UNKNOWN if training.total_energy_j is None else training.total_energy_j
         decision = self._decision
         tuned = decision if isinstance(decision, Tuned) else decision.at_present_limit()
-        totals = AttemptTotals(training.epochs, training.time_s, energy_j, True)
+        totals = AttemptTotals(training.total_epochs, training.total_time_s, energy_j, True)
         self._backend.listener.ended(self.attempt, tuned, totals)
 
     def pause(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
@@ -24,6 +24,7 @@ import numpy as np
 
 from wattkeeper.live.search import dataset
 from wattkeeper.live.search.training_log import FinishedTraining, append_training, read_trainings
+from wattkeeper.live.search.trial import ParentArm, TakenWeights, TriedParents, try_arms
 from wattkeeper.policies.errors import StoreError
 from wattkeeper.policies.matching.choice import warm_factor
 from wattkeeper.policies.matching.matchers import find_matcher
@@ -83,12 +84,15 @@ def log_path(folder: Path, variant: str, seed: int) -> Path:
     return path_of_run(folder, variant, seed, "jsonl")
 
 
-class _WarmStart(NamedTuple):
-    """Coverage, and how many of the parent's tensors were used."""
+class _Prepared(NamedTuple):
+    """A network about to be trained, and CPU times of its graph and the choice of parents, s.
 
-    coverage: float
-    matched: int
-    parent_tensors: int
+    The graph is None where nothing is stored.
+    """
+
+    graph: Graph | None
+    graph_s: float
+    query_s: float
 
 
 class SearchRun:
@@ -124,6 +128,7 @@ class SearchRun:
         self._finished = {record.model: record for record in read_trainings(self._log)}
         self._graph: tuple[str, Graph, float] | None = None
         self._programs: dict[str, TracedModule] = {}
+        self._tried: dict[str, tuple[_Prepared, TriedParents]] = {}
         self.models: list[TrainedModel] = []
         self.stores = False
         self.observers: list[Callable[[str, nn.Module], None]] = []
@@ -232,6 +237,12 @@ class SearchRun:
     def _find_stored(self, name: str) -> int | None:
         return {model.name: model.model_id for model in self.zoo.models()}.get(name)
 
+    def _stored(self, name: str) -> int:
+        model_id = self._find_stored(name)
+        if model_id is None:
+            raise StoreError(f"{name} is not in the zoo {self.zoo.path}")
+        return model_id
+
     def _build(self, name: str) -> nn.Module:
         import torch
 
@@ -239,6 +250,31 @@ class SearchRun:
 
         torch.manual_seed(self._derive_seed(f"weights/{name}"))
         return build(self.candidates[name].architecture, dataset.CHANNELS, dataset.CLASSES)
+
+    def try_parents(self, name: str, parents: Sequence[str], epochs: int) -> str:
+        """The best of several parents of a network, whose training `train` goes on with.
+
+        `epochs`: of each parent before the first halving. The parent is that of the record if the
+        network was trained before.
+
+        Raises:
+            StoreError: If it was trained after another trial before, or the zoo is damaged.
+        """
+        record = self._finished.get(name)
+        if record is None:
+            prepared = self._prepare(name)
+            arms = [self._begin(name, parent) for parent in parents]
+            tried = try_arms(arms, epochs, self.digits)
+            self._tried[name] = prepared, tried
+            return str(tried.best.parent)
+        asked = tuple(parents), epochs
+        trial = record.trial
+        if record.parent is None or trial is None or (trial.parents, trial.rung) != asked:
+            raise StoreError(
+                f"{self._log}: {name} was trained without this trial of parents; name another "
+                "folder (--out)"
+            )
+        return record.parent
 
     def train(self, name: str, parent: str | None) -> FinishedTraining:
         """Train a network, or return its record if it was trained before.
@@ -268,17 +304,22 @@ class SearchRun:
             self.models.append(TrainedModel(name, name, TASK, record.validation_accuracy, graph))
         return record
 
-    def _train(self, candidate: CandidateNetwork, parent: str | None) -> FinishedTraining:
-        from wattkeeper.live.search.trainer import train
+    def _prepare(self, name: str) -> _Prepared:
+        query_s = 0.0
+        if not self.stores:
+            return _Prepared(None, 0.0, query_s)
+        if not math.isnan(self._query_start_s):
+            query_s = time.process_time() - self._query_start_s
+        graph, graph_s = self._trace(name)
+        stored = self._find_stored(name)
+        if stored is not None:  # by a training that was interrupted before it was logged
+            self.zoo.remove(stored)
+        return _Prepared(graph, graph_s, query_s)
 
-        name, graph_s, query_s = candidate.name, 0.0, 0.0
-        if self.stores:
-            if not math.isnan(self._query_start_s):
-                query_s = time.process_time() - self._query_start_s
-            graph, graph_s = self._trace(name)
-            stored = self._find_stored(name)
-            if stored is not None:  # by a training that was interrupted before it was logged
-                self.zoo.remove(stored)
+    def _begin(self, name: str, parent: str | None) -> ParentArm:
+        """A network with the weights of a parent, whose training has not begun."""
+        from wattkeeper.live.search.trainer import NetworkTraining
+
         net = self._build(name)
         began_s = time.process_time()
         warm = None if parent is None else self._fill(name, net, parent)
@@ -288,16 +329,30 @@ class SearchRun:
             return warm_factor(warm.matched, warm.parent_tensors, epoch) if warm else 1.0
 
         order_seed = self._derive_seed(f"order/{name}")
+        rule, processor = self.plan.rule, self.processor
+        training = NetworkTraining(net, self.digits, rule, order_seed, lr_factor, processor)
+        return ParentArm(parent, warm, net, training, transfer_s)
+
+    def _train(self, candidate: CandidateNetwork, parent: str | None) -> FinishedTraining:
+        name = candidate.name
+        if name in self._tried:
+            prepared, tried = self._tried.pop(name)
+        else:
+            prepared, arm = self._prepare(name), self._begin(name, parent)
+            tried = TriedParents(arm, None, arm.transfer_s)
+        net, warm = tried.best.net, tried.best.warm
         power_limit_w = self.processor.power_limit_w
-        result = train(net, self.digits, self.plan.rule, order_seed, lr_factor, self.processor)
-        if self.stores:
+        result = tried.best.training.finish()
+        if parent is not None:
+            self.zoo.note_use(self._stored(parent))
+        if prepared.graph is not None:
             self.zoo.add(
-                graph,
+                prepared.graph,
                 net.state_dict(),
                 task=TASK,
                 accuracy=result.validation_accuracy,
                 name=name,
-                parent=None if parent is None else self._find_stored(parent),
+                parent=None if parent is None else self._stored(parent),
             )
         for observe in self.observers:
             observe(name, net)
@@ -320,26 +375,23 @@ class SearchRun:
             energy_j=result.reading.energy_j,
             energy_from=result.reading.how,
             power_limit_w=power_limit_w,
-            graph_s=graph_s,
-            query_s=query_s,
-            transfer_s=transfer_s,
+            graph_s=prepared.graph_s,
+            query_s=prepared.query_s,
+            transfer_s=tried.transfer_s,
+            trial=tried.record,
         )
 
-    def _fill(self, name: str, net: nn.Module, parent: str) -> _WarmStart:
+    def _fill(self, name: str, net: nn.Module, parent: str) -> TakenWeights:
         """Transfer the weights of a stored network to the module of another one."""
         from wattkeeper.live.weight_transfer.report import FROM_PARENT
         from wattkeeper.live.weight_transfer.transfer import grow
 
-        model_id = self._find_stored(parent)
-        if model_id is None:
-            raise StoreError(f"{parent} is not in the zoo {self.zoo.path}")
         trained = self._build(parent)
-        trained.load_state_dict(self.zoo.load(model_id))
-        self.zoo.note_use(model_id)
+        trained.load_state_dict(self.zoo.load(self._stored(parent)))
         report = grow(
             replace(self._trace_program(parent), module=trained),
             replace(self._trace_program(name), module=net),
         )
         filled = [item for item in report.tensors if item.trained and item.status in FROM_PARENT]
         sources = {item.source for item in filled}
-        return _WarmStart(report.coverage, len(sources), len(list(trained.parameters())))
+        return TakenWeights(report.coverage, len(sources), len(list(trained.parameters())))

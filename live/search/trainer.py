@@ -53,44 +53,99 @@ class TrainingResult(NamedTuple):
     curve: tuple[float, ...]
 
 
-def train(
-    net: nn.Module,
-    digits: Digits,
-    rule: TrainingRule,
-    seed: int,
-    lr_factor: Callable[[int], float],
-    processor: Processor,
-) -> TrainingResult:
-    """Train a network in place to convergence.
+class NetworkTraining:
+    """A training of a network that continues when it is asked to, until early stopping ends it.
 
-    Afterwards torch is deterministic and uses one thread, and the network is on the CPU. The seed
-    determines the order of the images; `lr_factor` is a function of the epoch, from 0.
+    The network is trained in place. Afterwards torch is deterministic and uses one thread, and the
+    network is on the CPU with the weights of its best epoch.
+
+    Args:
+        net: The network.
+        digits: The images.
+        rule: How it is trained.
+        seed: Determines the order of the images.
+        lr_factor: Factor of the learning rate, a function of the epoch from 0.
+        processor: Trains it.
+
+    Attributes:
+        epochs: Number of epochs so far.
+        reading: Time and energy so far.
     """
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    net.to(processor.torch_device)
-    digits = digits.to(processor.torch_device)
-    _warm_up(net, digits.train, rule)
-    with meter(processor) as read_meter:
-        order = torch.Generator().manual_seed(seed)
-        optimizer = torch.optim.Adam(net.parameters(), rule.learning_rate)
-        best, best_epoch, epoch = measure_accuracy(net, digits.validation), 0, 0
-        weights, curve = _copy_weights(net), [best]
-        while epoch < rule.most_epochs and epoch - best_epoch < rule.patience:
-            for group in optimizer.param_groups:
-                group["lr"] = rule.learning_rate * lr_factor(epoch)
-            _train_epoch(net, digits.train, optimizer, rule.batch_size, order)
-            epoch += 1
-            accuracy = measure_accuracy(net, digits.validation)
-            curve.append(accuracy)
-            if accuracy > best:
-                best, best_epoch = accuracy, epoch
-                weights = _copy_weights(net)
-        net.load_state_dict(weights)
-        test = measure_accuracy(net, digits.test)
-        reading = read_meter()
-    net.cpu()
-    return TrainingResult(epoch, best_epoch, best, test, reading, tuple(curve))
+
+    def __init__(
+        self,
+        net: nn.Module,
+        digits: Digits,
+        rule: TrainingRule,
+        seed: int,
+        lr_factor: Callable[[int], float],
+        processor: Processor,
+    ) -> None:
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        self._net = net.to(processor.torch_device)
+        self._digits = digits.to(processor.torch_device)
+        self._rule, self._lr_factor, self._processor = rule, lr_factor, processor
+        _warm_up(net, self._digits.train, rule)
+        self._order = torch.Generator().manual_seed(seed)
+        self._optimizer = torch.optim.Adam(net.parameters(), rule.learning_rate)
+        self._best_epoch = 0
+        self._weights = _copy_weights(net)
+        self._curve: list[float] = []
+        self._test: float | None = None
+        self.epochs = 0
+        self.reading: Reading | None = None
+
+    def advance(self, epochs: int) -> float:
+        """Train until there are so many epochs, or it is over; the best validation accuracy."""
+        with meter(self._processor) as read_meter:
+            if not self._curve:
+                self._note_accuracy()
+            while self.epochs < epochs and not self._is_over:
+                self._train_epoch()
+            if self._is_over and self._test is None:
+                self._net.load_state_dict(self._weights)
+                self._test = measure_accuracy(self._net, self._digits.test)
+            reading = read_meter()
+        self.reading = reading if self.reading is None else _add(self.reading, reading)
+        return self._curve[self._best_epoch]
+
+    def finish(self) -> TrainingResult:
+        """Train until it is over."""
+        best = self.advance(self._rule.most_epochs)
+        self._net.cpu()
+        assert self._test is not None
+        assert self.reading is not None
+        return TrainingResult(
+            self.epochs, self._best_epoch, best, self._test, self.reading, tuple(self._curve)
+        )
+
+    @property
+    def _is_over(self) -> bool:
+        waited = self.epochs - self._best_epoch
+        return self.epochs >= self._rule.most_epochs or waited >= self._rule.patience
+
+    def _train_epoch(self) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rule.learning_rate * self._lr_factor(self.epochs)
+        size = self._rule.batch_size
+        _train_epoch(self._net, self._digits.train, self._optimizer, size, self._order)
+        self.epochs += 1
+        self._note_accuracy()
+
+    def _note_accuracy(self) -> None:
+        self._curve.append(measure_accuracy(self._net, self._digits.validation))
+        if self._curve[-1] > self._curve[self._best_epoch]:
+            self._best_epoch = self.epochs
+            self._weights = _copy_weights(self._net)
+
+
+def _add(one: Reading, other: Reading) -> Reading:
+    """Both readings of one processor together."""
+    energy_j = None
+    if one.energy_j is not None and other.energy_j is not None:
+        energy_j = one.energy_j + other.energy_j
+    return Reading(one.time_s + other.time_s, energy_j, other.how)
 
 
 def _warm_up(net: nn.Module, data: DatasetSplit, rule: TrainingRule) -> None:

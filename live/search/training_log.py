@@ -11,6 +11,33 @@ from wattkeeper.traces.files.private import read_own_file
 from wattkeeper.traces.files.seals import seal_json, unseal_json
 
 
+class FinishedTrial(BaseModel):
+    """A trial of several parents before a training, and what those cost that lost.
+
+    Attributes:
+        parents: The parents, the most promising first.
+        rung: Epochs of each before the first halving.
+        accuracies: Best validation accuracy of each until it lost or the trial was over.
+        trained: Epochs of each until then.
+        epochs: Epochs of those that lost.
+        work: These, and the forward passes over the validation images that compared their initial
+            weights, each as a third of a training pass; times parameters.
+        time_s: Time of those that lost, as that of the training, s.
+        energy_j: Energy of those, J; None where nothing measured it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parents: tuple[str, ...]
+    rung: int
+    accuracies: tuple[float, ...]
+    trained: tuple[int, ...]
+    epochs: int
+    work: float
+    time_s: float
+    energy_j: float | None = None
+
+
 class FinishedTraining(BaseModel):
     """A network that was trained to convergence: a field for each key of its line in the log.
 
@@ -34,7 +61,9 @@ class FinishedTraining(BaseModel):
         power_limit_w: Power limit at the start, W; None where the processor has none.
         graph_s: CPU time of tracing its graph, s.
         query_s: CPU time of choosing its parent, s.
-        transfer_s: CPU time of the weight transfer, s.
+        transfer_s: CPU time of the weight transfers, s.
+        trial: The trial of parents before it, whose cost is no part of the above; None: there was
+            none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +88,29 @@ class FinishedTraining(BaseModel):
     graph_s: float
     query_s: float
     transfer_s: float
+    trial: FinishedTrial | None = None
+
+    @property
+    def total_epochs(self) -> int:
+        """Its epochs, and those of a trial."""
+        return self.epochs + (self.trial.epochs if self.trial else 0)
+
+    @property
+    def total_work(self) -> float:
+        """Its work, and that of a trial."""
+        return self.work + (self.trial.work if self.trial else 0.0)
+
+    @property
+    def total_time_s(self) -> float:
+        """Its time, and that of a trial, s."""
+        return self.time_s + (self.trial.time_s if self.trial else 0.0)
+
+    @property
+    def total_energy_j(self) -> float | None:
+        """Its energy, and that of a trial, J; None where nothing measured it."""
+        if self.energy_j is None or self.trial is None:
+            return self.energy_j
+        return None if self.trial.energy_j is None else self.energy_j + self.trial.energy_j
 
     @property
     def overhead_s(self) -> float:

@@ -14,7 +14,15 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import Context
 from wattkeeper.policies.points.tune import Tune
-from wattkeeper.policies.points.views import Configuration, Knobs, Options, Outcome, Running, Start
+from wattkeeper.policies.points.views import (
+    Configuration,
+    Knobs,
+    Options,
+    Outcome,
+    Running,
+    Start,
+    TrialKind,
+)
 from wattkeeper.policies.registry import PolicyConfig, build_policy, find_config
 
 ALLOWED = "a list holds one policy that chooses the parent, then one that chooses the batch size"
@@ -43,7 +51,8 @@ class Chain(Configure):
         if work < 1:
             self._work[start.job.job_id] = work
         chosen = self._ask(1, ctx, start._replace(work=work))
-        return chosen._replace(parent=inherited.parent, query_s=inherited.query_s)
+        parent, query_s, trial = inherited.parent, inherited.query_s, inherited.trial
+        return chosen._replace(parent=parent, query_s=query_s, trial=trial)
 
     def _ask(self, index: int, ctx: Context, start: Start) -> Configuration:
         config, method = self._configs[index], self._policies[index].configure
@@ -160,6 +169,11 @@ class ChainConfig(PolicyConfig):
     def slices(self) -> bool:
         """Whether the second one asks for slices."""
         return self.chain[-1].slices
+
+    @property
+    @override
+    def trial(self) -> TrialKind:
+        return self.chain[0].trial
 
     @property
     def sees_queue(self) -> bool:

@@ -23,13 +23,12 @@ class ModelkeeperParent(ParentChoice):
         self._config = config
 
     @override
-    def choose(self, models: Sequence[TrainedModel], child: Graph) -> TrainedModel | None:
+    def choose(self, models: Sequence[TrainedModel], child: Graph) -> Sequence[TrainedModel]:
         matcher = self.index.matcher
         own = matcher.own(matcher.arrays(child))
         least = self._config.minimum * own
         if self._config.rule == "best":
-            best = self.index.best(models, child)
-            return best.model if best and best.score >= least else None
+            return [best.model for best in self.index.best(models, child) if best.score >= least]
         scores = [self.index.score(model, child) for model in models]
         finalists = [
             (model, Candidate(score, model.accuracy))
@@ -37,8 +36,8 @@ class ModelkeeperParent(ParentChoice):
             if score >= least
         ]
         if not finalists:
-            return None
-        return finalists[choose_bucketed([candidate for _, candidate in finalists], own)][0]
+            return []
+        return [finalists[choose_bucketed([candidate for _, candidate in finalists], own)][0]]
 
 
 class ModelkeeperParentConfig(PolicyConfig):

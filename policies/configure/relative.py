@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 from typing_extensions import override
 
 from wattkeeper.policies.matching.graph import Graph
+from wattkeeper.policies.points.views import TrialKind
 from wattkeeper.policies.registry import PolicyConfig
 from wattkeeper.policies.zoo_parents import ParentChoice
 from wattkeeper.policies.zoo_views import TrainedModel
+
+MOST_TRIALS: Final = 64
+"""The most parents that are tried for one child."""
 
 
 class RelativeParent(ParentChoice):
     """See `RelativeParentConfig`."""
 
     def __init__(self, config: RelativeParentConfig) -> None:
-        super().__init__(config.matcher, config.query_s)
-        self._minimum = config.minimum
+        super().__init__(config.matcher, config.query_s, config.trial_epochs)
+        self._minimum, self._count = config.minimum, config.trials
 
     @override
-    def choose(self, models: Sequence[TrainedModel], child: Graph) -> TrainedModel | None:
-        best = self.index.best(models, child)
-        return best.model if best and best.score > self._minimum else None
+    def choose(self, models: Sequence[TrainedModel], child: Graph) -> Sequence[TrainedModel]:
+        best = self.index.best(models, child, self._count)
+        return [each.model for each in best if each.score > self._minimum]
 
 
 class RelativeParentConfig(PolicyConfig):
@@ -47,3 +51,22 @@ class RelativeParentConfig(PolicyConfig):
     query_s: NonNegativeFloat = 0.0
     """Seconds that a parent search takes while the job holds its GPUs; 0 if the zoo has no model of
     the task."""
+    trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 1
+    """How many of the parents that promise most are tried; with more than one, the parent is what
+    successive halving leaves of them. What the others cost is charged to the job."""
+    trial_epochs: NonNegativeInt = 0
+    """Epochs for which each of them is trained before the first halving; with 0, the accuracies of
+    the initial weights decide. Only with `trials`."""
+
+    @property
+    @override
+    def trial(self) -> TrialKind:
+        if self.trials == 1:
+            return "none"
+        return "trained" if self.trial_epochs else "evaluated"
+
+    @model_validator(mode="after")
+    def _check_trial(self) -> Self:
+        if self.trials == 1 and self.trial_epochs:
+            raise ValueError("trial_epochs is of several parents: say how many (trials: 3)")
+        return self

@@ -113,9 +113,12 @@ class Start(NamedTuple):
         """Key of what is learnt together: the jobs of one group on one number and type of GPUs."""
         return f"{self.job.group_id}@{self.options.key}"
 
-    def inherit(self, parent: str | None, query_s: float = 0.0) -> Configuration:
+    def inherit(
+        self, parent: str | None, query_s: float = 0.0, trial: ParentTrial | None = None
+    ) -> Configuration:
         """The default batch size with a parent's id; None: it starts from scratch."""
-        return Configuration(self.options.default_batch_size, parent=parent, query_s=query_s)
+        size = self.options.default_batch_size
+        return Configuration(size, parent=parent, query_s=query_s, trial=trial)
 
 
 def _format_fields(
@@ -130,6 +133,26 @@ def _format_fields(
     return f"{name}({', '.join([f'{field}={value!r}' for field, value in pairs])})"
 
 
+TrialKind = Literal["none", "evaluated", "trained"]
+"""How parents are tried before one is chosen: not at all, by the accuracies of the initial weights
+that they give, or by epochs of training from each."""
+
+
+class ParentTrial(NamedTuple):
+    """Other parents that the host tries before an attempt trains; the best of all is the parent.
+
+    They are tried by successive halving; see `wattkeeper.policies.learning.halving`.
+
+    Attributes:
+        rivals: Their ids, the most promising first; `Configuration.parent` is more promising still.
+        epochs: Epochs of training from each one before the first halving; 0: the accuracies of the
+            initial weights decide.
+    """
+
+    rivals: tuple[str, ...]
+    epochs: int = 0
+
+
 class Configuration(NamedTuple):
     """The configuration of an attempt.
 
@@ -140,6 +163,8 @@ class Configuration(NamedTuple):
         parent: Id of the zoo's model whose weights it starts from; None: it starts from scratch.
         query_s: Duration of the parent search in s, during which the job holds its GPUs.
         clock_mhz: Locked clock of each GPU in MHz, with the highest power limit; 0: free clocks.
+        trial: Other parents to be tried first, if the policy's config says that it asks for that
+            (`trial`); None: `parent` is the choice.
     """
 
     batch_size: int
@@ -148,9 +173,18 @@ class Configuration(NamedTuple):
     parent: str | None = None
     query_s: float = 0.0
     clock_mhz: int = 0
+    trial: ParentTrial | None = None
 
     def __repr__(self) -> str:
-        return _format_fields(type(self).__name__, self._fields, self, not self.clock_mhz)
+        hidden = 0 if self.trial else 1 if self.clock_mhz else 2
+        return _format_fields(type(self).__name__, self._fields, self, hidden)
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The parents to be tried, the most promising first; without a trial, the one or none."""
+        if self.parent is None:
+            return ()
+        return (self.parent, *(self.trial.rivals if self.trial else ()))
 
 
 SETUP_S: Final = 2.0

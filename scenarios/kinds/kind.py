@@ -33,12 +33,14 @@ class WorkloadKind:
         not_live: Why no live run can have such jobs; empty if one can.
         is_simulated: Whether all that its runs do is simulated, unless they are live.
         rents_nodes: Whether the nodes of its jobs are paid for by the hour.
+        tries_parents: Whether its runs can try several parents of a model.
         libraries: Libraries that results of this kind alone depend on.
     """
 
     not_live: ClassVar[str] = ""
     is_simulated: ClassVar[bool] = True
     rents_nodes: ClassVar[bool] = False
+    tries_parents: ClassVar[bool] = False
     libraries: ClassVar[tuple[str, ...]] = ()
 
     def read(self, loaded: LoadedScenario, clusters: Clusters, live: bool) -> ScenarioInputs:

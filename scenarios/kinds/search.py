@@ -25,6 +25,7 @@ from wattkeeper.scenarios.spec.variants import DEFAULTS, RunSpec, VariantSpec
 from wattkeeper.scenarios.spec.wording import count
 from wattkeeper.scenarios.spec.yaml_document import locate_errors
 from wattkeeper.sim.cluster.cluster_spec import ClusterSpec
+from wattkeeper.sim.cluster_results.schemas import JOBS
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.kernel.environment import SimulationEnvironment
 from wattkeeper.sim.kernel.streams import NamedStreams
@@ -51,6 +52,7 @@ class Search(WorkloadKind):
 
     not_live: ClassVar[str] = "kind: a search trains for real as it is; leave out --live"
     is_simulated: ClassVar[bool] = False
+    tries_parents: ClassVar[bool] = True
     libraries: ClassVar[tuple[str, ...]] = ("torch", "scikit-learn", "numba")
 
     @override
@@ -213,6 +215,8 @@ def _add_measurements(ran: ClusterResult, trained: Sequence[FinishedTraining]) -
     limits_w = pa.array([record.power_limit_w for record in trained], pa.float64())
     jobs = replace_column(jobs, "power_limit_w", limits_w)
     tables["jobs"] = replace_column(jobs, "replayed", pa.array(["live"] * len(jobs)))
+    if any(record.trial for record in trained):
+        tables["jobs"] = _add_trials(tables["jobs"], trained)
     tables["timeline"] = replace_column(line, "power_w", pa.array(np.full(len(line), math.nan)))
     covered = [record.coverage for record in trained if record.parent is not None]
     measured = all(record.energy_j is not None for record in trained)
@@ -223,9 +227,9 @@ def _add_measurements(ran: ClusterResult, trained: Sequence[FinishedTraining]) -
         | account.metrics()
         | dict.fromkeys(absent, math.nan)
         | {
-            "work": float(sum(record.work for record in trained)),
-            "epochs": float(sum(record.epochs for record in trained)),
-            "time_s": math.fsum(record.time_s for record in trained),
+            "work": float(sum(record.total_work for record in trained)),
+            "epochs": float(sum(record.total_epochs for record in trained)),
+            "time_s": math.fsum(record.total_time_s for record in trained),
             "overhead_s": math.fsum(record.overhead_s for record in trained),
             "accuracy": math.fsum(record.accuracy for record in trained) / len(trained),
             "coverage": math.fsum(covered) / len(covered) if covered else math.nan,
@@ -233,6 +237,19 @@ def _add_measurements(ran: ClusterResult, trained: Sequence[FinishedTraining]) -
     )
     digest = digest_tables(tables)
     return replace(ran, tables=tables, metrics=metrics, account=account, digest=digest)
+
+
+def _add_trials(jobs: pa.Table, trained: Sequence[FinishedTraining]) -> pa.Table:
+    """Jobs with what trials of parents cost, which is part of their epochs, time and energy."""
+    trials = [record.trial for record in trained]
+    columns: dict[str, list[float | None]] = {
+        "trial_epochs": [trial.epochs if trial else 0 for trial in trials],
+        "trial_time_s": [trial.time_s if trial else 0.0 for trial in trials],
+        "trial_energy_j": [trial.energy_j if trial else 0.0 for trial in trials],
+    }
+    for name, values in columns.items():
+        jobs = jobs.append_column(name, pa.array(values, JOBS.field(name).type))
+    return jobs.select([name for name in JOBS.names if name in jobs.column_names])
 
 
 def _merge_metrics(ran: ClusterResult, further: Metrics) -> ClusterResult:

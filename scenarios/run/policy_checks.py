@@ -6,7 +6,7 @@ from wattkeeper.policies.points.moments import START_MOMENTS
 from wattkeeper.policies.registry import Point, PolicyConfig
 from wattkeeper.scenarios.inputs.job_filter import COLUMNS, name_job
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs, ScenarioInputs
-from wattkeeper.scenarios.kinds.kind import find_kind
+from wattkeeper.scenarios.kinds.kind import WorkloadKind, find_kind
 from wattkeeper.scenarios.spec.loading import LoadedScenario, locate_error
 from wattkeeper.scenarios.spec.sections.policies import Policies
 from wattkeeper.scenarios.spec.variants import DEFAULTS, VariantSpec
@@ -26,6 +26,7 @@ def check_policies(loaded: LoadedScenario, inputs: ScenarioInputs) -> None:
         run, own = inputs.runs[name], scenario.variants[name].policies
         try:
             _check_stated(variant, own, scenario.policies)
+            _check_trial(variant, kind)
             kind.check_policies(variant, run)
             _check_touched(variant, run)
             _check_moments(variant)
@@ -59,6 +60,17 @@ def _check_stated(variant: VariantSpec, own: Policies, stated: Policies) -> None
     if own.retain is not None or stated.retain is not None:
         what = "retain: there is no zoo that it could decide on: say `zoo: {}`"
         raise PolicyError(what, "retain")
+
+
+def _check_trial(variant: VariantSpec, kind: WorkloadKind) -> None:
+    """Refuse trials of parents where nothing is trained that could try them."""
+    configure = variant.policies.configure
+    if configure.trial != "none" and not kind.tries_parents:
+        what = (
+            f"configure: {configure.parts[0].kind} has parents tried, which only a search that "
+            "trains for real (zoo-digits) or a stand-alone session can; leave trials out"
+        )
+        raise PolicyError(what, "configure")
 
 
 def _check_touched(variant: VariantSpec, run: RunInputs) -> None:

@@ -125,6 +125,11 @@ class Untuned(Decided):
         self.slice = slice
         self.measured = measured
 
+    def with_configuration(self, configuration: Configuration) -> Untuned:
+        """The same with another configuration."""
+        profile = self.profile_w, self.profile_mhz, self.slice, self.measured
+        return Untuned(self.start, configuration, *profile)
+
     def of_attempt(self, number: int) -> Untuned:
         """The same of another attempt of the job."""
         if number == self.start.attempt:
@@ -171,6 +176,10 @@ class Tuned(Decided):
     def clock_mhz(self) -> int:
         """The locked clock of each GPU, MHz; 0: its clock is free."""
         return self.knobs.clock_mhz or 0
+
+    def with_configuration(self, configuration: Configuration) -> Tuned:
+        """The same with another configuration."""
+        return Tuned(self.start, configuration, self.power_limit_w, self.profiled, self.knobs)
 
     def at_limit(self, power_limit_w: float, clock_mhz: int = 0) -> Tuned:
         """The same at another power limit (W), or at its highest with a locked clock (MHz)."""

@@ -23,7 +23,7 @@ from wattkeeper.sim.attempts.validation import (
     check_configuration,
     check_knobs,
     check_later_knobs,
-    check_query,
+    check_parents,
     check_types_of_configuration,
     check_types_of_knobs,
 )
@@ -79,6 +79,7 @@ class DecisionMaker:
             saw = (*saw, start.waiting)
         self._note(self._configure_ctx, "configure", start, saw, chose)
         check_configuration(start, configuration)
+        check_parents(start.job, configuration, self._configure_ctx.trial)
         if limit_w is not None:
             knobs = Knobs(limit_w, clock_mhz=configuration.clock_mhz or None)
             return Tuned(start, configuration, limit_w, False, knobs)
@@ -93,8 +94,14 @@ class DecisionMaker:
         configuration = self._ask_configure(start)
         chose = _format_parent(configuration)
         self._note(self._configure_ctx, "configure", start, (start.options.key,), chose)
-        check_query(start.job, configuration.query_s)
+        check_parents(start.job, configuration, self._configure_ctx.trial)
         return configuration
+
+    def settle_parent(self, decision: Decision, parent: str) -> Decision:
+        """The decision once a trial of parents left one, which the journal shows."""
+        asked, chose = decision.configuration, f"tried: parent={parent}"
+        self._note(self._configure_ctx, "configure", decision.start, asked.parents, chose)
+        return decision.with_configuration(asked._replace(parent=parent, trial=None))
 
     def tune(self, attempt: Untuned, report: tuple[Measurement, ...]) -> Decision:
         """Ask `Tune` for the power limit, given what was measured now.
@@ -206,7 +213,11 @@ class DecisionMaker:
 
 
 def _format_parent(configuration: Configuration) -> str:
-    return f"parent={configuration.parent} query_s={configuration.query_s:g}"
+    text = f"parent={configuration.parent} query_s={configuration.query_s:g}"
+    if configuration.trial is None:
+        return text
+    rivals, epochs = configuration.trial
+    return f"{text} rivals={','.join(rivals)} trial_epochs={epochs}"
 
 
 def format_pace(knobs: Knobs) -> str:

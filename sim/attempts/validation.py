@@ -15,9 +15,11 @@ from wattkeeper.policies.points.views import (
     Configuration,
     Knobs,
     Options,
+    ParentTrial,
     Running,
     Slice,
     Start,
+    TrialKind,
 )
 from wattkeeper.policies.profile import MOST_LIMITS
 from wattkeeper.policies.registry import Point
@@ -48,18 +50,37 @@ def check_configuration(start: Start, configuration: Configuration) -> None:
                 "configure",
             )
         _check_clock(start, configuration.batch_size, clock_mhz, limit_w, "configure")
-    check_query(start.job, configuration.query_s)
 
 
-def check_query(job: Job, query_s: float) -> None:
-    """Refuse a query that takes no time that can pass.
+def check_parents(job: Job, configuration: Configuration, declared: TrialKind) -> None:
+    """Refuse a query that takes no time that can pass, and trials that were not declared.
+
+    `declared`: the trials that the policy's config says that it asks for.
 
     Raises:
         PolicyError: It shows what was found.
     """
+    query_s, trial = configuration.query_s, configuration.trial
+    if trial is not None:
+        _check_trial(job, configuration.parents, trial.epochs, declared)
     if not 0 <= query_s < math.inf:
         raise PolicyError(
             f"a query of {query_s} s was chosen for {job.job_id}; it must be finite and at least 0",
+            "configure",
+        )
+
+
+def _check_trial(job: Job, parents: tuple[str, ...], epochs: int, declared: TrialKind) -> None:
+    if declared == "none" or (epochs and declared == "evaluated"):
+        raise PolicyError(
+            f"{job.job_id}: a trial of parents for {epochs} epochs was asked for; the policy's "
+            f"config declares {declared} (`trial`)",
+            "configure",
+        )
+    if len(parents) < 2 or len({*parents}) < len(parents) or epochs < 0:
+        raise PolicyError(
+            f"{job.job_id}: a trial is of a parent and other ones, for 0 epochs or more; found "
+            f"{', '.join(parents) or 'none'} for {epochs}",
             "configure",
         )
 
@@ -260,6 +281,12 @@ def check_types_of_configuration(answer: Any) -> None:
         _check_type(answer.parent, str, "str", "parent")
     _check_type(answer.query_s, (int, float), "float", "query_s")
     _check_type(answer.clock_mhz, int, "int", "clock_mhz")
+    if answer.trial is not None:
+        _check_type(answer.trial, ParentTrial, "ParentTrial", "trial")
+        _check_type(answer.trial.epochs, int, "int", "trial")
+        _check_type(answer.trial.rivals, tuple, "tuple", "trial")
+        for rival in answer.trial.rivals:
+            _check_type(rival, str, "str", "trial")
 
 
 def check_types_of_knobs(answer: Any) -> None:

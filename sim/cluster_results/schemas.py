@@ -87,6 +87,22 @@ JOBS = run_schema(
     ),
     field("discarded_energy_j", REAL, "J", "energy of these", optional=True),
     field(
+        "trial_epochs",
+        LONG,
+        "",
+        "of its epochs, those of parents that were tried and lost; if parents were tried",
+        optional=True,
+    ),
+    field("trial_time_s", REAL, "s", "time of these, in time_s", optional=True),
+    field(
+        "trial_energy_j",
+        REAL,
+        "J",
+        "energy of these, in energy_j; null: not measured",
+        null=True,
+        optional=True,
+    ),
+    field(
         "lost_node",
         INT,
         "",

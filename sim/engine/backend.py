@@ -11,7 +11,7 @@ from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import Moment
 from wattkeeper.policies.points.policy import ZooView
 from wattkeeper.policies.points.retain import Retention
-from wattkeeper.policies.points.views import Measurement, Options, Slice, Start
+from wattkeeper.policies.points.views import Configuration, Measurement, Options, Slice, Start
 from wattkeeper.policies.profile import Profile
 from wattkeeper.sim.attempts.attempt import Attempt, Execution
 from wattkeeper.sim.attempts.decided import AttemptTotals, Decision, Inheritance, Tuned, Untuned
@@ -63,6 +63,13 @@ class Backend:
 
     def foresight(self, start: Start) -> Profile:
         """The profile that an attempt will be replayed from, if `capabilities` have foresight."""
+        raise NotImplementedError
+
+    def try_parents(self, attempt: Attempt, configuration: Configuration) -> str:
+        """The best of the parents that a configuration names, if `capabilities` have a trial.
+
+        The attempt that is prepared then has the parent, and the cost of the trial.
+        """
         raise NotImplementedError
 
     @abstractmethod

@@ -53,6 +53,9 @@ class Preparation:
         waiting = len(board.waiting) / self._queue_gpus if self._queue_gpus else 0.0
         start = Start(job, attempt.number, options, board.others_in_group(job), 1.0, waiting)
         decision = self._decisions.decide(start)
+        if decision.configuration.trial is not None:
+            parent = self._backend.try_parents(attempt, decision.configuration)
+            decision = self._decisions.settle_parent(decision, parent)
         inheritance = self._inheritances.take(job, decision.configuration)
         execution = self._backend.train(attempt, decision, inheritance)
         self._follow(execution, decision)

@@ -39,6 +39,7 @@ class PolicyContext:
     Attributes:
         point: The policy's decision point.
         slices: Whether the policy may ask for slices.
+        trial: How the policy may ask for parents to be tried.
         is_asked_later: Whether the policy is asked after the start of an attempt.
     """
 
@@ -58,6 +59,7 @@ class PolicyContext:
         self.zoo = zoo
         self.point = point
         self.slices = config.slices
+        self.trial = config.trial
         self.is_asked_later = not set(config.moments) <= set(START_MOMENTS)
         self._config = config
         self._clock = clock

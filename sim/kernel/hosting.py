@@ -16,7 +16,7 @@ from wattkeeper.policies.failures import is_foreign
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.points.moments import START_MOMENTS, Moment
 from wattkeeper.policies.points.policy import EmptyZoo, ZooView
-from wattkeeper.policies.points.views import Outcome, Start
+from wattkeeper.policies.points.views import Outcome, Start, TrialKind
 from wattkeeper.policies.registry import POINTS, Point, PolicyConfig, build_policy
 from wattkeeper.sim.kernel.clock import Clock
 from wattkeeper.sim.kernel.context import PolicyContext
@@ -44,6 +44,7 @@ class Capabilities(NamedTuple):
         zoo: Whether there are models to start from.
         slices: Whether `Tune` may ask for slices.
         clocks: Whether clocks can be locked.
+        trial: How parents can be tried before one is chosen.
     """
 
     host: str
@@ -55,6 +56,7 @@ class Capabilities(NamedTuple):
     zoo: bool = False
     slices: bool = False
     clocks: bool = False
+    trial: TrialKind = "none"
 
     def list_unmet(self, config: PolicyConfig) -> list[str]:
         """What a policy needs by its config and the host does not have, in words."""
@@ -75,6 +77,8 @@ class Capabilities(NamedTuple):
             "a zoo of models": (config.sets_parent, self.zoo),
             "slices": (config.slices, self.slices),
             "locked clocks": (config.sets_clocks != "none", self.clocks),
+            "trials of parents": (config.trial != "none", self.trial != "none"),
+            "training in trials of parents": (config.trial == "trained", self.trial != "evaluated"),
         }
         return unmet + [what for what, (needed, there) in needs.items() if needed and not there]
 

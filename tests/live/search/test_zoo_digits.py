@@ -394,17 +394,19 @@ def test_training_without_improvement_restores_the_initial_weights() -> None:
     from wattkeeper.live.search.dataset import CHANNELS, CLASSES, load
     from wattkeeper.live.search.layers import build
     from wattkeeper.live.search.processor import find_processor
-    from wattkeeper.live.search.trainer import TrainingRule, train
+    from wattkeeper.live.search.trainer import NetworkTraining, TrainingRule
 
     cpu = find_processor("CPU")
     candidate = draw_candidates(1, np.random.default_rng(0))[0]
     digits = load(np.random.default_rng(0))
     torch.manual_seed(0)
     net = build(candidate.architecture, CHANNELS, CLASSES)
-    before = train(net, digits, TrainingRule(64, 0.001, 5, 3), 0, lambda _: 1.0, cpu)
+    rule = TrainingRule(64, 0.001, 5, 3)
+    before = NetworkTraining(net, digits, rule, 0, lambda _: 1.0, cpu).finish()
     assert before.best_epoch == 3
     weights = {name: value.clone() for name, value in net.state_dict().items()}
-    after = train(net, digits, TrainingRule(64, 10.0, 2, 9), 1, lambda _: 1.0, cpu)
+    rule = TrainingRule(64, 10.0, 2, 9)
+    after = NetworkTraining(net, digits, rule, 1, lambda _: 1.0, cpu).finish()
     assert (after.epochs, after.best_epoch) == (2, 0)
     assert after.validation_accuracy == before.validation_accuracy
     assert all(value.equal(weights[name]) for name, value in net.state_dict().items())

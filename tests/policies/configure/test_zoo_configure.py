@@ -12,17 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.parents import Candidate, choose
+from wattkeeper.policies.errors import InputError, PolicyError
 from wattkeeper.policies.matching.benefit import expected_saving, saving_by_accuracy
 from wattkeeper.policies.matching.choice import Rule
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.matching.matchers import MATCHERS
 from wattkeeper.policies.matching.relation import relate, retained_share
 from wattkeeper.policies.points.job import Job
-from wattkeeper.policies.points.views import Configuration, Options, Start
-from wattkeeper.policies.registry import policies
+from wattkeeper.policies.points.views import Configuration, Options, ParentTrial, Start, TrialKind
+from wattkeeper.policies.registry import find_config, policies
 from wattkeeper.policies.zoo_parents import candidates
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.scenarios.contract.scripted import ScriptedContext, job, profile
+from wattkeeper.sim.attempts.validation import check_parents
 
 NO_PROFILE = Options("none", "V100", 1, (), (), 0, 250.0, 1)
 
@@ -91,6 +93,60 @@ def test_each_policy_takes_its_parent() -> None:
     )
     assert configure("relative", CHILD, PARENTS).parent == "m4"
     assert configure("random-parent", CHILD, PARENTS).parent in {"m1", "m2", "m3", "m4"}
+
+
+def test_the_most_promising_parents_are_tried() -> None:
+    """Models of one architecture have one candidate, the most accurate."""
+    chosen = configure("relative", CHILD, PARENTS, trials=3, trial_epochs=2, query_s=1)
+    rest = [model for model in PARENTS[:4] if model.model_id != "m2"]
+    best = max(model.accuracy for model in PARENTS[:4])
+
+    def promise(model: TrainedModel) -> float:
+        relation = relate(model.graph, CHILD.graph)
+        return expected_saving(relation) + saving_by_accuracy(model.accuracy, best)
+
+    ranked = [model.model_id for model in sorted(rest, key=promise, reverse=True)]
+    assert chosen.parents == tuple(ranked)
+    assert chosen.trial == ParentTrial(tuple(ranked[1:]), 2)
+    assert chosen.query_s == 1
+    assert configure("relative", CHILD, PARENTS, trials=9).parents == tuple(ranked)
+    assert configure("relative", CHILD, PARENTS, trials=2).parents == tuple(ranked[:2])
+    assert configure("relative", CHILD, PARENTS[:1], trials=3) == Configuration(0, parent="m1")
+    worst = promise(rest[[model.model_id for model in rest].index(ranked[2])])
+    assert configure("relative", CHILD, PARENTS, trials=3, minimum=worst).parents == tuple(
+        ranked[:2]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts"),
+    [
+        ({"trials": 0}, "trials"),
+        ({"trials": 65}, "trials"),
+        ({"trials": 2, "trial_epochs": -1}, "trial_epochs"),
+        ({"trial_epochs": 1}, "trials: 3"),
+    ],
+)
+def test_trials_that_try_nothing_are_refused(settings: dict[str, int], facts: str) -> None:
+    with pytest.raises(InputError, match=facts):
+        find_config("configure", "relative", settings)
+
+
+def test_trials_are_declared_and_of_several_parents() -> None:
+    fine = Configuration(0, parent="a", trial=ParentTrial(("b",), 0))
+    check_parents(job(), fine, "evaluated")
+    check_parents(job(), fine._replace(trial=ParentTrial(("b", "c"), 2)), "trained")
+    refused: tuple[tuple[ParentTrial, str | None, TrialKind], ...] = (
+        (ParentTrial(("b",), 0), "a", "none"),
+        (ParentTrial(("b",), 1), "a", "evaluated"),
+        (ParentTrial(("b",), -1), "a", "trained"),
+        (ParentTrial(("b", "a"), 0), "a", "trained"),
+        (ParentTrial((), 0), "a", "trained"),
+        (ParentTrial(("b",), 0), None, "trained"),
+    )
+    for trial, parent, declared in refused:
+        with pytest.raises(PolicyError, match="trial"):
+            check_parents(job(), Configuration(0, parent=parent, trial=trial), declared)
 
 
 @pytest.mark.parametrize("kind", WITH_PARENTS)
