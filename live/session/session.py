@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -170,11 +170,12 @@ class Session:
         inputs: Inputs | None = None,
         policy: str | PolicyConfig = "relative",
         mutated_from: str | None = None,
+        evaluate: Callable[[nn.Module], float] | None = None,
     ) -> TransferReport | None:
         """Fill a model from one that a zoo holds of this job; a policy chooses which.
 
         In a process that a live run with a zoo started, the run's zoo and the parent that its
-        policy chose replace `zoo`, `policy` and `mutated_from`.
+        policy chose replace `zoo`, `policy`, `mutated_from` and `evaluate`.
 
         A training that continues after it was stopped takes nothing: `keep` restores the model, and
         the zoo is told of the parent that it had. Of several processes, rank 0 fills the model, and
@@ -192,13 +193,18 @@ class Session:
             policy: `Configure` policy that chooses the parent, by name or config.
             mutated_from: Name of the model in the zoo that this one is a mutation of, for policies
                 that follow the lineage.
+            evaluate: Takes a copy of the model that is filled from a parent, and returns its metric
+                on validation data; for a policy that has several parents tried, such as
+                `RelativeParentConfig(trials=3)`, of which the best one is taken. It runs before the
+                first epoch, so that its time and energy are in no measurement.
 
         Returns:
             What became of each tensor; None if nothing was taken.
 
         Raises:
             InputError: If a module cannot be traced, the smaller metric is the better one, or the
-                policy chooses no parents.
+                policy chooses no parents, or `evaluate` is absent where parents are tried, or given
+                where none are.
             StoreError: If the folder holds no zoo, or a damaged one.
             EnvironmentLacks: If this is not rank 0, and that raised one of these.
         """
@@ -213,7 +219,7 @@ class Session:
         def begin() -> TransferReport | None:
             if not distributed.is_leader():
                 return None
-            request = model, zoo, older, inputs, policy, mutated_from
+            request = model, zoo, older, inputs, policy, mutated_from, evaluate
             started = warm_start.begin(self.assignment, self._arguments.job, *request)
             self._model = started
             if not continues(self.assignment):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +19,13 @@ from wattkeeper.live.session.checkpoint import continues
 from wattkeeper.live.weight_transfer.model_graph import trace
 from wattkeeper.live.weight_transfer.program.example_inputs import derive_inputs
 from wattkeeper.live.weight_transfer.transfer import transfer
-from wattkeeper.live.zoo.parents import choose_parent, parent_policy
+from wattkeeper.live.zoo.parents import (
+    Evaluate,
+    check_evaluate,
+    choose_parents,
+    measure,
+    parent_policy,
+)
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.live.zoo.tensors import check, tensors_of_state
@@ -80,18 +88,18 @@ class WarmStart(NamedTuple):
         return refusal
 
 
-ParentChoice = Callable[[ZooSnapshot], ZooModel | None]
-"""Chooses the parent from the models of a zoo; None: there is none."""
+ParentChoice = Callable[[ZooSnapshot], list[ZooModel]]
+"""Chooses the parent from the models of a zoo, or several to be tried, or none."""
 
 
 def take_assigned(name: str | None) -> ParentChoice:
     """Take the parent that the controller chose, by its name; the last one of that name."""
 
-    def choose(snapshot: ZooSnapshot) -> ZooModel | None:
+    def choose(snapshot: ZooSnapshot) -> list[ZooModel]:
         named = [model for model in snapshot.stored.values() if model.name == name]
         if name is not None and not named:
             raise StoreError(f"the assigned parent {name!r} is not in the zoo", snapshot.zoo.path)
-        return named[-1] if named else None
+        return named[-1:]
 
     return choose
 
@@ -105,6 +113,7 @@ def begin(
     inputs: Inputs | None,
     policy: str | PolicyConfig,
     mutated_from: str | None,
+    evaluate: Evaluate | None,
 ) -> WarmStart:
     """Fill a model in place from the parent that is chosen for it, unless the training continues.
 
@@ -116,7 +125,9 @@ def begin(
     if assignment.zoo is None:
         name = f"{assignment.job_id}.{assignment.attempt}"
         job = Job(name, task, assignment.recurrence, None, 1, 0.0, model=name)
-        choose: ParentChoice = partial(choose_parent, parent_policy(policy), job=job)
+        config = parent_policy(policy)
+        check_evaluate(config, evaluate)
+        choose: ParentChoice = partial(choose_parents, config, job=job)
     else:
         zoo, name, choose = assignment.zoo, assignment.job_id, take_assigned(assignment.parent)
     modules = (model, *older)
@@ -132,34 +143,64 @@ def begin(
     by_digest = {graph.digest: module for graph, module in zip(graphs, modules, strict=True)}
     child = ChildModel(name, task, begun.graph, mutated_from)
 
-    def load(snapshot: ZooSnapshot) -> tuple[ZooModel, dict[str, torch.Tensor]] | None:
-        parent = choose(snapshot)
-        if parent is None:
-            return None
-        if parent.digest not in by_digest:
-            raise InputError(
-                f"warm_start: the parent {parent.name!r} has another architecture than the model; "
-                "give a module of it (older=[...])"
-            )
-        weights = begun.zoo.load(parent.model_id)
-        begun.zoo.note_use(parent.model_id)
-        return parent, weights
+    def load(snapshot: ZooSnapshot) -> list[tuple[ZooModel, dict[str, torch.Tensor]]]:
+        parents = choose(snapshot)
+        for parent in parents:
+            if parent.digest not in by_digest:
+                raise InputError(
+                    f"warm_start: the parent {parent.name!r} has another architecture than the "
+                    "model; give a module of it (older=[...])"
+                )
+        return [(parent, begun.zoo.load(parent.model_id)) for parent in parents]
 
-    chosen = read_zoo(
+    loaded = read_zoo(
         lambda: ZooSnapshot(begun.zoo, child, lambda row: row.digest in by_digest), load
     )
-    if chosen is None:
+    if not loaded:
         return begun
-    parent, weights = chosen
-    source = copy.deepcopy(by_digest[parent.digest])
+    sources = {
+        parent: _load_trained(begun.zoo, by_digest[parent.digest], parent, weights)
+        for parent, weights in loaded
+    }
+    if len(sources) == 1:
+        [(parent, source)] = sources.items()
+        report = transfer(source, model, example)
+    else:
+        assert evaluate is not None
+        parent, report = _try(sources, model, example, evaluate)
+    with suppress(StoreError):  # it was evicted meanwhile
+        begun.zoo.note_use(parent.model_id)
+    return begun._replace(parent=parent.model_id, report=report)
+
+
+def _load_trained(
+    zoo: Zoo, module: nn.Module, model: ZooModel, weights: dict[str, torch.Tensor]
+) -> nn.Module:
+    trained = copy.deepcopy(module)
     try:
-        source.load_state_dict(weights)
+        trained.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise StoreError(
-            f"the weights of {parent.name!r} do not fit its module: {reason}", begun.zoo.path
+            f"the weights of {model.name!r} do not fit its module: {reason}", zoo.path
         ) from error
-    return begun._replace(parent=parent.model_id, report=transfer(source, model, example))
+    return trained
+
+
+def _try(
+    sources: Mapping[ZooModel, nn.Module], model: nn.Module, example: Inputs, evaluate: Evaluate
+) -> tuple[ZooModel, TransferReport]:
+    """Fill a model from the parent with which it has the best metric, the first of equal ones."""
+    best = -math.inf
+    for parent, source in sources.items():
+        filled = copy.deepcopy(model)
+        report = transfer(source, filled, example)
+        metric = measure(evaluate, filled, parent)
+        log.info("with the weights of %s: %g", parent.name, metric)
+        if metric > best:
+            best, found, weights = metric, (parent, report), filled.state_dict()
+    model.load_state_dict(weights)
+    return found
 
 
 def share(model: nn.Module) -> None:

@@ -1,6 +1,10 @@
 """The parent of a new model, chosen by a policy, and the models of a zoo by their similarity."""
 
-from typing import Any, Final, NamedTuple, Self
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -18,16 +22,22 @@ from wattkeeper.policies.points.views import Options, Start
 from wattkeeper.policies.profile import Objective
 from wattkeeper.policies.registry import PolicyConfig, find_config, policies
 from wattkeeper.policies.zoo_parents import best_accuracy, candidates
-from wattkeeper.sim.attempts.validation import check_types_of_configuration
+from wattkeeper.sim.attempts.validation import check_parents, check_types_of_configuration
 from wattkeeper.sim.kernel.clock import FixedTime
 from wattkeeper.sim.kernel.hosting import Capabilities, Host
 from wattkeeper.sim.kernel.streams import NamedStreams
 
+if TYPE_CHECKING:
+    from torch import nn
+
 DEFAULT_MATCHER: Final = "saving"
 """Ranks parents where nothing else is asked for."""
 
-PARENTS: Final = Capabilities("a zoo on disk", hooks=frozenset(), zoo=True)
+PARENTS: Final = Capabilities("a zoo on disk", hooks=frozenset(), zoo=True, trial="evaluated")
 """What the choice of a parent offers to policies; nothing is learnt from it."""
+
+Evaluate = Callable[["nn.Module"], float]
+"""Measures a model that was filled from a parent, on validation data; the larger, the better."""
 
 
 class ParentMatch(NamedTuple):
@@ -76,16 +86,16 @@ def parent_policy(
     return config
 
 
-def choose_parent(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> ZooModel | None:
+def choose_parents(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> list[ZooModel]:
     """Ask a policy for the parent of a job's model, as a run asks for a job without a workload.
 
     The policy's random streams depend on the id of the job alone.
 
     Returns:
-        The parent; None if the policy chooses none.
+        The parent, or several to be tried, the most promising first; empty if it chooses none.
 
     Raises:
-        PolicyError: If it chooses a model that is not there or not usable.
+        PolicyError: If it chooses a model that is not there or not usable, or trials that train.
         StoreError: If a model was evicted meanwhile; see `read_zoo`.
     """
     clock, streams, suffix = FixedTime(0.0), NamedStreams(0), f"/{job.job_id}"
@@ -95,16 +105,53 @@ def choose_parent(config: PolicyConfig, snapshot: ZooSnapshot, job: Job) -> ZooM
     with explain_failures(config, bound.policy.configure, f" for job {job.job_id}"):
         chosen = bound.policy.configure(bound.ctx, Start(job, 1, options, 0))
         check_types_of_configuration(chosen)
-    if chosen.parent is None:
-        return None
+        check_parents(job, chosen, config.trial)
     usable = {model.model_id for model in snapshot.models() if model.usable}
-    if chosen.parent not in usable:
-        raise PolicyError(
-            f"{config.kind} chose {chosen.parent} as the parent of {job.job_id}; allowed: "
-            f"{', '.join(sorted(usable)) or 'none'}",
-            "configure",
+    for parent in chosen.parents:
+        if parent not in usable:
+            raise PolicyError(
+                f"{config.kind} chose {parent} as the parent of {job.job_id}; allowed: "
+                f"{', '.join(sorted(usable)) or 'none'}",
+                "configure",
+            )
+    return [snapshot.stored[int(parent)] for parent in chosen.parents]
+
+
+def check_evaluate(config: PolicyConfig, evaluate: object) -> None:
+    """Check that models can be evaluated where a policy has parents tried, and only there.
+
+    Raises:
+        InputError: If it is not so.
+    """
+    if config.trial != "none" and evaluate is None:
+        raise InputError(
+            f"{config.kind} has several parents tried (trials): give `evaluate`, which takes the "
+            "model and gives its metric on validation data, the larger, the better"
         )
-    return snapshot.stored[int(chosen.parent)]
+    if config.trial == "none" and evaluate is not None:
+        raise InputError(
+            f"{config.kind} has no parents tried, so that `evaluate` is never called: leave it "
+            "out, or take relative with trials"
+        )
+
+
+def measure(evaluate: Evaluate, model: nn.Module, parent: ZooModel) -> float:
+    """The metric of a model that was filled from a parent.
+
+    Raises:
+        InputError: If it is no finite number.
+    """
+    metric = evaluate(model)
+    try:
+        value = float(metric)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(
+            f"evaluate: found {metric!r} with the weights of {parent.name!r}; allowed: a finite "
+            "number, the larger, the better"
+        )
+    return value
 
 
 def match(snapshot: ZooSnapshot, model: ZooModel, child: Graph, matcher: str) -> ParentMatch:

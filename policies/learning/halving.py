@@ -15,7 +15,7 @@ def halve(arms: int, epochs: int, train: Callable[[int, int], float]) -> int:
     Args:
         arms: Number of arms, at least 1.
         epochs: Epochs of each arm in the first round; an arm that goes on gets twice as many in the
-            next one. With 0, arms are compared as they are.
+            next one. With 0, arms are compared as they are, once.
         train: Trains the arm of an index up to so many epochs in all, and returns its score; the
             larger, the better. Equal ones go to the first arm.
     """
@@ -24,7 +24,7 @@ def halve(arms: int, epochs: int, train: Callable[[int, int], float]) -> int:
     while len(left) > 1:
         scores = {arm: train(arm, total) for arm in left}
         best = sorted(left, key=lambda arm: -scores[arm])
-        left = sorted(best[: len(left) // 2])
+        left = sorted(best[: len(left) // 2 if epochs else 1])
         more *= 2
         total += more
     return left[0]

@@ -183,7 +183,7 @@ def match(
     This says of each whether the new model can keep its function, and which share of the training
     it is expected to save. With --task, it also says which one the policy would choose.
     """
-    from wattkeeper.live.zoo.parents import DEFAULT_MATCHER, choose_parent, parent_policy, rank
+    from wattkeeper.live.zoo.parents import DEFAULT_MATCHER, choose_parents, parent_policy, rank
     from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
     from wattkeeper.scenarios.cli.tables.zoo import MOST_ROWS, print_matches
     from wattkeeper.scenarios.zoo.inputs import graph_of
@@ -198,8 +198,8 @@ def match(
 
     def ask(snapshot: ZooSnapshot) -> tuple[list[ParentMatch], int, ZooModel | None]:
         matches = rank(snapshot, model.graph, ranked_by, None if as_json else MOST_ROWS)
-        parent = choose_parent(config, snapshot, job_of(model)) if task else None
-        return matches, len(snapshot.stored), parent
+        chosen = choose_parents(config, snapshot, job_of(model)) if task else []
+        return matches, len(snapshot.stored), next(iter(chosen), None)
 
     matches, many, parent = read_zoo(lambda: ZooSnapshot(store, model), ask)
     if as_json:
@@ -255,6 +255,12 @@ def scores(graphs: Path, matcher: str, out: Path, children: tuple[str, ...]) -> 
 @_policy
 @click.option("--matcher", help="Matcher of the policy modelkeeper [modelkeeper-asbuilt].")
 @click.option("--minimum", type=float, help="Least score of a parent, as the policy states it.")
+@click.option("--trials", type=int, help="How many parents the policy relative has tried [1].")
+@click.option(
+    "--evaluate",
+    metavar="MODULE:CALLABLE",
+    help="Your code that takes a filled child and gives its metric on validation data.",
+)
 @click.option(
     "--trust", multiple=True, metavar="MODULE", help="Run code of parents from this module."
 )
@@ -271,6 +277,8 @@ def warm_start(
     policy: str,
     matcher: str | None,
     minimum: float | None,
+    trials: int | None,
+    evaluate: str | None,
     trust: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -285,11 +293,15 @@ def warm_start(
 
     if (task is None) == (parent is None):
         raise click.UsageError("give --task, for a parent of it, or --parent NUMBER")
-    given = {"matcher": matcher, "minimum": minimum}
+    if parent is not None and (trials is not None or evaluate is not None):
+        raise click.UsageError("--parent names the one parent: leave out --trials and --evaluate")
+    given = {"matcher": matcher, "minimum": minimum, "trials": trials}
     config = parent_policy(
         policy, {name: value for name, value in given.items() if value is not None}
     )
-    request = WarmStartRequest(child, shape, task, dataset, mutated_from, parent, config, trust)
+    request = WarmStartRequest(
+        child, shape, task, dataset, mutated_from, parent, config, trust, evaluate
+    )
     start = warm_start(_open(folder), request, out)
     if as_json:
         about = {
@@ -297,10 +309,13 @@ def warm_start(
             "score": start.match.score,
             "expected_saving": start.match.saving,
             "out": str(out),
+            "tried": [
+                {"model_id": model.model_id, "metric": metric} for model, metric in start.tried
+            ],
         }
         terminal.write(json.dumps({**about, "transfer": start.report.model_dump()}, indent=2))
         return
-    for line in describe_start(start.match, start.report):
+    for line in describe_start(start):
         terminal.write(line)
     terminal.write(f"Weights: {out}")
 

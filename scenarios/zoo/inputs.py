@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -64,6 +65,44 @@ def check_torch() -> None:
         )
 
 
+def load_callable(text: str) -> Callable[..., Any]:
+    """A callable of the user: this imports the user's code.
+
+    Modules are looked for in the working directory first.
+
+    Raises:
+        InputError: If there is none, or the import fails.
+    """
+    match = MODULE.fullmatch(text)
+    if not match:
+        raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        target: Any = import_module(match[1])
+        for name in match[2].split("."):
+            target = getattr(target, name)
+    except Exception as error:  # whatever the user's code does
+        raise InputError(f"cannot be found: {type(error).__name__}: {error}", text) from error
+    if not callable(target):
+        raise InputError(f"found {type(target).__name__}; allowed: a callable", text)
+    found: Callable[..., Any] = target
+    return found
+
+
+def call(target: Callable[..., Any], text: str, *arguments: object) -> Any:
+    """Call a callable of the user, which `text` names.
+
+    Raises:
+        InputError: If it fails.
+    """
+    try:
+        return target(*arguments)
+    except Exception as error:  # whatever the user's code does
+        raise InputError(f"failed: {type(error).__name__}: {error}", text) from error
+
+
 def load_module(text: str) -> nn.Module:
     """Call a callable of the user for a torch module: this imports and runs the user's code.
 
@@ -76,19 +115,7 @@ def load_module(text: str) -> nn.Module:
     check_torch()
     from torch import nn
 
-    match = MODULE.fullmatch(text)
-    if not match:
-        raise InputError(f"found {text!r}; allowed: MODULE:CALLABLE, as my_models:resnet18")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        target: Any = import_module(match[1])
-        for name in match[2].split("."):
-            target = getattr(target, name)
-        result = target()
-    except Exception as error:  # whatever the user's code does
-        raise InputError(f"cannot be made: {type(error).__name__}: {error}", text) from error
+    result = call(load_callable(text), text)
     if not isinstance(result, nn.Module):
         raise InputError(
             f"gave {type(result).__name__}; allowed: a callable that gives a torch module", text

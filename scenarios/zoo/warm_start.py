@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wattkeeper.live.zoo.parents import DEFAULT_MATCHER, ParentMatch, choose_parent, match
+from wattkeeper.live.zoo.parents import (
+    DEFAULT_MATCHER,
+    ParentMatch,
+    check_evaluate,
+    choose_parents,
+    match,
+    measure,
+)
 from wattkeeper.live.zoo.rows import task_key
 from wattkeeper.live.zoo.snapshot import ZooSnapshot, read_zoo
 from wattkeeper.policies.errors import InputError, Problem, StoreError
 from wattkeeper.policies.points.job import Job
 from wattkeeper.policies.zoo_views import ChildModel
-from wattkeeper.scenarios.zoo.inputs import check_torch, example_inputs, load_module
+from wattkeeper.scenarios.zoo.inputs import (
+    call,
+    check_torch,
+    example_inputs,
+    load_callable,
+    load_module,
+)
 from wattkeeper.traces.files.atomic import replace_file
 from wattkeeper.traces.files.names import check_label
 
@@ -39,6 +53,7 @@ class WarmStartRequest(NamedTuple):
         parent: Number of its parent; None leaves it to the policy.
         policy: The `Configure` policy that chooses the parent.
         trust: Modules whose code may be run for a parent, besides the child's own.
+        evaluate: The user's code that measures a filled child, as `module:callable`.
     """
 
     child: str
@@ -49,13 +64,28 @@ class WarmStartRequest(NamedTuple):
     parent: int | None
     policy: PolicyConfig
     trust: tuple[str, ...]
+    evaluate: str | None = None
 
 
 class WarmStartResult(NamedTuple):
-    """The parent of a child that got weights, and the report on each tensor."""
+    """What a child got its weights from.
+
+    Attributes:
+        match: The parent.
+        report: What became of each tensor.
+        tried: The parents that were tried, each with the metric of the child; empty: none was.
+    """
 
     match: ParentMatch
     report: TransferReport
+    tried: list[tuple[ZooModel, float]]
+
+
+class _Candidate(NamedTuple):
+    """A parent that may be taken, and its weights."""
+
+    match: ParentMatch
+    state: dict[str, Tensor]
 
 
 def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResult:
@@ -79,14 +109,22 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
     if not out.parent.is_dir():
         raise InputError(f"cannot write {out}: there is no folder {out.parent}")
     torch.manual_seed(0)  # of what the child keeps: the same command writes the same weights
+    evaluate = None if request.evaluate is None else load_callable(request.evaluate)
+    check_evaluate(request.policy, evaluate)
     child = load_module(request.child)
     graph = graph_of(child, example_inputs(request.shape, child), request.child)
     model = describe_child(graph, request.task or "", request.dataset, request.mutated_from)
     trusted = {request.child.partition(":")[0], *request.trust}
-    match, state = read_zoo(
+    candidates = read_zoo(
         lambda: ZooSnapshot(zoo, model, lambda stored: not _explain_refusal(stored, trusted)),
         lambda snapshot: _choose(snapshot, request, model, trusted),
     )
+    tried: list[tuple[ZooModel, float]] = []
+    for candidate in candidates if len(candidates) > 1 else ():
+        metric = _measure(candidate, request, child)
+        tried.append((candidate.match.model, metric))
+    metrics = [metric for _, metric in tried]
+    match, state = candidates[metrics.index(max(metrics)) if tried else 0]
     parent = _load_trained(match.model, state)
     inputs = example_inputs(request.shape, child, parent)
     report = grow_checked(
@@ -97,7 +135,7 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
         fresh.write_bytes(save(weights))
     with suppress(StoreError):  # it was evicted meanwhile
         zoo.note_use(match.model.model_id)
-    return WarmStartResult(match.as_kept(keeps=report.preserved_in_eval), report)
+    return WarmStartResult(match.as_kept(keeps=report.preserved_in_eval), report, tried)
 
 
 def describe_child(graph: Graph, task: str, dataset: str, mutated_from: str | None) -> ChildModel:
@@ -119,8 +157,8 @@ def job_of(child: ChildModel) -> Job:
 
 def _choose(
     snapshot: ZooSnapshot, request: WarmStartRequest, child: ChildModel, trusted: set[str]
-) -> tuple[ParentMatch, dict[str, Tensor]]:
-    """The parent and its weights: the one that was named, or the policy's choice.
+) -> list[_Candidate]:
+    """The parent that was named, or the policy's choice: one, or several to be tried.
 
     Raises:
         InputError: If it may not be taken, or the policy chooses none.
@@ -128,17 +166,37 @@ def _choose(
     """
     zoo, number = snapshot.zoo, request.parent
     if number is None:
-        parent = choose_parent(request.policy, snapshot, job_of(child))
-        if parent is None:
+        parents = choose_parents(request.policy, snapshot, job_of(child))
+        if not parents:
             raise InputError(_explain_none(snapshot, request.policy, child, trusted))
     elif number not in snapshot.stored:
         raise zoo.no_such_model(number)
     else:
-        parent = snapshot.stored[number]
-        if refusal := _explain_refusal(parent, trusted):
+        parents = [snapshot.stored[number]]
+        if refusal := _explain_refusal(parents[0], trusted):
             raise InputError(refusal)
     matcher = getattr(request.policy, "matcher", DEFAULT_MATCHER)
-    return match(snapshot, parent, child.graph, matcher), zoo.load(parent.model_id)
+    return [
+        _Candidate(match(snapshot, parent, child.graph, matcher), zoo.load(parent.model_id))
+        for parent in parents
+    ]
+
+
+def _measure(candidate: _Candidate, request: WarmStartRequest, child: nn.Module) -> float:
+    """The metric of a copy of a child that is filled from a parent.
+
+    Raises:
+        InputError: If code of the user fails, or gives no finite number.
+    """
+    from wattkeeper.live.weight_transfer.model_graph import trace
+    from wattkeeper.live.weight_transfer.transfer import grow
+
+    model, filled, text = candidate.match.model, copy.deepcopy(child), str(request.evaluate)
+    parent = _load_trained(model, candidate.state)
+    inputs = example_inputs(request.shape, child, parent)
+    grow(trace(parent, inputs, model.name), trace(filled, inputs, request.child))
+    evaluate = load_callable(text)
+    return measure(lambda net: call(evaluate, text, net), filled, model)
 
 
 def _explain_none(
@@ -150,7 +208,7 @@ def _explain_none(
     if child.task not in tasks:
         known = ", ".join(dict.fromkeys(tasks)) or "nothing: it is empty"
         return [Problem(f"no model of {zoo.path} is for {child.task}; there is {known}")]
-    if choose_parent(policy, ZooSnapshot(zoo, child), job_of(child)) is not None:
+    if choose_parents(policy, ZooSnapshot(zoo, child), job_of(child)):
         peers = (
             snapshot.stored[int(model.model_id)]
             for model in snapshot.models()

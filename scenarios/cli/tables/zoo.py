@@ -13,10 +13,10 @@ from wattkeeper.scenarios.spec.wording import count, unlisted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from wattkeeper.live.weight_transfer.report import TransferReport
     from wattkeeper.live.zoo.parents import ParentMatch
     from wattkeeper.live.zoo.rows import ZooModel
     from wattkeeper.live.zoo.zoo import Zoo
+    from wattkeeper.scenarios.zoo.warm_start import WarmStartResult
 
 ABOUT: Final = ("model", "name", "task", "data set", "accuracy")
 
@@ -63,9 +63,13 @@ def print_matches(console: Console, title: str, matches: Sequence[ParentMatch], 
     print_block(console, table._replace(caption=unlisted(many, len(matches))))
 
 
-def describe_start(match: ParentMatch, report: TransferReport) -> Iterator[str]:
+def describe_start(start: WarmStartResult) -> Iterator[str]:
     """What a model that was filled has of its parent, in a few lines."""
+    match, report, tried = start
     model = match.model
+    if tried:
+        each = (f"model {one.model_id} ({one.name}) {metric:g}" for one, metric in tried)
+        yield f"Tried: {', '.join(each)}"
     yield f"Parent: model {model.model_id} ({model.name}), accuracy {model.accuracy:g}"
     statuses = Counter(item.status for item in report.tensors if item.trained)
     counts = ", ".join(f"{number} {status}" for status, number in statuses.items())

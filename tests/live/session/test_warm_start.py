@@ -17,7 +17,8 @@ from tests.support.sessions import history, session
 from wattkeeper.live import Session
 from wattkeeper.policies.configure.fixed import FixedConfig
 from wattkeeper.policies.configure.modelkeeper import ModelkeeperParentConfig
-from wattkeeper.policies.errors import InputError, StoreError
+from wattkeeper.policies.configure.relative import RelativeParentConfig
+from wattkeeper.policies.errors import InputError, PolicyError, StoreError
 
 
 def test_a_recurrence_starts_from_the_model_of_an_earlier_one(tmp_path: Path) -> None:
@@ -80,6 +81,58 @@ def test_any_policy_that_chooses_parents_can_be_named(tmp_path: Path) -> None:
     assert recur(policy=ModelkeeperParentConfig(minimum=2.0)) is None
     with session(eta=0) as found, pytest.raises(InputError, match=r"'zeus'.*lineage, modelkeeper"):
         found.warm_start(torch.nn.Linear(4, 2), tmp_path / "zoo", policy="zeus")
+
+
+def test_the_best_of_the_tried_parents_is_taken(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from wattkeeper.live import Zoo
+
+    three = RelativeParentConfig(trials=3)
+
+    def net(width: int) -> Any:
+        nn = torch.nn
+        return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+
+    def recur(width: int, metric: float, **terms: Any) -> Any:
+        with session(eta=0, target=0.5) as found:
+            model, older = net(width), [net(other) for other in (4, 6, 8) if other != width]
+            report = found.warm_start(model, tmp_path / "zoo", older=older, **terms)
+            begun = model.state_dict()["0.bias"].clone()
+            for _ in found.epochs():
+                with torch.no_grad():
+                    model[0].bias.fill_(width)
+                found.report(metric)
+        return begun, report, Zoo(tmp_path / "zoo").models()[-1].parent
+
+    for width, accuracy in ((4, 0.9), (6, 0.85), (8, 0.8)):
+        recur(width, accuracy, policy="none")
+    measured = []
+
+    def evaluate(model: Any) -> float:
+        """Prefers the parent of 6 units, which none of the policy's measures does."""
+        measured.append(model)
+        return -abs(float(model[0].bias.detach().max()) - 6)
+
+    begun, report, parent = recur(10, 0.85, policy=three, evaluate=evaluate)
+    assert len(measured) == 3
+    assert parent == 2
+    assert report is not None
+    assert begun.max() == 6
+    assert Zoo(tmp_path / "zoo").models()[1].uses == 1
+    assert [model.uses for model in Zoo(tmp_path / "zoo").models()] == [0, 1, 0, 0]
+    recur(10, 0.85, evaluate=evaluate, policy=RelativeParentConfig(trials=2))
+    assert len(measured) == 5
+
+    def refuses(facts: str, error: type[Exception] = InputError, **terms: Any) -> None:
+        with session(eta=0) as found, pytest.raises(error, match=facts):
+            found.warm_start(net(8), tmp_path / "zoo", older=[net(4), net(6), net(10)], **terms)
+
+    refuses("relative has several parents tried.*give `evaluate`", policy=three)
+    refuses("relative has no parents tried.*leave it out", evaluate=evaluate)
+    refuses("found nan with the weights of", policy=three, evaluate=lambda _: math.nan)
+    refuses("found 'good' with the weights of", policy=three, evaluate=lambda _: "good")
+    trains = RelativeParentConfig(trials=3, trial_epochs=1)
+    refuses("training in trials of parents", PolicyError, policy=trains, evaluate=evaluate)
 
 
 def test_a_refusal_of_the_zoo_does_not_fail_the_training(

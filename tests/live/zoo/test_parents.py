@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wattkeeper.live.zoo.parents import ParentMatch, choose_parent, parent_policy, rank
+from wattkeeper.live.zoo.parents import ParentMatch, choose_parents, parent_policy, rank
 from wattkeeper.live.zoo.rows import ZooModel
 from wattkeeper.live.zoo.snapshot import ZooSnapshot
 from wattkeeper.live.zoo.zoo import Zoo
@@ -99,8 +99,8 @@ def test_the_policy_chooses_what_a_scan_of_all_would(tmp_path: Path) -> None:
         return both.coverage, both.retained, model.accuracy, -model.model_id
 
     by_coverage = parent_policy("modelkeeper", {"matcher": "coverage"})
-    parent = choose_parent(by_coverage, look(zoo, WIDE), job())
-    assert parent == choose_parent(parent_policy("relative"), look(zoo, WIDE), job())
+    [parent] = choose_parents(by_coverage, look(zoo, WIDE), job())
+    assert [parent] == choose_parents(parent_policy("relative"), look(zoo, WIDE), job())
     assert parent == max(zoo.models(), key=key)
 
 

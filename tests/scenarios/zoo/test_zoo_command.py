@@ -64,6 +64,18 @@ class Tied(nn.Module):
 
 def broken():
     raise RuntimeError("no such layer")
+
+
+def weight(model):
+    return model[0].weight.sum().item()
+
+
+def lightness(model):
+    return -weight(model)
+
+
+def unsure(model):
+    return float("nan")
 """
 
 
@@ -351,6 +363,39 @@ def test_warm_start(
     assert " deep " in shown
     assert " small " not in shown
     assert "... and 1 more" in shown
+
+
+def test_the_best_of_the_tried_parents_is_taken(code: Callable[..., str], tmp_path: Path) -> None:
+    asked = ("warm-start", "--zoo", "z", "--input", "1,1,8,8", "--out", "child.safetensors")
+    about = (*asked, "--child", "my_models:wide", "--task", "images", "--dataset", "digits")
+    chosen = set()
+    for measure in ("weight", "lightness"):
+        trial = (*about, "--trials", "2", "--evaluate", f"my_models:{measure}")
+        told = json.loads(code(*trial, "--json"))
+        metrics = {row["model_id"]: row["metric"] for row in told["tried"]}
+        assert list(metrics) == [1, 2], "small promises more than deep"
+        assert told["parent"]["model_id"] == max(metrics, key=metrics.__getitem__)
+        chosen.add(told["parent"]["model_id"])
+        assert_states(code(*trial), "Tried: model 1 (small) ", ", model 2 (deep) ")
+    assert chosen == {1, 2}
+    uses = [row["uses"] for row in json.loads(code("list", "--zoo", "z", "--json"))]
+    assert uses == [2, 2], "only the parent is used"
+
+    written = (tmp_path / "child.safetensors").read_bytes()
+    for words, *facts in (
+        (("--trials", "2"), "relative has several parents tried", "give `evaluate`"),
+        (("--evaluate", "my_models:weight"), "has no parents tried", "leave it out"),
+        (("--trials", "0", "--evaluate", "my_models:weight"), "trials"),
+        (("--trials", "2", "--policy", "lineage"), "lineage", "trials"),
+        (("--trials", "2", "--evaluate", "my_models:none"), "my_models:none", "cannot be found"),
+        (("--trials", "2", "--evaluate", "my_models:broken"), "my_models:broken", "failed"),
+        (("--trials", "2", "--evaluate", "my_models:unsure"), "evaluate", "nan", "finite"),
+        (("--trials", "2", "--evaluate", "weight"), "'weight'", "MODULE:CALLABLE"),
+    ):
+        assert_states(code(*about, *words, code=2), *facts)
+    named = (*asked, "--child", "my_models:wide", "--parent", "1", "--trials", "2")
+    assert_states(code(*named, code=2), "leave out --trials")
+    assert (tmp_path / "child.safetensors").read_bytes() == written
 
 
 def test_tied_weights_as_safetensors_saves_them(code: Callable[..., str], tmp_path: Path) -> None:
