@@ -193,18 +193,15 @@ class Session:
             policy: `Configure` policy that chooses the parent, by name or config.
             mutated_from: Name of the model in the zoo that this one is a mutation of, for policies
                 that follow the lineage.
-            evaluate: Takes a copy of the model that is filled from a parent, and returns its metric
-                on validation data; for a policy that has several parents tried, such as
-                `RelativeParentConfig(trials=3)`, of which the best one is taken. It runs before the
-                first epoch, so that its time and energy are in no measurement.
+            evaluate: Returns the metric of a filled copy of the model on validation data, for a
+                policy that has several parents tried. It is in no measurement: no epoch has begun.
 
         Returns:
             What became of each tensor; None if nothing was taken.
 
         Raises:
-            InputError: If a module cannot be traced, the smaller metric is the better one, or the
-                policy chooses no parents, or `evaluate` is absent where parents are tried, or given
-                where none are.
+            InputError: If a module cannot be traced, the smaller metric is the better one, the
+                policy chooses no parents, or `evaluate` is missing or would not be called.
             StoreError: If the folder holds no zoo, or a damaged one.
             EnvironmentLacks: If this is not rank 0, and that raised one of these.
         """
