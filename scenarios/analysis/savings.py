@@ -22,9 +22,10 @@ POINTS: Final = {"accuracy_points": "accuracy", "ensemble_points": "ensemble_acc
 POINT_LABELS: Final = {"accuracy_points": "final accuracy", "ensemble_points": "ensemble"}
 
 NOTE: Final = (
-    "work: epochs times parameters. time: of a CPU that nothing measures, CPU time; else that of "
-    "the clock; with overhead: also CPU time of graphs, the choice of parents and transfers. final "
-    "accuracy: on test images, mean over the networks. "
+    "work: epochs times parameters, with those of parents that were tried and lost. time: of a CPU "
+    "that nothing measures, CPU time; else that of the clock; with overhead: also CPU time of "
+    "graphs, the choice of parents and transfers. final accuracy: on test images, mean over the "
+    "networks. "
 )
 
 ENSEMBLE: Final = (
