@@ -5,7 +5,7 @@ from math import prod
 from typing import Final
 
 from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck
-from wattkeeper.live.weight_transfer.program.ir import Op, Program
+from wattkeeper.live.weight_transfer.program.ir import Program
 from wattkeeper.live.weight_transfer.report import Heads
 
 LEAST_BODY: Final = 0.5
@@ -34,10 +34,10 @@ def find_heads(
     child, parent = check.child.program, check.parent.program
     head = [index for index, known in enumerate(is_known) if not known]
     used = {origins[index] for index in origins if is_known[index]}
-    left = {index for index, op in enumerate(parent.ops) if _is_layer(op)} - used
+    left = {index for index, op in enumerate(parent.ops) if op.is_layer} - used
     if any(index in origins for index in head) or _precede(left, used, parent):
         return None
-    layers = [index for index in head if _is_layer(child.ops[index])]
+    layers = [index for index in head if child.ops[index].is_layer]
     read = {child.values[ref] for index in head for ref in child.ops[index].refs if is_known[ref]}
     entries = {
         child.values[ref]: index
@@ -51,7 +51,7 @@ def find_heads(
     is_equal = all(
         (source := sources[index]) is not None and check.is_equal(index, source) for index in common
     )
-    if not (common and is_equal and all(_is_layer(child.ops[index]) for index in ends)):
+    if not (common and is_equal and all(child.ops[index].is_layer for index in ends)):
         return None
     shares = _share(used, parent), _share({*origins}, child)
     if not (left or layers) or max(shares) < LEAST_BODY:
@@ -63,10 +63,6 @@ def find_heads(
         ends=_names(ends, child),
         outputs=tuple(outputs),
     )
-
-
-def _is_layer(op: Op) -> bool:
-    return bool(op.tensors) and op.kind != "unused"
 
 
 def _precede(some: Collection[int], others: Collection[int], program: Program) -> bool:

@@ -12,6 +12,14 @@ Status = Literal["copied", "widened", "narrowed", "inserted", "left"]
 
 Kept = Literal["all", "all but the head", "weights", "nothing"]
 
+Found = Literal["all", "all but the head", "neither", "not run"]
+
+Precision = Literal["float64", "as given"]
+"""The type of floating-point tensors in a run: float64, or what the modules have."""
+
+CLAIMS: Final = ("all", "all but the head")
+"""Of `Kept`, what says something about the function."""
+
 FROM_PARENT: Final = ("copied", "widened", "narrowed")
 
 
@@ -59,6 +67,51 @@ class Heads(BaseModel):
     outputs: tuple[int, ...]
 
 
+class Verification(BaseModel):
+    """What running parent and child in eval mode found, on the example inputs.
+
+    Attributes:
+        found: `all`: their outputs are equal; `all but the head`: what the last layers of the child
+            read are values of the parent; `neither`; `not run`.
+        proven: What the operators proved before.
+        difference: Largest difference of an output over the parent's largest output, or of a value
+            that the head reads over the largest of the parent's; None if there is no such number.
+        tolerance: The largest difference of values that count as equal.
+        precision: Whether both ran in float64 or, since that failed, in the types that they have.
+        reason: Why they could not be run, or not in float64; else empty.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    found: Found
+    proven: Kept
+    difference: float | None
+    tolerance: float
+    precision: Precision
+    reason: str
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the run found what the operators prove; None if nothing was run."""
+        if self.found == "not run":
+            return None
+        return self.found == (self.proven if self.proven in CLAIMS else "neither")
+
+    def __str__(self) -> str:
+        if self.found == "not run":
+            return f"not run: {self.reason}"
+        what = {
+            "all": "the outputs are equal",
+            "all but the head": "what the head reads is equal",
+            "neither": "the outputs differ",
+        }[self.found]
+        size = "no number" if self.difference is None else f"{self.difference:.1e}"
+        verdict = "as the operators say" if self.agrees else f"the operators say: {self.proven}"
+        types = "float64" if self.precision == "float64" else f"own types ({self.reason})"
+        return f"{what} by {size} (allowed {self.tolerance:.1e}) in {types}; {verdict}"
+
+
 class TransferReport(BaseModel):
     """Result of a transfer; prints as a table and serialises with `model_dump_json`.
 
@@ -70,6 +123,7 @@ class TransferReport(BaseModel):
         lost_in_train: The same for train mode, apart from the random draws of dropout.
         heads: Where the function is not the parent's in eval mode because of the heads alone: what
             differs; else None.
+        verification: What running both found; None if neither was asked for nor needed by a claim.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,6 +134,7 @@ class TransferReport(BaseModel):
     lost_in_eval: tuple[str, ...]
     lost_in_train: tuple[str, ...]
     heads: Heads | None = None
+    verification: Verification | None = None
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -132,6 +187,8 @@ class TransferReport(BaseModel):
             if mode == "eval" and self.heads is not None:
                 verdict = f"preserved but for the head ({_describe_heads(self.heads)})"
             yield f"function in {mode} mode: {verdict}"
+        if self.verification is not None:
+            yield f"run in eval mode: {self.verification}"
 
 
 def _describe_heads(heads: Heads) -> str:

@@ -8,7 +8,6 @@ NSDI '23, section 4.3).
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import cache
 from math import prod
 from typing import Final
 
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from wattkeeper.live.weight_transfer import fill, norm_expansion
-from wattkeeper.live.weight_transfer.claim_check import check_claims
 from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck, find_users, product_scale
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
@@ -29,6 +27,7 @@ from wattkeeper.live.weight_transfer.program.tracing import Inputs
 from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote, TransferReport
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
 from wattkeeper.live.weight_transfer.value_matching import ValueMatching
+from wattkeeper.live.weight_transfer.verification import check_claims
 from wattkeeper.live.weight_transfer.zero_init_blocks import find_inserted_blocks, zero_tensors
 from wattkeeper.policies.errors import InputError
 from wattkeeper.policies.matching.alignment import align
@@ -39,7 +38,11 @@ SEED: Final = 20230417
 
 
 def transfer(
-    parent: nn.Module, child: nn.Module, example_inputs: Inputs | None = None
+    parent: nn.Module,
+    child: nn.Module,
+    example_inputs: Inputs | None = None,
+    *,
+    verify: bool = False,
 ) -> TransferReport:
     """Fill a child in place from the weights of a trained parent.
 
@@ -48,6 +51,7 @@ def transfer(
         child: An initialised module; weights that nothing fits keep their values.
         example_inputs: Positional arguments that the forward of both takes. Without them, inputs
             are derived from the first layer, where that is possible.
+        verify: Whether to run both models even if nothing of the function is known to be kept.
 
     Returns:
         How each tensor was filled, and whether the child's function is the parent's.
@@ -61,7 +65,8 @@ def transfer(
     _check_values("parent", parent)
     _check_values("child", child)
     inputs = derive_inputs(parent, child) if example_inputs is None else example_inputs
-    return grow_checked(trace(parent, inputs, "parent"), trace(child, inputs, "child"), inputs)
+    traced = trace(parent, inputs, "parent"), trace(child, inputs, "child")
+    return grow_checked(*traced, inputs, verify=verify)
 
 
 def _check_values(role: str, module: nn.Module) -> None:
@@ -77,12 +82,14 @@ def _check_values(role: str, module: nn.Module) -> None:
         raise InputError(f"the {role}'s {name!r} {problem}")
 
 
-def grow_checked(parent: TracedModule, child: TracedModule, inputs: Inputs) -> TransferReport:
+def grow_checked(
+    parent: TracedModule, child: TracedModule, inputs: Inputs, *, verify: bool
+) -> TransferReport:
     """Fill a traced child from a traced parent, and run both before a claim is made.
 
     `inputs` are those that both were traced with; see `transfer`.
     """
-    return check_claims(grow(parent, child), parent, child, inputs)
+    return check_claims(grow(parent, child), parent, child, inputs, always=verify)
 
 
 def grow(parent: TracedModule, child: TracedModule) -> TransferReport:
@@ -309,9 +316,9 @@ def follow_layers(
     """
     place_of = {origin: index for index, origin in origins.items()}
     nodes = dict(zip(child.op_of_node, child.graph.nodes, strict=True))
-    before, parent_before = _layers_before(child.program), _layers_before(parent.program)
+    before, parent_before = child.program.layers_before, parent.program.layers_before
     for origin in sorted(place_of):
-        expected = [place_of.get(layer, -1) for layer in parent_before[origin]]
+        expected = tuple(place_of.get(layer, -1) for layer in parent_before[origin])
         place = place_of[origin]
         if -1 in expected or before[place] == expected:
             continue
@@ -329,18 +336,3 @@ def follow_layers(
 
 def _shape(node: Node) -> tuple[object, ...]:
     return node.op, node.attributes, [tensor[1:] for tensor in node.tensors]
-
-
-def _layers_before(program: Program) -> list[list[int]]:
-    """By operator, the operators with weights whose results reach it without another between."""
-
-    @cache
-    def layers(index: int) -> tuple[int, ...]:
-        return (index,) if program.ops[index].tensors else read(index)
-
-    def read(index: int) -> tuple[int, ...]:
-        return tuple(
-            dict.fromkeys(layer for ref in program.ops[index].refs for layer in layers(ref))
-        )
-
-    return [list(read(index)) for index in range(len(program.ops))]

@@ -127,9 +127,8 @@ def warm_start(zoo: Zoo, request: WarmStartRequest, out: Path) -> WarmStartResul
     match, state = candidates[metrics.index(max(metrics)) if tried else 0]
     parent = _load_trained(match.model, state)
     inputs = example_inputs(request.shape, child, parent)
-    report = grow_checked(
-        trace(parent, inputs, match.model.name), trace(child, inputs, request.child), inputs
-    )
+    traced = trace(parent, inputs, match.model.name), trace(child, inputs, request.child)
+    report = grow_checked(*traced, inputs, verify=True)
     weights = {name: value.clone().contiguous() for name, value in child.state_dict().items()}
     with replace_file(out) as fresh:
         fresh.write_bytes(save(weights))

@@ -50,6 +50,11 @@ class Op:
         """Indices of the operators whose results it takes, in the order of its arguments."""
         return tuple(item.op for item in _flatten(tuple(self.args.values())) if type(item) is Ref)
 
+    @property
+    def is_layer(self) -> bool:
+        """Whether it computes with tensors that it holds."""
+        return bool(self.tensors) and self.kind != "unused"
+
     def name(self, index: int) -> str:
         """Name in messages: the module that holds its weights, or its kind and index."""
         if self.tensors:
@@ -84,6 +89,19 @@ class Program:
     outputs: tuple[int, ...]
     shapes: dict[str, Shape]
     trained: frozenset[str]
+
+    @cached_property
+    def layers_before(self) -> tuple[tuple[int, ...], ...]:
+        """By operator, those with tensors whose results reach it without another between."""
+        read: list[tuple[int, ...]] = []
+        for op in self.ops:
+            layers = (
+                layer
+                for ref in op.refs
+                for layer in ([ref] if self.ops[ref].tensors else read[ref])
+            )
+            read.append(tuple(dict.fromkeys(layers)))
+        return tuple(read)
 
     @cached_property
     def values(self) -> tuple[int, ...]:

@@ -324,6 +324,9 @@ def test_warm_start(
     told = json.loads(code(*asked, "--child", "my_models:wide", *digits, "--json"))
     assert told["parent"]["name"] == "small"
     assert told["transfer"]["preserved_in_eval"]
+    found = told["transfer"]["verification"]
+    assert (found["found"], found["agrees"], found["precision"]) == ("all", True, "float64")
+    assert 0 < found["difference"] < found["tolerance"]
     first = (tmp_path / "child.safetensors").read_bytes()
     code(*asked, "--child", "my_models:wide", "--parent", "1")
     assert (tmp_path / "child.safetensors").read_bytes() == first
@@ -356,7 +359,8 @@ def test_warm_start(
     assert "modelkeeper chooses" in code(*match, *digits, "--policy", "modelkeeper")
     shown = code(*asked, "--child", "my_models:wide", *digits)
     assert_states(shown, "function in eval mode: preserved", "Filled: 100.0 %", "model 1 (small)")
-    assert len(shown.splitlines()) == 6
+    assert_states(shown, "outputs are equal", "in float64", "as the operators say")
+    assert len(shown.splitlines()) == 7
     assert "lineage chooses no parent" in code(*match, *digits, *origin[:2])
     monkeypatch.setattr("wattkeeper.scenarios.cli.tables.zoo.MOST_ROWS", 1)
     shown = code(*match)
