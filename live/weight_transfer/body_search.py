@@ -40,12 +40,15 @@ def search_body(
     child: TracedModule,
     inputs: Sequence[Tensor],
     precision: Precision,
+    *,
+    filled: Collection[str],
     limit: float,
 ) -> float | None:
     """Largest difference of what a head of the child reads from values of the parent.
 
     The head is the smallest set of last layers that reads values of the parent up to `limit`
-    alone; None if there is none before which either model has half of its parameters.
+    alone; None if there is none, if one of its tensors is `filled` from the parent, or if neither
+    model has half of its parameters before it.
     """
     program, ops = child.program, child.program.ops
     names = {index: op.name(index) for index, op in enumerate(ops) if op.is_layer}
@@ -56,7 +59,8 @@ def search_body(
     gaps = dict(zip(read, search.differences, strict=False))
     head = _grow_head(program, {index for index in read if gaps[index] <= limit})
     entries = [index for index in head & gaps.keys() if not head & {*program.layers_before[index]}]
-    if not entries:
+    held = {name for index in head for name in program.ops[index].tensors.values()}
+    if not entries or not held.isdisjoint(filled):
         return None
     body = {name for index in names.keys() - head for name in ops[index].tensors.values()}
     sizes = {name: prod(program.shapes[name]) for name in program.trained}
@@ -198,7 +202,7 @@ class _Search(TorchFunctionMode):
         for index, value in enumerate(self._values):
             if found.shape != value.shape or not value.any():
                 continue
-            sample = found.flatten()[:SAMPLE].cpu() - value.flatten()[:SAMPLE]
+            sample = found.flatten()[:SAMPLE].double().cpu() - value.flatten()[:SAMPLE]
             if float(sample.abs().max()) >= self.differences[index] * float(value.abs().max()):
                 continue
             gap = relative_difference(found.double().cpu(), value)

@@ -114,8 +114,10 @@ class EquivalenceCheck:
         maps: UnitMaps,
         scalings: frozenset[int],
         expanded_norms: frozenset[int],
+        tied_readers: frozenset[int],
     ) -> None:
         self.child, self.parent, self.maps = child, parent, maps
+        self.tied_readers = tied_readers
         self.scalings, self.expanded_norms = scalings, expanded_norms
 
     def has_same_arguments(self, index: int, origin: int) -> bool:

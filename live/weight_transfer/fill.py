@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from wattkeeper.live.weight_transfer.dims.dim import Dim
 from wattkeeper.live.weight_transfer.dims.program_dims import Dims
@@ -40,6 +40,11 @@ def state_tensors(traced: TracedModule) -> dict[str, Tensor]:
     """Parameters and buffers of a module by name."""
     module = traced.module
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def unsaved_buffers(module: nn.Module) -> frozenset[str]:
+    """Buffers that are no part of the module's state: whoever loads that has others."""
+    return frozenset(dict(module.named_buffers()).keys() - module.state_dict().keys())
 
 
 def fill_tensor(

@@ -6,6 +6,7 @@ from typing import Final
 
 from wattkeeper.live.weight_transfer.equivalence import EquivalenceCheck
 from wattkeeper.live.weight_transfer.program.ir import Program
+from wattkeeper.live.weight_transfer.program.op_sets import REARRANGING
 from wattkeeper.live.weight_transfer.report import Heads
 
 LEAST_BODY: Final = 0.5
@@ -22,8 +23,9 @@ def find_heads(
 
     A head is what follows the values that both models compute; no layer after it, or in it, has
     weights of the parent. What the head reads, and the child's outputs besides, are the parent's
-    values unit by unit. A layer of the head reads them, or a layer of the body computes them: where
-    only other operators do, nothing is claimed, since no run can show it.
+    values unit by unit. A layer of the head reads them, or a layer of the body computes them, or
+    they come from the inputs without weights: where only other operators compute them from layers,
+    nothing is claimed, since no run can show it.
 
     Args:
         check: Compares the two.
@@ -47,7 +49,8 @@ def find_heads(
     }
     outputs = [place for place, index in enumerate(child.outputs) if is_known[index]]
     common = read | {child.outputs[place] for place in outputs}
-    ends = sorted(index for index in read - entries.keys())
+    ends = sorted({_find_maker(child, index) for index in read - entries.keys()})
+    ends = [index for index in ends if child.layers_before[index] or child.ops[index].tensors]
     is_equal = all(
         (source := sources[index]) is not None and check.is_equal(index, source) for index in common
     )
@@ -63,6 +66,13 @@ def find_heads(
         ends=_names(ends, child),
         outputs=tuple(outputs),
     )
+
+
+def _find_maker(program: Program, index: int) -> int:
+    """The operator that computes the elements of a value, which others only rearrange."""
+    while program.ops[index].kind in REARRANGING:
+        index = program.ops[index].refs[0]
+    return index
 
 
 def _precede(some: Collection[int], others: Collection[int], program: Program) -> bool:

@@ -106,10 +106,13 @@ class Verification(BaseModel):
             "all but the head": "what the head reads is equal",
             "neither": "the outputs differ",
         }[self.found]
-        size = "no number" if self.difference is None else f"{self.difference:.1e}"
+        if self.difference is None:
+            what, size = "the outputs have other shapes or are no numbers", ""
+        else:
+            size = f" by {self.difference:.1e}"
         verdict = "as the operators say" if self.agrees else f"the operators say: {self.proven}"
         types = "float64" if self.precision == "float64" else f"own types ({self.reason})"
-        return f"{what} by {size} (allowed {self.tolerance:.1e}) in {types}; {verdict}"
+        return f"{what}{size} (allowed {self.tolerance:.1e}) in {types}; {verdict}"
 
 
 class TransferReport(BaseModel):

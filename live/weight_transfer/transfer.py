@@ -25,6 +25,7 @@ from wattkeeper.live.weight_transfer.program.ir import Program
 from wattkeeper.live.weight_transfer.program.op_sets import NORMS
 from wattkeeper.live.weight_transfer.program.tracing import Inputs
 from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote, TransferReport
+from wattkeeper.live.weight_transfer.tied_weights import TiedReaders, find_tied_readers
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
 from wattkeeper.live.weight_transfer.value_matching import ValueMatching
 from wattkeeper.live.weight_transfer.verification import check_claims
@@ -146,6 +147,7 @@ class _Transfer:
         self.rng = np.random.default_rng(SEED)
         self.maps = UnitMaps(lambda leaf: fill.unit_importance(parent, leaf), self.rng)
         self.parent_state, self.own = fill.state_tensors(parent), fill.state_tensors(child)
+        self.unsaved = fill.unsaved_buffers(child.module)
         self.values: dict[str, Tensor] = {}
         self.report = ReportBuilder()
         self.holders: dict[str, list[int]] = defaultdict(list)
@@ -160,9 +162,18 @@ class _Transfer:
         self._relate_units()
         scalings = self._set_scales()
         expansion = norm_expansion.expand_norms(self.child, self.origins, self.blocks, self.maps)
+        users = self.users, self.parent_users
+        tied = find_tied_readers(self.child, self.parent, self.origins, self.maps, users)
         for index in sorted(self.origins):
-            self._fill(index, self.origins[index], expansion)
-        check = EquivalenceCheck(self.child, self.parent, self.maps, scalings, expansion.norms)
+            self._fill(index, self.origins[index], expansion, tied)
+        check = EquivalenceCheck(
+            self.child,
+            self.parent,
+            self.maps,
+            scalings | tied.scalings,
+            expansion.norms,
+            tied.readers,
+        )
         insertion = LayerInsertion(check, self.origins, self.blocks, self.users, self.parent_users)
         ValueMatching(insertion, self.holders, self.report, self.values).run()
         self._fill_inserted_blocks()
@@ -210,7 +221,9 @@ class _Transfer:
                 scalings |= steps
         return frozenset(scalings)
 
-    def _fill(self, index: int, origin: int, expansion: norm_expansion.MeanExpansion) -> None:
+    def _fill(
+        self, index: int, origin: int, expansion: norm_expansion.MeanExpansion, tied: TiedReaders
+    ) -> None:
         """Fill the tensors of an operator from those of its origin."""
         op, parent_op = self.child.program.ops[index], self.parent.program.ops[origin]
         if self._would_silence(index, origin):
@@ -235,12 +248,28 @@ class _Transfer:
             if index in expansion.norms:
                 pair = dims[0][0], dims[1][0]
                 value = norm_expansion.expand_norm_tensor(self.maps, value, role, pair, self.rng)
+            if index in tied.shares:
+                value = tied.shares[index].apply(value).to(value.dtype)
+            if name in self.unsaved:
+                self._compare_unsaved(name, value, source, op.kind)
+                continue
             self.values[name] = value
             if is_copy:
                 self.report.notes[name] = TensorNote("copied", "the same units", source)
             else:
                 carries_mean = any(map(self.maps.is_mean_expanded, *dims))
                 self.report.notes[name] = _describe(op.kind, value, given, source, carries_mean)
+
+    def _compare_unsaved(self, name: str, value: Tensor, source: str, kind: str) -> None:
+        """Leave a buffer that is not saved, so that the child's state alone has the function."""
+        if torch.equal(value, self.own[name]):
+            self.report.notes[name] = TensorNote("copied", "equal in both, and not saved", source)
+            return
+        self.report.notes[name] = TensorNote(why="is not saved with the model's state")
+        if kind != "unused":
+            self.report.lose_function(
+                f"{name} is not saved with the model's state, and differs from the parent's"
+            )
 
     def _would_silence(self, index: int, origin: int) -> bool:
         """Whether a norm that contributes zeros to a sum would move to where there is no sum.

@@ -9,7 +9,13 @@ from wattkeeper.live.weight_transfer.fill import input_axis
 from wattkeeper.live.weight_transfer.heads import find_heads
 from wattkeeper.live.weight_transfer.insertion import LayerInsertion
 from wattkeeper.live.weight_transfer.program.ir import Op
-from wattkeeper.live.weight_transfer.program.op_sets import CLAMPS, COMMUTING, TRANSPARENT, VIEWS
+from wattkeeper.live.weight_transfer.program.op_sets import (
+    CLAMPS,
+    COMMUTING,
+    TRANSPARENT,
+    UNIFORM,
+    VIEWS,
+)
 from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote
 
 
@@ -77,7 +83,7 @@ class ValueMatching:
         if origin is not None:
             self._check_filled(index, origin, inputs)
             return origin
-        if None in inputs and op.kind != "cat":
+        if None in inputs and op.kind != "cat" and op.kind not in UNIFORM:
             return None
         if op.tensors and op.kind != "unused":
             return self._insert(index, op)
@@ -114,8 +120,11 @@ class ValueMatching:
             kinds = {ops[holder].kind for holder in (self.holders[name][0], index)}
             axes = {input_axis(kind, role, len(x)) for kind in kinds}
             # One holder needs replicas to share a weight, the other needs it whole.
-            if len(axes) > 1 and any(
-                axis is not None and x[axis].extent != y[axis].extent for axis in axes
+            is_split = index not in self.check.tied_readers
+            if (
+                is_split
+                and len(axes) > 1
+                and any(axis is not None and x[axis].extent != y[axis].extent for axis in axes)
             ):
                 return False
         return True
@@ -132,7 +141,7 @@ class ValueMatching:
         for candidate in self._list_candidates(index, op, known):
             difference = self.check.find_difference(index, candidate)
             if not difference:
-                return candidate
+                return self.parent.program.values[candidate]
         if op.kind in VIEWS and (viewed := self._find_viewed(index, known[0])) is not None:
             return viewed
         is_clamp = op.kind in CLAMPS and len(known) == 1
@@ -158,11 +167,17 @@ class ValueMatching:
         ops = self.parent.program.ops
         commutes = op.kind in COMMUTING and op.args.get("alpha", 1) == 1
         candidates = []
-        for candidate in self.insertion.parent_users[inputs[0]] if inputs else range(len(ops)):
+        is_uniform = op.kind in UNIFORM  # its values are the same whatever it reads
+        reads = bool(inputs) and not is_uniform
+        for candidate in self.insertion.parent_users[inputs[0]] if reads else range(len(ops)):
             if ops[candidate].tensors or not self.check.has_same_arguments(index, candidate):
                 continue
             expected = self._inputs_of(candidate)
-            if expected == inputs or (commutes and sorted(expected) == sorted(inputs)):
+            if (
+                is_uniform
+                or expected == inputs
+                or (commutes and sorted(expected) == sorted(inputs))
+            ):
                 candidates.append(candidate)
         return candidates
 

@@ -14,6 +14,7 @@ from wattkeeper.live.weight_transfer.model_graph import TracedModule
 from wattkeeper.live.weight_transfer.program.tracing import Inputs
 from wattkeeper.live.weight_transfer.report import (
     CLAIMS,
+    FROM_PARENT,
     Found,
     Precision,
     TransferReport,
@@ -96,11 +97,11 @@ def _verify(
     gap = _largest_gap(*(run(each.module, inputs, precision) for each in (parent, child)))
     found: Found = "all" if gap is not None and gap <= limit else "neither"
     if found != "all" and report.kept != "all":
-        body = (
-            search_body(parent, child, inputs, precision, limit)
-            if report.heads is None
-            else compare_body(parent.module, child.module, report.heads, inputs, precision)
-        )
+        if report.heads is None:
+            filled = {item.name for item in report.tensors if item.status in FROM_PARENT}
+            body = search_body(parent, child, inputs, precision, filled=filled, limit=limit)
+        else:
+            body = compare_body(parent.module, child.module, report.heads, inputs, precision)
         if body is not None and body <= limit:
             found, gap = "all but the head", body
     return Verification(

@@ -71,6 +71,12 @@ def find_inserted_blocks(program: Program, filled: frozenset[int]) -> InsertedBl
             branches = [_branch(ancestors, *refs) for refs in (op.refs, op.refs[::-1])]
             if filled & {member for branch in branches for member in branch.members}:
                 continue
+            are_weighted = [_list_weighted(program, branch.members) for branch in branches]
+            if all(are_weighted) and not any(
+                later.is_layer and bits >> index & 1
+                for later, bits in zip(program.ops, ancestors, strict=True)
+            ):
+                continue  # a head of two layers
             for branch, other in (branches, branches[::-1]):
                 branch_ends = _find_block_ends(program, branch, other)
                 if branch_ends:
@@ -144,7 +150,7 @@ def _find_ends(program: Program, index: int, members: Collection[int]) -> set[in
         return set()
     if op.kind in ZERO_ROLES:
         return {index} if op.tensors.get(ZERO_ROLES[op.kind][0]) else set()
-    if op.kind == "add":
+    if op.kind in ("add", "sub"):
         operands = [_find_ends(program, ref, members) for ref in op.refs]
         return set().union(*operands) if len(operands) == 2 and all(operands) else set()
     if op.kind == "mul" and len({*op.refs}) == 2:  # a square would have no gradient at zero

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, cast
 
-from wattkeeper.live.weight_transfer.program.op_sets import DRAWS, SIZES, TRANSPARENT, UNIFORM
+from wattkeeper.live.weight_transfer.program.op_sets import (
+    DRAWS,
+    NEUTRAL,
+    SIZES,
+    TRANSPARENT,
+    UNIFORM,
+)
 
 Shape = tuple[int, ...]
 
@@ -124,8 +130,8 @@ class Program:
             given = [
                 (name, repr(_replace_refs(value, values)))
                 for name, value in op.args.items()
-                if not is_uniform
-                or (name not in SIZES and not isinstance(value, Ref | StateTensor))
+                if name not in (SIZES if is_uniform else NEUTRAL)
+                and not (is_uniform and isinstance(value, Ref | StateTensor))
             ]
             values.append(first.setdefault((op.kind, *given), index))
         return tuple(values)

@@ -80,12 +80,16 @@ KEEPS_RANGE: Final = REARRANGING | _names(
 MEANS: Final = _names("adaptive_avg_pool1d adaptive_avg_pool2d")
 """Operators that compute the mean over all positions if they have one output position."""
 
-PASSES_ZERO: Final = TRANSPARENT | VIEWS | ORDERINGS | _names("getitem relu gelu silu")
+PASSES_ZERO: Final = (
+    TRANSPARENT | VIEWS | ORDERINGS | MEANS | _names("getitem relu gelu silu avg_pool1d avg_pool2d")
+)
 """Operators whose result is zero if their first input is."""
 
-SIZES: Final = _names(
-    "size shape sizes split_size split_sizes normalized_shape num_groups groups heads",
-    "dtype generator memory_format copy implicit",
+NEUTRAL: Final = _names("dtype generator memory_format copy implicit")
+"""Arguments that change no value."""
+
+SIZES: Final = NEUTRAL | _names(
+    "size shape sizes split_size split_sizes normalized_shape num_groups groups heads"
 )
 """Arguments that follow from widths, or that change no value."""
 

@@ -192,3 +192,27 @@ def test_report_prints_as_a_table_and_serialises_to_json() -> None:
         report.model_dump_json(exclude={**computed, "verification": {"agrees"}})
     )
     assert read == report
+
+
+class Rotated(nn.Module):
+    """Multiplies by a constant of its own that its state does not have."""
+
+    def __init__(self, base: float) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("bands", base ** torch.arange(4.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * self.bands  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("base", [0.5, 0.6])
+def test_the_state_of_a_child_alone_has_its_function(base: float) -> None:
+    """Whoever loads the child's state into a new module has its constants, not the parent's."""
+    parent, child, fresh = Rotated(0.5), Rotated(base), Rotated(base)
+    x = torch.randn(2, 4)
+    report = transfer(parent, child, x)
+    fresh.load_state_dict(child.state_dict())
+    is_equal = torch.allclose(fresh(x), parent(x))
+    assert (report.kept == "all") is is_equal is (base == 0.5)
+    assert torch.equal(child(x), fresh(x))
