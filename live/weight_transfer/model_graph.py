@@ -99,10 +99,12 @@ def _row_axis(shape: Shape) -> int:
 def _node_shape(op: Op, shape: Shape) -> Shape:
     if op.kind not in TABLES or not shape:
         return shape
+    if math.prod(shape) == shape[0]:  # a vector, whatever extents of 1 follow
+        return (1, shape[0])
     row_axis = _row_axis(shape)
     if math.prod(shape[:row_axis]) > 1:
         return shape
-    return (1, *shape) if len(shape) == 1 else shape[row_axis : row_axis + 2]
+    return shape[row_axis : row_axis + 2]
 
 
 def _attributes(program: Program, dims: ProgramDims, op: Op) -> tuple[tuple[str, Any], ...]:

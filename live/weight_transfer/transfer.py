@@ -24,7 +24,7 @@ from wattkeeper.live.weight_transfer.model_graph import TracedModule, free_outpu
 from wattkeeper.live.weight_transfer.program.ir import Program
 from wattkeeper.live.weight_transfer.program.op_sets import NORMS
 from wattkeeper.live.weight_transfer.program.tracing import Inputs
-from wattkeeper.live.weight_transfer.report import ReportBuilder, TensorNote, TransferReport
+from wattkeeper.live.weight_transfer.report import CLAIMS, ReportBuilder, TensorNote, TransferReport
 from wattkeeper.live.weight_transfer.tied_weights import TiedReaders, find_tied_readers
 from wattkeeper.live.weight_transfer.unit_maps import UnitMaps
 from wattkeeper.live.weight_transfer.value_matching import ValueMatching
@@ -36,6 +36,10 @@ from wattkeeper.policies.matching.graph import Node
 
 SEED: Final = 20230417
 """Of the shares of replicas: the same transfer gives the same weights."""
+
+
+MOST_OF_HEAD: Final = 0.1
+"""Share of a child's parameters that are given up, at most, so that all but its head is kept."""
 
 
 def transfer(
@@ -114,6 +118,11 @@ def grow(parent: TracedModule, child: TracedModule) -> TransferReport:
             other_report = other.run()
             if not other_report.lost_in_eval:
                 attempt, report = other, other_report
+    if report.kept not in CLAIMS and (body := attempt.list_known_origins()):
+        other = _Transfer(parent, child, body)
+        other_report = other.run()
+        if other_report.heads is not None:
+            attempt, report = other, other_report
     attempt.write()
     return report
 
@@ -175,7 +184,9 @@ class _Transfer:
             tied.readers,
         )
         insertion = LayerInsertion(check, self.origins, self.blocks, self.users, self.parent_users)
-        ValueMatching(insertion, self.holders, self.report, self.values).run()
+        matching = ValueMatching(insertion, self.holders, self.report, self.values)
+        matching.run()
+        self.is_known = matching.is_known
         self._fill_inserted_blocks()
         return self.report.build(self.parent.program, self.child.program)
 
@@ -184,6 +195,22 @@ class _Transfer:
         with torch.no_grad():
             for name, value in self.values.items():
                 self.own[name].copy_(value)
+
+    def list_known_origins(self) -> dict[int, int]:
+        """Origins of the operators that compute the parent's values; empty if others are many.
+
+        What a layer of a head learned is of no use to one that reads another value.
+        """
+        program = self.child.program
+        known = {i: origin for i, origin in self.origins.items() if self.is_known[i]}
+        lost = {
+            name
+            for index in self.origins.keys() - known.keys()
+            for name in program.ops[index].tensors.values()
+        }
+        total = sum(prod(program.shapes[name]) for name in program.trained)
+        few = sum(prod(program.shapes[name]) for name in lost & program.trained)
+        return known if 0 < few <= MOST_OF_HEAD * total else {}
 
     def _relate_units(self) -> None:
         """Units come from the parent's operator that writes them, else from one that reads them."""

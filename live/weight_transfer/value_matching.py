@@ -33,22 +33,22 @@ class ValueMatching:
         self.holders, self.report, self.values = holders, report, values
         self.child, self.parent = self.check.child, self.check.parent
         self.sources: list[int | None] = []  # by operator of the child, the parent's operator
+        self.is_known: list[bool] = []  # by operator of the child, whether that is proven
 
     def run(self) -> None:
         """Match the values of all operators, and compare the outputs."""
-        is_known: list[bool] = []
         for index, op in enumerate(self.child.program.ops):
             losses = self.report.losses
             self.sources.append(self._find_source(index, op))
-            is_known.append(self.report.losses == losses and self._is_known(index, op, is_known))
+            self.is_known.append(self.report.losses == losses and self._reads_known(index, op))
         if not self.report.lost_in_eval and not self._has_same_outputs():
             self.report.lose_function("the child's outputs are other values than the parent's")
 
         if self.report.lost_in_eval:
             origins = self.insertion.origins
-            self.report.heads = find_heads(self.check, origins, self.sources, is_known)
+            self.report.heads = find_heads(self.check, origins, self.sources, self.is_known)
 
-    def _is_known(self, index: int, op: Op, is_known: Sequence[bool]) -> bool:
+    def _reads_known(self, index: int, op: Op) -> bool:
         """Whether a value is the parent's, by all that was found of the operators before it.
 
         Those inside a block that adds nothing do not count.
@@ -57,8 +57,8 @@ class ValueMatching:
         if index in blocks.inside:
             return True
         if index in blocks.shortcuts:
-            return is_known[blocks.shortcuts[index]]
-        return self.sources[index] is not None and all(is_known[ref] for ref in op.refs)
+            return self.is_known[blocks.shortcuts[index]]
+        return self.sources[index] is not None and all(self.is_known[ref] for ref in op.refs)
 
     def _has_same_outputs(self) -> bool:
         """Whether each output is the parent's, unit by unit."""

@@ -62,7 +62,7 @@ POSITIONS: Final = "positions are treated otherwise by width"
 
 VIT: Final = {"img_size": 64, "embed_dim": 32, "depth": 2, "num_heads": 2}
 WIDE_VIT: Final = {"embed_dim": 64, "num_heads": 4}
-STAGES: Final = {"img_size": 64, "window_size": 4, "embed_dim": 16, "num_heads": (1, 2, 4, 8)}
+STAGES: Final = {"img_size": 64, "window_size": 4, "embed_dim": 32, "num_heads": (2, 4, 8, 16)}
 SHALLOW: Final = {"depths": (1, 1, 2, 1)}
 CONVNEXT: Final = {**SHALLOW, "dims": (16, 32, 64, 128)}
 WIDE_CONVNEXT: Final = {"dims": (32, 64, 128, 256)}
@@ -140,8 +140,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "tv swin": Family(
         "tv",
         "SwinTransformer",
-        {"embed_dim": 16, "depths": [1, 1, 2, 1], "num_heads": [1, 2, 4, 8]},
-        {"embed_dim": 32, "num_heads": [2, 4, 8, 16]},
+        {"embed_dim": 32, "depths": [1, 1, 2, 1], "num_heads": [2, 4, 8, 16]},
+        {"embed_dim": 64, "num_heads": [4, 8, 16, 32]},
         {"depths": [1, 1, 4, 1]},
         CLASSES,
         (other("settings", "weights", "windows of another size", window_size=[2, 2]),),
@@ -304,7 +304,7 @@ FAMILIES: Final[dict[str, Family]] = {
         "timm",
         "swin_tiny_patch4_window7_224",
         {**STAGES, **SHALLOW},
-        {"embed_dim": 32, "num_heads": (2, 4, 8, 16)},
+        {"embed_dim": 64, "num_heads": (4, 8, 16, 32)},
         {"depths": (1, 1, 4, 1)},
         CLASSES,
         (
@@ -320,7 +320,7 @@ FAMILIES: Final[dict[str, Family]] = {
         None,
         CLASSES,
         (
-            other("wider", "all", "", embed_dim=32, num_heads=(2, 4, 8, 16)),
+            other("wider", "all", "", embed_dim=64, num_heads=(4, 8, 16, 32)),
             other("deeper", "all", "branches end in norms, then are added", depths=(1, 1, 4, 1)),
         ),
     ),
@@ -353,7 +353,7 @@ FAMILIES: Final[dict[str, Family]] = {
         None,
         {"cfg": [8, 8, "M", 16, "M", 32, 32, "M", 64, "M", 64, "M"]},
         CLASSES,
-        (other("settings", "weights", "norms after convolutions", model="vgg11_bn", settings={}),),
+        (other("settings", "all", "norms are inserted", model="vgg11_bn", settings={}),),
     ),
     "beit": Family("timm", "beit_base_patch16_224", VIT, WIDE_VIT, {"depth": 4}, CLASSES),
     "eva": Family(

@@ -140,6 +140,36 @@ def _select(dims: ProgramDims, op: Op) -> Dims:
     return (*data[:axis], *data[axis + 1 :])
 
 
+def _index(dims: ProgramDims, op: Op) -> Dims:
+    """Elements at the places that other tensors say, along neighbouring axes."""
+    data = dims.of(op.args["self"])
+    indices = op.args["indices"]
+    assert isinstance(indices, tuple)
+    axes = [axis for axis, index in enumerate(indices) if isinstance(index, Ref)]
+    for axis in axes:
+        pin(data[axis])
+        pin_all(dims.of(indices[axis]))
+    if axes != list(range(axes[0], axes[-1] + 1)) or _is_mask(dims, op, indices, axes):
+        pin_all(data)
+        return fix_shape(op.shape)
+    after = data[axes[-1] + 1 :]
+    found = op.shape[axes[0] : len(op.shape) - len(after)]
+    return (*data[: axes[0]], *fix_shape(found), *after)
+
+
+def _is_mask(dims: ProgramDims, op: Op, indices: tuple[object, ...], axes: list[int]) -> bool:
+    """Whether an index may be a mask, which takes as many axes as it has itself."""
+    rank = max(len(dims.of(indices[axis])) for axis in axes)
+    return len(op.shape) != len(dims.of(op.args["self"])) - len(axes) + rank
+
+
+def _roll(dims: ProgramDims, op: Op) -> Dims:
+    data = dims.of(op.args["self"])
+    axes = op.integers("dims")
+    pin_all(data if not axes else [data[axis] for axis in axes])
+    return data
+
+
 def _slice(dims: ProgramDims, op: Op) -> Dims:
     data = dims.of(op.args["self"])
     axis = op.integer("dim") % len(data)
@@ -199,15 +229,20 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(TABLES, _table),
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(ORDERINGS, _permute),
-    **dict.fromkeys(("expand", "repeat"), _expand),
+    **dict.fromkeys(("expand", "expand_as", "repeat"), _expand),
     "cat": _cat,
     "getitem": lambda dims, op: dims.results[op.refs[0]][op.integer("index")],
     "select": _select,
     "slice": _slice,
+    "index": _index,
+    "roll": _roll,
     "pad": _pad,
     **dict.fromkeys(("chunk", "split", "split_with_sizes", "unbind", "tensor_split"), _split),
     **dict.fromkeys(
-        ("mean", "sum", "amax", "amin", "max", "softmax", "_softmax", "log_softmax", "argmax"),
+        (
+            *("mean", "sum", "amax", "amin", "max", "softmax", "_softmax", "log_softmax"),
+            *("argmax", "linalg_vector_norm"),
+        ),
         _reduce,
     ),
     **dict.fromkeys(

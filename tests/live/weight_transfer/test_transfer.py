@@ -202,8 +202,8 @@ class Rotated(nn.Module):
         self.layer = nn.Linear(4, 4)
         self.register_buffer("bands", base ** torch.arange(4.0), persistent=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x) * self.bands  # type: ignore[no-any-return]
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) * self.bands
 
 
 @pytest.mark.parametrize("base", [0.5, 0.6])
