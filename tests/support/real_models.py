@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tests.support import torch_models  # noqa: F401  (one thread)
+from tests.support.architectures import FAMILIES
 
 IMAGES: Final = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(3))
 WORDS: Final = torch.randint(2, 60, (2, 12), generator=torch.Generator().manual_seed(3))
@@ -44,6 +44,8 @@ class Model(NamedTuple):
 
     @property
     def inputs(self) -> Tensor:
+        if self.library == "torch":
+            return WORDS % 50 if FAMILIES[self.name].is_text else IMAGES[:, :, :16, :16]
         return WORDS if self.library == "hf" and self.name not in _OF_IMAGES else IMAGES
 
 
@@ -104,7 +106,17 @@ def _build_torchvision(name: str, settings: dict[str, Any]) -> nn.Module:
     return built
 
 
-_BUILDERS: Final = {"tv": _build_torchvision, "timm": _build_timm, "hf": _build_transformers}
+def _build_torch(name: str, settings: dict[str, Any]) -> nn.Module:
+    model: nn.Module = FAMILIES[name].make(*settings["size"])
+    return model
+
+
+_BUILDERS: Final = {
+    "torch": _build_torch,
+    "tv": _build_torchvision,
+    "timm": _build_timm,
+    "hf": _build_transformers,
+}
 
 
 def _randomise(model: nn.Module) -> nn.Module:

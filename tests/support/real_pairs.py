@@ -294,10 +294,13 @@ FAMILIES: Final[dict[str, Family]] = {
         "timm",
         "mobilenetv3_small_050",
         {},
-        {"model": "mobilenetv3_small_100"},
+        None,
         None,
         CLASSES,
-        (other("head", "all but the head", "", **BARE),),
+        (
+            other("head", "all but the head", "", **BARE),
+            other("wider", "weights", "rounding ends a shortcut", model="mobilenetv3_small_100"),
+        ),
     ),
     "mnasnet": Family("timm", "mnasnet_050", {}, {"model": "mnasnet_100"}, None, CLASSES),
     "swin": Family(
@@ -399,6 +402,15 @@ FAMILIES: Final[dict[str, Family]] = {
     "xcit": Family("timm", "xcit_nano_12_p16_224", VIT, None, {"depth": 4}, CLASSES),
     # transformers
     "bert": encoder("Bert"),
+    "masked bert": Family(
+        "hf",
+        "BertForMaskedLM",
+        {},
+        WIDE,
+        LAYERS,
+        None,
+        (other("task", "all but the head", "", model="BertForSequenceClassification"),),
+    ),
     "roberta": encoder("Roberta"),
     "xlm-roberta": encoder("XLMRoberta"),
     "electra": encoder("Electra", {"embedding_size": 16}, {**WIDE, "embedding_size": 32}),
@@ -476,7 +488,7 @@ FAMILIES: Final[dict[str, Family]] = {
         LAYERS,
         None,
         (
-            other("wider", "weights", POSITIONS, hidden_size=64, num_attention_heads=4),
+            other("more heads", "weights", POSITIONS, hidden_size=64, num_attention_heads=4),
             other("body alone", "all but the head", "", model="BloomModel"),
         ),
     ),
@@ -516,6 +528,31 @@ FAMILIES: Final[dict[str, Family]] = {
         (other("body alone", "all but the head", "", model="ViTModel"),),
     ),
 }
+
+
+def _plain(family: str, kind: str, sizes: tuple[Any, Any], right: Right) -> Pair:
+    parent, child = (Model("torch", family, {"size": size}) for size in sizes)
+    return Pair(family, kind, parent, child, right, "")
+
+
+PLAIN: Final = (
+    _plain("resnet", "same", ((8,), (8,)), "all"),
+    _plain("resnet", "wider", ((8,), (12,)), "all"),
+    _plain("resnet", "deeper", ((8,), (8, (2, 1))), "all"),
+    _plain("resnet", "narrower", ((16,), (8,)), "weights"),
+    _plain("densenet", "deeper", ((4, (2, 2)), (4, (3, 2))), "all"),
+    _plain("convnext", "wider", ((8,), (16,)), "all"),
+    _plain("efficientnet", "deeper", ((8,), (8, 3)), "all"),
+    _plain("vision transformer", "wider", ((8,), (16,)), "all"),
+    _plain("language", "deeper", ((8,), (8, 2, 2)), "all"),
+    _plain("encoder", "wider", ((8,), (16, 4)), "all"),
+)
+"""Pairs that need torch alone."""
+
+KNOWN_NOT_KEPT: Final = frozenset(
+    {("bloom", "wider"), ("gemma", "wider"), ("deberta", "body alone"), ("bart", "deeper")}
+)
+"""Pairs of which a transfer keeps less than can be kept, by family and kind."""
 
 
 def list_pairs(name: str) -> Iterator[Pair]:

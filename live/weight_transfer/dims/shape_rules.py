@@ -123,6 +123,17 @@ def _cat(dims: ProgramDims, op: Op) -> Dims:
     return (*first[:cat_axis], joined, *first[cat_axis + 1 :])
 
 
+def _stack(dims: ProgramDims, op: Op) -> Dims:
+    tensors = op.args["tensors"]
+    assert isinstance(tensors, tuple)
+    first, *others = (dims.of(value) for value in tensors)
+    for other in others:
+        for x, y in zip(first, other, strict=True):
+            unify(x, y)
+    axis = op.integer("dim") % len(op.shape)
+    return (*first[:axis], fixed(len(tensors)), *first[axis:])
+
+
 def _split(dims: ProgramDims, op: Op) -> list[Dims]:
     data = dims.of(op.args["self"])
     axis = op.integer("dim") % len(data)
@@ -231,6 +242,7 @@ RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(ORDERINGS, _permute),
     **dict.fromkeys(("expand", "expand_as", "repeat"), _expand),
     "cat": _cat,
+    "stack": _stack,
     "getitem": lambda dims, op: dims.results[op.refs[0]][op.integer("index")],
     "select": _select,
     "slice": _slice,
