@@ -34,7 +34,7 @@ def find_heads(
         is_known: By operator of the child, whether that is proven.
     """
     child, parent = check.child.program, check.parent.program
-    head = [index for index, known in enumerate(is_known) if not known]
+    head = [index for index, known in enumerate(is_known) if child.is_read[index] > known]
     used = {origins[index] for index in origins if is_known[index]}
     left = {index for index, op in enumerate(parent.ops) if op.is_layer} - used
     if any(index in origins for index in head) or _precede(left, used, parent):

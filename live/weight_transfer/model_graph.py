@@ -149,7 +149,10 @@ def analyse(program: Program, *, fixes_outputs: bool = True) -> ProgramDims:
     With `fixes_outputs`, the units of its outputs must not change.
     """
     dims = ProgramDims(program)
-    for op in program.ops:
+    for op, is_read in zip(program.ops, program.is_read, strict=True):
+        if not is_read:  # such as what only the shape is taken of
+            dims.results.append([fix_shape(shape) for shape in op.shapes])
+            continue
         rule = RULES.get(op.kind, shape_rules.broadcast if op.pointwise else _pin_operands)
         results = rule(dims, op)
         dims.results.append(results if isinstance(results, list) else [results])

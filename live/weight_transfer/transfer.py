@@ -208,6 +208,8 @@ class _Transfer:
             for index in self.origins.keys() - known.keys()
             for name in program.ops[index].tensors.values()
         }
+        if any(not lost.isdisjoint(program.ops[index].tensors.values()) for index in known):
+            return {}
         total = sum(prod(program.shapes[name]) for name in program.trained)
         few = sum(prod(program.shapes[name]) for name in lost & program.trained)
         return known if 0 < few <= MOST_OF_HEAD * total else {}

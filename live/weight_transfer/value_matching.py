@@ -38,9 +38,11 @@ class ValueMatching:
     def run(self) -> None:
         """Match the values of all operators, and compare the outputs."""
         for index, op in enumerate(self.child.program.ops):
-            losses = self.report.losses
+            losses, lost = self.report.losses, [*self.report.lost_in_eval]
             self.sources.append(self._find_source(index, op))
             self.is_known.append(self.report.losses == losses and self._reads_known(index, op))
+            if not self.child.program.is_read[index]:
+                self.report.losses, self.report.lost_in_eval = losses, lost
         if not self.report.lost_in_eval and not self._has_same_outputs():
             self.report.lose_function("the child's outputs are other values than the parent's")
 

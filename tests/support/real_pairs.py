@@ -503,7 +503,7 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "bart": Family(
         "hf",
-        "BartModel",
+        "BartForConditionalGeneration",
         {
             "decoder_layers": 2,
             "decoder_attention_heads": 2,
@@ -515,7 +515,7 @@ FAMILIES: Final[dict[str, Family]] = {
         None,
         (
             other("deeper", "weights", "up to an epsilon", **LAYERS, decoder_layers=3),
-            other("head", "all but the head", "", model="BartForConditionalGeneration"),
+            other("body alone", "all but the head", "", model="BartModel"),
         ),
     ),
     "transformers vit": Family(
@@ -550,7 +550,7 @@ PLAIN: Final = (
 """Pairs that need torch alone."""
 
 KNOWN_NOT_KEPT: Final = frozenset(
-    {("bloom", "wider"), ("gemma", "wider"), ("deberta", "body alone"), ("bart", "deeper")}
+    {("bloom", "wider"), ("gemma", "wider"), ("deberta", "body alone")}
 )
 """Pairs of which a transfer keeps less than can be kept, by family and kind."""
 

@@ -97,6 +97,17 @@ class Program:
     trained: frozenset[str]
 
     @cached_property
+    def is_read(self) -> tuple[bool, ...]:
+        """By operator, whether an output depends on it, or it holds tensors."""
+        read = [bool(op.tensors) or op.kind == "input" for op in self.ops]
+        for index in self.outputs:
+            read[index] = True
+        for index in reversed(range(len(self.ops))):
+            for ref in self.ops[index].refs if read[index] else ():
+                read[ref] = True
+        return tuple(read)
+
+    @cached_property
     def layers_before(self) -> tuple[tuple[int, ...], ...]:
         """By operator, those with tensors whose results reach it without another between."""
         read: list[tuple[int, ...]] = []
