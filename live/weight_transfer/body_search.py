@@ -26,13 +26,15 @@ def compare_body(
     heads: Heads,
     inputs: Sequence[Tensor],
     precision: Precision,
+    *,
+    limit: float,
 ) -> float:
-    """Largest difference of what the heads say are values of the parent; see `Heads`."""
+    """Largest difference of what the heads say are values of the parent, inf above `limit`."""
     values = _read_values(child, {*heads.entries, *heads.ends}, inputs, precision)
     wanted = [values.read[layer] for layer in heads.entries]
     wanted += [values.made[layer] for layer in heads.ends]
     wanted += [values.outputs[place] for place in heads.outputs]
-    return max(_search(parent, wanted, inputs, precision).differences)
+    return max(_search(parent, wanted, inputs, precision, limit).differences)
 
 
 def search_body(
@@ -55,7 +57,7 @@ def search_body(
     values = _read_values(child.module, {*names.values()}, inputs, precision)
     read = [index for index, name in names.items() if name in values.read]
     wanted = [values.read[names[index]] for index in read]
-    search = _search(parent.module, [*wanted, *values.outputs], inputs, precision)
+    search = _search(parent.module, [*wanted, *values.outputs], inputs, precision, limit)
     gaps = dict(zip(read, search.differences, strict=False))
     head = _grow_head(program, {index for index in read if gaps[index] <= limit})
     entries = [index for index in head & gaps.keys() if not head & {*program.layers_before[index]}]
@@ -124,11 +126,15 @@ def _read_values(
 
 
 def _search(
-    parent: nn.Module, values: Sequence[Tensor], inputs: Sequence[Tensor], precision: Precision
+    parent: nn.Module,
+    values: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    precision: Precision,
+    limit: float,
 ) -> "_Search":
     """Run a copy of the parent, and look for values among all of its results."""
     twin = copy_module(parent, precision)
-    search = _Search(values, {id(item): item.numel() for item in twin.parameters()})
+    search = _Search(values, {id(item): item.numel() for item in twin.parameters()}, limit)
     with search:
         run_in_place(twin, inputs, precision)
     return search
@@ -166,21 +172,35 @@ def _copy_value(value: Tensor) -> Tensor:
     return value.detach().double().cpu().clone()
 
 
+def _take_sample(value: Tensor) -> Tensor:
+    """The first elements of a value, without a copy of all."""
+    while value.dim() > 1 and value[0].numel() >= SAMPLE:
+        value = value[0]
+    return value.detach().flatten()[:SAMPLE].double().cpu()
+
+
 class _Search(TorchFunctionMode):
     """Looks for values among all results of a module.
 
     Attributes:
-        differences: How far the nearest result is from each value; nothing is near one of zeros.
+        differences: How far the nearest result is from each value, inf if farther than `limit`;
+            nothing is near one of zeros.
         shares: Share of the module's parameters that were used before that result.
 
     Args:
         values: The values.
         parameters: By identity of a parameter, its number of elements.
+        limit: Largest difference of what is near.
     """
 
-    def __init__(self, values: Sequence[Tensor], parameters: Mapping[int, int]) -> None:
+    def __init__(
+        self, values: Sequence[Tensor], parameters: Mapping[int, int], limit: float
+    ) -> None:
         super().__init__()
+        self._limit = limit
         self._values = [value.cpu() for value in values]
+        self._samples = [_take_sample(value) for value in self._values]
+        self._scales = [float(value.abs().max()) if value.numel() else 0.0 for value in values]
         self._left, self._total = dict(parameters), sum(parameters.values()) or 1
         self.differences = [math.inf] * len(values)
         self.shares = [0.0] * len(values)
@@ -199,12 +219,15 @@ class _Search(TorchFunctionMode):
         return result
 
     def _compare(self, found: Tensor, share: float) -> None:
+        sample: Tensor | None = None
         for index, value in enumerate(self._values):
-            if found.shape != value.shape or not value.any():
+            if found.shape != value.shape or not self._scales[index]:
                 continue
-            sample = found.flatten()[:SAMPLE].double().cpu() - value.flatten()[:SAMPLE]
-            if float(sample.abs().max()) >= self.differences[index] * float(value.abs().max()):
+            sample = _take_sample(found) if sample is None else sample
+            least = float((sample - self._samples[index]).abs().max())
+            nearest = min(self.differences[index], self._limit)
+            if least > nearest * self._scales[index]:
                 continue
             gap = relative_difference(found.double().cpu(), value)
-            if gap < self.differences[index]:
+            if gap <= self._limit and gap < self.differences[index]:
                 self.differences[index], self.shares[index] = gap, share

@@ -101,7 +101,8 @@ def _verify(
             filled = {item.name for item in report.tensors if item.status in FROM_PARENT}
             body = search_body(parent, child, inputs, precision, filled=filled, limit=limit)
         else:
-            body = compare_body(parent.module, child.module, report.heads, inputs, precision)
+            modules = parent.module, child.module
+            body = compare_body(*modules, report.heads, inputs, precision, limit=limit)
         if body is not None and body <= limit:
             found, gap = "all but the head", body
     return Verification(
