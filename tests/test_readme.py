@@ -21,6 +21,8 @@ import yaml
 from click.testing import CliRunner
 
 from tests.conftest import Command
+from tests.traces.formats import test_nas_table
+from tests.traces.power import test_power_log
 from wattkeeper.policies.matching.graph import Graph, Node, Tensor
 from wattkeeper.policies.registry import POINTS, policies
 from wattkeeper.scenarios.cli.main import main
@@ -466,6 +468,12 @@ def test_commands_of_pages(
     if page == "validation.md":
         rows = ["job_id,submit_time,duration,num_gpus", "0,0,79,1", "1,232,19,8"]
         (tmp_path / "philly_1k.csv").write_text("\n".join(rows), encoding="utf-8")
+    if page == "formats.md":
+        rows = [test_nas_table.HEAD, *test_nas_table.ROWS, ""]
+        (tmp_path / "final.csv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
+        for node in ("gpu01", "gpu02"):
+            samples = [test_power_log.HEADER, *test_power_log.smi(["100.00 W", "200.00 W"]), ""]
+            (tmp_path / f"{node}.csv").write_text("\n".join(samples), encoding="utf-8")
     if page == "scheduler.md":
         save_policy(tmp_path, page, "largest_first.py")
     if page == "zoo.md":

@@ -22,6 +22,13 @@ from wattkeeper.policies.registry import PolicyConfig
 GROWTH: Final = 1.1
 """Prices are computed anew when so many times as many jobs have ended."""
 
+LEAST: Final = 8
+"""Jobs of a workload after which its energy on a type is known."""
+
+ERRORS: Final = 2.0
+"""Standard errors by which an energy that is known from few jobs may be lower than their mean: a
+type that had bad luck is tried again."""
+
 STEP: Final = 0.1
 """Change of patience by a job that took no time at all; by one of twice the limit, its opposite."""
 
@@ -31,11 +38,27 @@ workload that is divided between two types cost the same on both."""
 
 
 class Tally(NamedTuple):
-    """What the attempts of a workload took on a GPU type."""
+    """What the attempts of a workload took on a GPU type; `squares_j2`: of their energies."""
 
     reached: int
     time_s: float
     energy_j: float
+    squares_j2: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is more than one, so that their spread is known, too."""
+        return self.reached >= LEAST
+
+    @property
+    def least_energy_j(self) -> float:
+        """The energy of a job, if the mean so far is too large by twice its standard error, J."""
+        mean_j = self.energy_j / self.reached
+        variance = max(0.0, self.squares_j2 / self.reached - mean_j**2)
+        return max(0.0, mean_j - ERRORS * math.sqrt(variance / (self.reached - 1)))
+
+
+NOTHING: Final = Tally(0, 0.0, 0.0, 0.0)
 
 
 class Learnt(NamedTuple):
@@ -64,6 +87,7 @@ class EnergyAware(Place):
         self._best_fit = BestFit()
         self._tallies: dict[str, dict[str, Tally]] = {}
         self._submitted: dict[str, int] = {}
+        self._open: set[str] = set()
         self._ended, self._patience = 0, 1.0
         self._next_solution = 1
         self._basis: Learnt | None = None
@@ -74,24 +98,27 @@ class EnergyAware(Place):
         if job.workload is not None:
             key = _key(job)
             self._submitted[key] = self._submitted.get(key, 0) + 1
+            self._open.add(job.job_id)
 
     @override
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Learn what an attempt took, and from time to time what that says of prices."""
         job = outcome.start.job
-        if job.workload is None:
+        if job.job_id not in self._open:
             return
         if math.isnan(outcome.energy_j):
             raise PolicyError("energy-aware learns from energies, and none is measured", "place")
         by_type = self._tallies.setdefault(_key(job), {})
         gpu_type = outcome.start.options.gpu_type
-        before = by_type.get(gpu_type, Tally(0, 0.0, 0.0))
+        before = by_type.get(gpu_type, NOTHING)
         by_type[gpu_type] = Tally(
             before.reached + outcome.reached,
             before.time_s + outcome.time_s,
             before.energy_j + outcome.energy_j,
+            before.squares_j2 + outcome.energy_j**2,
         )
         if outcome.reached:
+            self._open.remove(job.job_id)
             self._ended += 1
             spare = 1 - (ctx.now_s - job.submit_time_s) / self._limit_s
             self._patience = min(1.0, max(0.0, self._patience + STEP * spare))
@@ -114,9 +141,9 @@ class EnergyAware(Place):
         known = {
             index: tallies[cluster.gpu_types[index]]
             for index in types
-            if tallies.get(cluster.gpu_types[index], Tally(0, 0.0, 0.0)).reached
+            if tallies.get(cluster.gpu_types[index], NOTHING).is_known
         }
-        for index in types:  # a type that it was never on is tried
+        for index in types:  # a type that it was hardly on is tried
             if index not in known and (there := self._on(ctx, job, cluster, index)):
                 return there
         prices = self._find_prices(cluster)
@@ -161,6 +188,7 @@ class EnergyAware(Place):
         return {
             "tallies": _tallies_as_json(self._tallies),
             "submitted": dict(self._submitted),
+            "open": sorted(self._open),
             "ended": self._ended,
             "patience": self._patience,
             "next_solution": self._next_solution,
@@ -170,7 +198,7 @@ class EnergyAware(Place):
     @override
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._tallies = _tallies_from_json(state["tallies"])
-        self._submitted = dict(state["submitted"])
+        self._submitted, self._open = dict(state["submitted"]), set(state["open"])
         self._ended, self._patience = state["ended"], state["patience"]
         self._next_solution = state["next_solution"]
         basis = state["basis"]
@@ -182,12 +210,13 @@ class EnergyAwareConfig(PolicyConfig):
     """The GPU type on which a workload takes the least energy, as far as there are GPUs of it.
 
     Time and energy of each workload on each type are learnt from its jobs that ended; a type that
-    it was never on is tried when it has room. A linear program divides the jobs that were submitted
-    so far between the types; what it would save by a further GPU of a type is that type's price.
-    Each job takes the type of the least energy plus the price of its GPU time; of types that are
-    alike, the dearer. If that has no room, it waits for as long as it would take longer on the next
-    one, or, where that one costs more, as on its slowest type. Jobs without a workload are placed
-    by best fit. It needs a `select` that lets later jobs overtake a waiting one, and scipy.
+    it was hardly on is tried when it has room, and one that may have had bad luck again. A linear
+    program divides the jobs that were submitted so far between the types; what it would save by a
+    further GPU of a type is that type's price. Each job takes the type of the least energy plus the
+    price of its GPU time; of types that are alike, the dearer. If that has no room, it waits for as
+    long as it would take longer on the next one, or, where that one costs more, as on its slowest
+    type. Jobs without a workload are placed by best fit. Where workloads differ, take a `select`
+    that lets later jobs overtake a waiting one. It needs scipy.
     """
 
     kind: Literal["energy-aware"] = "energy-aware"
@@ -244,8 +273,8 @@ def _key(job: Job) -> str:
 
 def _cost(job: Job, tally: Tally, prices: Prices, gpu_type: int) -> float:
     """Energy of a job on a type, with the price of its GPUs, J."""
-    time_s, energy_j = tally.time_s / tally.reached, tally.energy_j / tally.reached
-    return energy_j + prices[gpu_type] * job.gpus * time_s
+    time_s = tally.time_s / tally.reached
+    return tally.least_energy_j + prices[gpu_type] * job.gpus * time_s
 
 
 def _rank(costs: Mapping[int, float], prices: Prices) -> list[int]:

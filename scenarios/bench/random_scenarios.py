@@ -258,10 +258,12 @@ class _Drawer(SectionDrawer):
             for kind, config in policies("select").items()
             if kind not in WITHOUT_RECORDS and (has_durations or not _needs(config, kind))
         ]
+        kinds = sorted(policies("place").items())
+        places = [kind for kind, config in kinds if not config.chooses_types]
         for name in ("a", "b"):
             chosen: dict[str, Any] = {
                 "select": self._setting("select", selects),
-                "place": self._setting("place", sorted(policies("place"))),
+                "place": self._setting("place", places),
                 "tune": self._setting("tune", sorted(tunes)),
                 "configure": self._setting("configure", configures),
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,11 @@ from wattkeeper.scenarios.spec.loading import LoadedScenario
 from wattkeeper.scenarios.spec.variants import DEFAULTS
 from wattkeeper.sim.cluster_results.tables import ClusterResult
 from wattkeeper.sim.results.statistics import interval
+
+COLUMNS: Final = [
+    *("workload", "gpus", "gpu_type", "reached_target"),
+    *("submit_time_s", "finish_time_s", "time_s", "energy_j"),
+]
 
 
 class LeastEnergy(NamedTuple):
@@ -59,8 +64,10 @@ def find_least_energy(result: ClusterResult, inputs: RunInputs) -> LeastEnergy:
     workload is divided between the types on which it has a profile, no type is busy for longer than
     the run took, and nothing waits (`assign`).
     """
-    jobs = result.tables["jobs"]
-    jobs = jobs.filter(pc.is_valid(jobs["workload"]))
+    jobs = result.tables["jobs"].select(COLUMNS)
+    jobs = jobs.take(
+        pc.indices_nonzero(pc.is_valid(jobs["workload"]))
+    )  # aligned, as arrow wants it
     ended = jobs.filter(jobs["reached_target"])
     jct_s = pc.mean(pc.subtract(ended["finish_time_s"], ended["submit_time_s"])).as_py()
     span_s = pc.max(jobs["finish_time_s"]).as_py() - pc.min(jobs["submit_time_s"]).as_py()

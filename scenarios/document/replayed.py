@@ -52,7 +52,7 @@ LEAST_NOTE: Final = (
     "least energy: of the same jobs with the same luck, each workload divided between the GPU "
     "types with the mean completion of that variant, if no job ever waited and no type was busy "
     "for longer than the run took: the optimum of a linear program, which no placement can fall "
-    "below, and which can seldom be reached."
+    "below but by chance, and which can seldom be reached."
 )
 
 

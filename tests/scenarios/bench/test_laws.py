@@ -41,9 +41,10 @@ def test_all_kinds_and_policies_are_drawn() -> None:
         for variant in each.document["variants"].values():
             for point, policy in variant["policies"].items():
                 named[point][policy["kind"] if isinstance(policy, dict) else policy] += 1
-    recorded = {"recorded"}  # it needs starts that somebody recorded
+    # One needs starts that somebody recorded, one a workload with profiles on two GPU types.
+    undrawn = {"recorded", "energy-aware"}
     for point, kinds in named.items():
-        assert set(policies(point)) - recorded <= set(kinds)
+        assert set(policies(point)) - undrawn <= set(kinds)
 
 
 def test_a_seed_draws_one_scenario() -> None:

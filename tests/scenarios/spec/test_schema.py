@@ -47,7 +47,7 @@ WRONG = [
         "  gpus: 4",
         "  gpus: 4\n  idle: 3",
         "6",
-        "'idle'|allowed here: busy_power_w, gpu, gpu_model, gpus",
+        "'idle'|allowed here: busy_power_w, energy_of, gpu, gpu_model, gpus",
     ),
     ("beta: 2}", "betta: 2}", "17", "'betta'|did you mean 'beta'|kind, overlapping, window"),
     ("default: {}", "default: {polcies: {}}", "14", "'polcies'|did you mean 'policies'|profiling"),

@@ -16,6 +16,7 @@ import pytest
 from tests.scenarios.test_damage import CODES, Hung, ask
 from tests.support import damage, measurements, mlperf
 from tests.traces.formats import test_formats, test_nas_table, test_pollux
+from tests.traces.power import test_power_log
 from wattkeeper.policies.errors import LONGEST_MESSAGE, SHOWN
 from wattkeeper.policies.matching.graph import SOURCE, Graph, Node, Tensor
 from wattkeeper.traces.formats import registry
@@ -82,6 +83,9 @@ def write_good(root: Path) -> Mapping[str, tuple[str, ...]]:
     (root / "capacity.csv").write_text("0,2\n60,1\n120,4\n")
     (root / "cells.csv").write_text("\n".join([test_nas_table.HEAD, *test_nas_table.ROWS]) + "\n")
     names["nas-table"] = ("cells.csv",)
+    samples = [test_power_log.HEADER, *test_power_log.smi(["100.00 W", "[N/A]", "300.00 W"])]
+    (root / "power.csv").write_text("\n".join(samples) + "\n")
+    names["power-log"] = ("power.csv",)
     names["node-events"] = ("events.csv",)
     names["spot-capacity"] = ("capacity.csv",)
     names["zeus-nsdi23"] = ("summary_train.csv", "summary_power_v100.csv")
