@@ -65,9 +65,8 @@ def find_least_energy(result: ClusterResult, inputs: RunInputs) -> LeastEnergy:
     the run took, and nothing waits (`assign`).
     """
     jobs = result.tables["jobs"].select(COLUMNS)
-    jobs = jobs.take(
-        pc.indices_nonzero(pc.is_valid(jobs["workload"]))
-    )  # aligned, as arrow wants it
+    # A copy, which is aligned as arrow's grouping wants it.
+    jobs = jobs.take(pc.indices_nonzero(pc.is_valid(jobs["workload"])))
     ended = jobs.filter(jobs["reached_target"])
     jct_s = pc.mean(pc.subtract(ended["finish_time_s"], ended["submit_time_s"])).as_py()
     span_s = pc.max(jobs["finish_time_s"]).as_py() - pc.min(jobs["submit_time_s"]).as_py()
