@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from wattkeeper.policies.arrays import Ints
 from wattkeeper.policies.errors import PolicyError
 from wattkeeper.policies.place._tightest import BestFit
-from wattkeeper.policies.planning.assignment import WorkloadDemand, assign
+from wattkeeper.policies.planning.assignment import WorkloadDemand, assign, check_solver
 from wattkeeper.policies.points.job import Job, Placement
 from wattkeeper.policies.points.place import ClusterView, Place
 from wattkeeper.policies.points.policy import Context
@@ -38,128 +38,137 @@ workload that is divided between two types cost the same on both."""
 
 
 class Tally(NamedTuple):
-    """What the attempts of a workload took on a GPU type; `squares_j2`: of their energies."""
+    """What the jobs of a workload that reached their target took on a GPU type.
 
-    reached: int
+    Attributes:
+        jobs: Their number.
+        time_s: Time of all, with all attempts, as profiled, s.
+        energy_j: Energy of all, J.
+        squares_j2: Sum of the squares of their energies, J^2.
+    """
+
+    jobs: int
     time_s: float
     energy_j: float
     squares_j2: float
 
-    @property
-    def is_known(self) -> bool:
-        """Whether there is more than one, so that their spread is known, too."""
-        return self.reached >= LEAST
+    def add(self, time_s: float, energy_j: float) -> Tally:
+        """With a further job."""
+        return Tally(
+            self.jobs + 1,
+            self.time_s + time_s,
+            self.energy_j + energy_j,
+            self.squares_j2 + energy_j**2,
+        )
 
     @property
-    def least_energy_j(self) -> float:
-        """The energy of a job, if the mean so far is too large by twice its standard error, J."""
-        mean_j = self.energy_j / self.reached
-        variance = max(0.0, self.squares_j2 / self.reached - mean_j**2)
-        return max(0.0, mean_j - ERRORS * math.sqrt(variance / (self.reached - 1)))
+    def mean_s(self) -> float:
+        """Mean time of a job, s."""
+        return self.time_s / self.jobs
+
+    @property
+    def mean_j(self) -> float:
+        """Mean energy of a job, J."""
+        return self.energy_j / self.jobs
+
+    @property
+    def least_j(self) -> float:
+        """The energy of a job, if the mean so far is too large by `ERRORS` of its errors, J."""
+        variance = max(0.0, self.squares_j2 / self.jobs - self.mean_j**2)
+        return max(0.0, self.mean_j - ERRORS * math.sqrt(variance / (self.jobs - 1)))
 
 
 NOTHING: Final = Tally(0, 0.0, 0.0, 0.0)
 
+Tallies = dict[str, dict[str, Tally]]
+"""By workload with its number of GPUs, and by GPU type."""
+
 
 class Learnt(NamedTuple):
-    """What is known when prices are computed.
+    """What prices are computed from.
 
     Attributes:
-        tallies: By workload with its number of GPUs, and by GPU type.
+        tallies: What jobs took.
         submitted: Jobs by workload.
         elapsed_s: Time in which they were submitted, s.
     """
 
-    tallies: dict[str, dict[str, Tally]]
+    tallies: Tallies
     submitted: dict[str, int]
     elapsed_s: float
 
 
-Prices = tuple[float, ...]
-"""What a GPU of each type costs, W."""
+class Choice(NamedTuple):
+    """A GPU type that a job may take, once it has waited for better ones; s of its workload."""
+
+    gpu_type: int
+    patience_s: float
 
 
 class EnergyAware(Place):
     """See `EnergyAwareConfig`."""
 
     def __init__(self, config: EnergyAwareConfig) -> None:
+        check_solver()
         self._limit_s = math.inf if config.completion_s is None else config.completion_s
         self._best_fit = BestFit()
-        self._tallies: dict[str, dict[str, Tally]] = {}
+        self._tallies: Tallies = {}
         self._submitted: dict[str, int] = {}
-        self._open: set[str] = set()
+        self._spent: dict[str, tuple[float, float]] = {}  # s and J of jobs that are not done
         self._ended, self._patience = 0, 1.0
         self._next_solution = 1
         self._basis: Learnt | None = None
-        self._prices: Prices | None = None
+        self._prices: tuple[float, ...] | None = None  # W a GPU by type, which the basis implies
+        self._choices: dict[tuple[str, tuple[int, ...]], list[Choice]] = {}  # derived, too
 
     @override
     def on_submit(self, ctx: Context, job: Job) -> None:
         if job.workload is not None:
             key = _key(job)
             self._submitted[key] = self._submitted.get(key, 0) + 1
-            self._open.add(job.job_id)
+            self._spent[job.job_id] = (0.0, 0.0)
 
     @override
     def observe(self, ctx: Context, outcome: Outcome) -> None:
         """Learn what an attempt took, and from time to time what that says of prices."""
         job = outcome.start.job
-        if job.job_id not in self._open:
+        if job.job_id not in self._spent:
             return
         if math.isnan(outcome.energy_j):
             raise PolicyError("energy-aware learns from energies, and none is measured", "place")
+        time_s, energy_j = self._spent[job.job_id]
+        time_s, energy_j = time_s + outcome.time_s, energy_j + outcome.energy_j
+        if not outcome.reached:
+            self._spent[job.job_id] = time_s, energy_j
+            return
+        del self._spent[job.job_id]
         by_type = self._tallies.setdefault(_key(job), {})
         gpu_type = outcome.start.options.gpu_type
-        before = by_type.get(gpu_type, NOTHING)
-        by_type[gpu_type] = Tally(
-            before.reached + outcome.reached,
-            before.time_s + outcome.time_s,
-            before.energy_j + outcome.energy_j,
-            before.squares_j2 + outcome.energy_j**2,
-        )
-        if outcome.reached:
-            self._open.remove(job.job_id)
-            self._ended += 1
-            spare = 1 - (ctx.now_s - job.submit_time_s) / self._limit_s
-            self._patience = min(1.0, max(0.0, self._patience + STEP * spare))
+        by_type[gpu_type] = by_type.get(gpu_type, NOTHING).add(time_s, energy_j)
+        self._ended += 1
+        spare = 1 - (ctx.now_s - job.submit_time_s) / self._limit_s
+        self._patience = min(1.0, max(0.0, self._patience + STEP * spare))
+        self._choices.clear()
         if self._ended >= self._next_solution:
             self._next_solution = math.ceil(self._ended * GROWTH)
-            self._basis = Learnt(
-                {key: dict(tallies) for key, tallies in self._tallies.items()},
-                dict(self._submitted),
-                ctx.now_s,
-            )
-            self._prices = None
+            tallies = {key: dict(tallies) for key, tallies in self._tallies.items()}
+            self._basis, self._prices = Learnt(tallies, dict(self._submitted), ctx.now_s), None
 
     @override
     def place(self, ctx: Context, job: Job, cluster: ClusterView) -> Placement:
-        """On the cheapest type, or on the next one where waiting would cost more."""
+        """On the first of its types that has room and that it need not wait longer for."""
         types = cluster.types_for(job)
         if job.workload is None or len(types) == 1:
             return self._best_fit.place(ctx, job, cluster)
-        tallies = self._tallies.get(_key(job), {})
-        known = {
-            index: tallies[cluster.gpu_types[index]]
-            for index in types
-            if tallies.get(cluster.gpu_types[index], NOTHING).is_known
-        }
-        for index in types:  # a type that it was hardly on is tried
-            if index not in known and (there := self._on(ctx, job, cluster, index)):
-                return there
-        prices = self._find_prices(cluster)
-        costs = {index: _cost(job, tally, prices, index) for index, tally in known.items()}
-        ranked = _rank(costs, prices)
-        times_s = {index: job.time_scale * t.time_s / t.reached for index, t in known.items()}
-        slowest_s = max(times_s.values(), default=0.0)
+        key = _key(job)
+        if (key, types) not in self._choices:
+            self._choices[key, types] = self._rank(key, job.gpus, types, cluster)
         waited_s = ctx.now_s - job.submit_time_s
-        for index in ranked:
-            best = ranked[0]
-            patience_s = max(0.0, times_s[index] - times_s[best])
-            if costs[index] > (1 + SAME) * costs[best]:
-                patience_s = slowest_s
-            if index != best and waited_s < self._patience * patience_s:
+        for gpu_type, patience_s in self._choices[key, types]:
+            if waited_s < self._patience * job.time_scale * patience_s:
                 return ()
-            if there := self._on(ctx, job, cluster, index):
+            of_type = job.replace(gpu_type=cluster.gpu_types[gpu_type])
+            if there := self._best_fit.place(ctx, of_type, cluster):
                 return there
         return ()
 
@@ -168,18 +177,44 @@ class EnergyAware(Place):
         """Never: a job that waits for a type has its turn when something is given back."""
         return math.inf
 
-    def _on(self, ctx: Context, job: Job, cluster: ClusterView, gpu_type: int) -> Placement:
-        return self._best_fit.place(ctx, job, OneType(cluster, gpu_type))
+    def _rank(
+        self, key: str, gpus: int, types: tuple[int, ...], cluster: ClusterView
+    ) -> list[Choice]:
+        """The types of a workload: those that it was hardly on, then by cost.
 
-    def _find_prices(self, cluster: ClusterView) -> Prices:
-        """What follows from the basis of the last solution; kept until there is another one."""
+        Of types that are alike, the one whose GPUs are dearer comes first.
+        """
+        there = self._tallies.get(key, {})
+        tallies = {index: there.get(cluster.gpu_types[index], NOTHING) for index in types}
+        untried = [index for index, tally in tallies.items() if tally.jobs < LEAST]
+        known = {index: tally for index, tally in tallies.items() if tally.jobs >= LEAST}
+        prices = self._find_prices(cluster)
+        costs = {
+            index: tally.least_j + prices[index] * gpus * tally.mean_s
+            for index, tally in known.items()
+        }
+        most = (1 + SAME) * min(costs.values(), default=0.0)
+        alike = sorted(
+            (index for index in costs if costs[index] <= most),
+            key=lambda index: (-prices[index], costs[index]),
+        )
+        others = sorted((index for index in costs if costs[index] > most), key=costs.__getitem__)
+        slowest_s = max((tally.mean_s for tally in known.values()), default=0.0)
+        choices = [Choice(index, 0.0) for index in untried]
+        choices += [
+            Choice(index, max(0.0, known[index].mean_s - known[alike[0]].mean_s)) for index in alike
+        ]
+        return choices + [Choice(index, slowest_s) for index in others]
+
+    def _find_prices(self, cluster: ClusterView) -> tuple[float, ...]:
         if self._prices is None:
-            names, counts = cluster.gpu_types, _count_gpus(cluster)
-            demands = [] if self._basis is None else _demands(self._basis, names)
-            if self._basis is None or not demands:
-                self._prices = (0.0,) * len(names)
-            else:
-                self._prices = assign(demands, counts).gpu_prices_w
+            names = cluster.gpu_types
+            counts = np.bincount(cluster.node_type, cluster.capacity, len(names)).tolist()
+            self._prices = (
+                (0.0,) * len(names)
+                if self._basis is None
+                else assign(_demands(self._basis, names), counts).gpu_prices_w
+            )
         return self._prices
 
     @override
@@ -188,7 +223,7 @@ class EnergyAware(Place):
         return {
             "tallies": _tallies_as_json(self._tallies),
             "submitted": dict(self._submitted),
-            "open": sorted(self._open),
+            "spent": {job: list(self._spent[job]) for job in sorted(self._spent)},
             "ended": self._ended,
             "patience": self._patience,
             "next_solution": self._next_solution,
@@ -198,12 +233,16 @@ class EnergyAware(Place):
     @override
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._tallies = _tallies_from_json(state["tallies"])
-        self._submitted, self._open = dict(state["submitted"]), set(state["open"])
+        self._submitted = dict(state["submitted"])
+        self._spent = {
+            job: (time_s, energy_j) for job, (time_s, energy_j) in state["spent"].items()
+        }
         self._ended, self._patience = state["ended"], state["patience"]
         self._next_solution = state["next_solution"]
         basis = state["basis"]
         self._basis = basis and Learnt(**basis | {"tallies": _tallies_from_json(basis["tallies"])})
         self._prices = None
+        self._choices.clear()
 
 
 class EnergyAwareConfig(PolicyConfig):
@@ -228,102 +267,34 @@ class EnergyAwareConfig(PolicyConfig):
     takes longer shortens all waiting. Any if absent."""
 
 
-class OneType(ClusterView):
-    """A view of a cluster in which jobs may only run on one GPU type."""
-
-    def __init__(self, cluster: ClusterView, gpu_type: int) -> None:
-        self.gpu_types = cluster.gpu_types
-        self.node_type = cluster.node_type
-        self.capacity = cluster.capacity
-        self.racks = cluster.racks
-        self.deadlines_s = cluster.deadlines_s
-        self.slowdowns = cluster.slowdowns
-        self._cluster, self._types = cluster, (gpu_type,)
-
-    @property
-    @override
-    def free(self) -> Ints:
-        return self._cluster.free
-
-    @property
-    @override
-    def changes(self) -> Ints:
-        return self._cluster.changes
-
-    @override
-    def shared(self, node: int) -> Mapping[int, int]:
-        return self._cluster.shared(node)
-
-    @override
-    def types_for(self, job: Job) -> tuple[int, ...]:
-        return self._types
-
-    @override
-    def tightest_node(self, gpus: int, gpu_type: int) -> int | None:
-        return self._cluster.tightest_node(gpus, gpu_type)
-
-    @override
-    def first_node(self, gpus: int, gpu_type: int) -> int | None:
-        return self._cluster.first_node(gpus, gpu_type)
-
-
 def _key(job: Job) -> str:
     return f"{job.workload}x{job.gpus}"
 
 
-def _cost(job: Job, tally: Tally, prices: Prices, gpu_type: int) -> float:
-    """Energy of a job on a type, with the price of its GPUs, J."""
-    time_s = tally.time_s / tally.reached
-    return tally.least_energy_j + prices[gpu_type] * job.gpus * time_s
-
-
-def _rank(costs: Mapping[int, float], prices: Prices) -> list[int]:
-    """Types by cost; of those that are alike, the one whose GPUs are scarce first."""
-    least = min(costs.values(), default=0.0)
-    alike = {index for index, cost in costs.items() if cost <= (1 + SAME) * least}
-    return sorted(
-        costs,
-        key=lambda index: (
-            index not in alike,
-            -prices[index] if index in alike else costs[index],
-            costs[index],
-        ),
-    )
-
-
-def _count_gpus(cluster: ClusterView) -> list[int]:
-    return [
-        int(cluster.capacity[cluster.node_type == index].sum())
-        for index in range(len(cluster.gpu_types))
-    ]
-
-
 def _demands(basis: Learnt, names: tuple[str, ...]) -> list[WorkloadDemand]:
-    """What the workloads need that are known on some type."""
+    """What the workloads need that ended on some type."""
     demands = []
     for key, tallies in sorted(basis.tallies.items()):
         there = [tallies.get(name) for name in names]
-        if not any(tally and tally.reached for tally in there):
-            continue
         demands.append(
             WorkloadDemand(
                 basis.submitted[key] / max(basis.elapsed_s, 1e-9),
                 int(key.rpartition("x")[2]),
-                tuple(t.time_s / t.reached if t and t.reached else math.inf for t in there),
-                tuple(t.energy_j / t.reached if t and t.reached else 0.0 for t in there),
+                tuple(math.inf if tally is None else tally.mean_s for tally in there),
+                tuple(0.0 if tally is None else tally.mean_j for tally in there),
             )
         )
     return demands
 
 
-def _tallies_as_json(tallies: Mapping[str, Mapping[str, Tally]]) -> dict[str, Any]:
+def _tallies_as_json(tallies: Tallies) -> dict[str, Any]:
     return {
         key: {name: list(tally) for name, tally in by_type.items()}
         for key, by_type in tallies.items()
     }
 
 
-def _tallies_from_json(state: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Tally]]:
+def _tallies_from_json(state: Mapping[str, Mapping[str, Any]]) -> Tallies:
     return {
         key: {name: Tally(*tally) for name, tally in by_type.items()}
         for key, by_type in state.items()

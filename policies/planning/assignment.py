@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,21 +36,29 @@ class WorkloadDemand(NamedTuple):
 
 
 class TypeShares(NamedTuple):
-    """A solution, and what its limits cost.
+    """A solution, and what the limits of its GPUs cost.
 
     Attributes:
         shares: Share of the jobs of each workload on each type, shape (workloads, types).
-        power_w: Energy of all jobs in a second.
+        power_w: Energy of all jobs in a second, W.
         gpu_prices_w: Energy that a further GPU of each type would save in a second, W.
-        delay_price_w: Energy that a further second of the mean time of a job would save, a job, W.
-        fits: Whether the limits are kept.
     """
 
     shares: Floats
     power_w: float
     gpu_prices_w: tuple[float, ...]
-    delay_price_w: float
-    fits: bool
+
+
+def check_solver() -> None:
+    """Check that `assign` can solve.
+
+    Raises:
+        EnvironmentLacks: If scipy is absent.
+    """
+    if find_spec("scipy") is None:
+        raise EnvironmentLacks(
+            "the choice between GPU types needs scipy: pip install 'wattkeeper[pipeline]'"
+        )
 
 
 def assign(
@@ -64,18 +73,11 @@ def assign(
 
     Args:
         demands: What workloads need; each runs on one type at least.
-        gpus: GPUs of each type.
-        mean_s: Largest mean time of a job, s.
-
-    Raises:
-        EnvironmentLacks: If scipy is absent.
+        gpus: GPUs of each type; one at least.
+        mean_s: Largest mean time of a job, s; above 0.
     """
-    try:
-        from scipy.optimize import linprog
-    except ModuleNotFoundError:
-        raise EnvironmentLacks(
-            "prices of GPU types need scipy: pip install 'wattkeeper[pipeline]'"
-        ) from None
+    from scipy.optimize import linprog
+
     rates = np.array([demand.jobs_per_s for demand in demands])
     widths = np.array([demand.gpus for demand in demands])
     time_s = np.array([demand.time_s for demand in demands])
@@ -86,17 +88,15 @@ def assign(
     jobs = rates[rows] / total  # of one job of the mix, so that all workloads weigh alike
     loads = jobs * widths[rows] * time_s[rows, types] * total
     of_type = np.equal.outer(np.arange(len(gpus)), types) * loads
-    times = jobs * time_s[rows, types]
     largest_j = float(energy_j[runs].max())
     costs = [*(jobs * energy_j[rows, types]), BEYOND * largest_j, BEYOND * largest_j]
-    available = np.maximum(np.array(gpus, float), 1e-9)
+    available = np.array(gpus, float)
     beyond = np.column_stack([-np.ones(len(gpus)), np.zeros(len(gpus))])
     limits = [np.column_stack([of_type / available[:, None], beyond])]
     bounds = [np.ones(len(gpus))]
     if math.isfinite(mean_s):
-        scale_s = max(mean_s, 1e-9)
-        limits.append(np.array([[*(times / scale_s), 0.0, -1.0]]))
-        bounds.append(np.array([max(mean_s, 0.0) / scale_s]))
+        limits.append(np.array([[*(jobs * time_s[rows, types] / mean_s), 0.0, -1.0]]))
+        bounds.append(np.ones(1))
     whole = np.equal.outer(np.arange(len(demands)), rows).astype(float)
     solved = linprog(
         costs,
@@ -108,14 +108,11 @@ def assign(
     )
     shares = np.zeros(time_s.shape)
     shares[rows, types] = solved.x[:-2]
-    prices = -solved.ineqlin.marginals  # J a job of the mix, for all of a type or of the time
-    delay_w = prices[len(gpus)] / scale_s if math.isfinite(mean_s) else 0.0
+    prices = -solved.ineqlin.marginals  # J a job of the mix, for all GPUs of a type
     return TypeShares(
         shares,
         float(solved.x[:-2] @ costs[:-2]) * total,
         tuple(_round(price * total / each) for price, each in zip(prices, available, strict=False)),
-        _round(delay_w),
-        bool(solved.x[-2:].max() < 1e-9),
     )
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wattkeeper.policies.errors import ScenarioError
-from wattkeeper.policies.planning.assignment import WorkloadDemand, assign
+from wattkeeper.policies.planning.assignment import WorkloadDemand, assign, check_solver
 from wattkeeper.policies.profile import Profile
 from wattkeeper.scenarios.inputs.run_inputs import RunInputs
 from wattkeeper.scenarios.spec.loading import LoadedScenario
@@ -37,8 +37,10 @@ def check_types(loaded: LoadedScenario, inputs: Mapping[str, RunInputs]) -> None
     """Refuse the bound where policies choose more than a place, or energies are unknown.
 
     Raises:
+        EnvironmentLacks: If scipy is absent.
         ScenarioError: It names the place in the scenario.
     """
+    check_solver()
     where = loaded.document.where(("bound",))
     for name, variant in loaded.variants.items():
         for point in ("configure", "tune"):
