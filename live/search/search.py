@@ -32,7 +32,7 @@ from wattkeeper.policies.matching.relation import retained_share
 from wattkeeper.policies.matching.search import ParentSearch
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.search.architectures import FIRST, Architecture, CandidateNetwork, describe
-from wattkeeper.sim.search.strategy import Strategy
+from wattkeeper.sim.search.strategy import NamedTrials, Strategy
 from wattkeeper.traces.files.names import file_name
 from wattkeeper.traces.files.private import make_private_folder
 
@@ -119,7 +119,7 @@ class SearchRun:
         self.settings = ", ".join(f"{name} {value}" for name, value in settings.items())
         self.settings += f"; rules {RULES}"
         self.candidates: dict[str, CandidateNetwork] = {}
-        self._strategy = plan.start(self._derive_seed(NETWORKS))
+        self._trials = NamedTrials(plan.start(self._derive_seed(NETWORKS)), describe)
         folder.parent.mkdir(parents=True, exist_ok=True)
         make_private_folder(folder)
         self._log = log_path(folder, variant, seed)
@@ -165,19 +165,15 @@ class SearchRun:
 
     def propose(self) -> str | None:
         """Name of the next network; None if the search is over or waits for a `report`."""
-        proposal = self._strategy.propose()
-        if proposal is None:
+        found = self._trials.propose()
+        if found is None:
             return None
-        names = list(self.candidates)
-        origin = None if proposal.origin is None else names[proposal.origin]
-        name = f"{proposal.label}-{describe(proposal.network)}"
-        self.candidates[name] = CandidateNetwork(name, proposal.network, origin)
-        return name
+        self.candidates[found.name] = CandidateNetwork(*found)
+        return found.name
 
     def report(self, name: str, reached: bool) -> None:
         """Tell the strategy the validation accuracy of a network that ended."""
-        trial = list(self.candidates).index(name)
-        self._strategy.report(trial, self._finished[name].validation_accuracy)
+        self._trials.report(name, self._finished[name].validation_accuracy)
 
     def workload(self, name: str) -> str:
         """What all networks train."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 C = TypeVar("C")
@@ -50,6 +50,43 @@ class Strategy(ABC, Generic[C]):
         trial = self._proposed
         self._proposed += 1
         return Proposal(trial, network, origin, label or f"{trial:03d}")
+
+
+class NamedNetwork(NamedTuple, Generic[C]):
+    """A proposed network, and the name of the one that it was derived from; None if from none."""
+
+    name: str
+    network: C
+    origin: str | None
+
+
+class NamedTrials(Generic[C]):
+    """A strategy whose trials have names: the label of each, and its network in words.
+
+    Args:
+        strategy: The strategy.
+        describe: A network in words.
+    """
+
+    def __init__(self, strategy: Strategy[C], describe: Callable[[C], str]) -> None:
+        self._strategy, self._describe = strategy, describe
+        self._names: list[str] = []
+        self._trials: dict[str, int] = {}
+
+    def propose(self) -> NamedNetwork[C] | None:
+        """See `Strategy.propose`."""
+        found = self._strategy.propose()
+        if found is None:
+            return None
+        name = f"{found.label}-{self._describe(found.network)}"
+        self._trials[name] = len(self._names)
+        self._names.append(name)
+        origin = None if found.origin is None else self._names[found.origin]
+        return NamedNetwork(name, found.network, origin)
+
+    def report(self, name: str, accuracy: float | None) -> None:
+        """See `Strategy.report`."""
+        self._strategy.report(self._trials[name], accuracy)
 
 
 class Space:

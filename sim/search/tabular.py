@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from wattkeeper.policies.matching.benefit import expected_saving, saving_by_accuracy
@@ -19,7 +19,7 @@ from wattkeeper.policies.matching.relation import relate
 from wattkeeper.policies.profile import UNLIMITED_W, Curve, Profile
 from wattkeeper.policies.zoo_views import ChildModel, TrainedModel
 from wattkeeper.sim.engine.zoo import ModelOfJob
-from wattkeeper.sim.search.strategy import Choices, Strategy
+from wattkeeper.sim.search.strategy import Choices, NamedTrials, Strategy
 from wattkeeper.traces.models.network_table import NetworkTable, RecordedTraining
 
 BATCH_SIZE = 1
@@ -63,7 +63,8 @@ class TabularSearch:
     """
 
     def __init__(self, table: NetworkTable, strategy: Strategy[Choices], seed: int) -> None:
-        self._table, self._strategy, self._seed = table, strategy, seed
+        self._table, self._seed = table, seed
+        self._trials = NamedTrials(strategy, lambda choices: table.networks[choices].name)
         self.task = table.task
         self._choices: dict[str, Choices] = {}
         self.known: dict[str, ModelOfJob] = {}
@@ -76,24 +77,20 @@ class TabularSearch:
 
     def propose(self) -> str | None:
         """See `wattkeeper.sim.search.source.NetworkSearch`."""
-        proposal = self._strategy.propose()
-        if proposal is None:
+        found = self._trials.propose()
+        if found is None:
             return None
-        names, choices = list(self._choices), proposal.network
-        origin = None if proposal.origin is None else names[proposal.origin]
-        network = self._table.networks[choices].name
-        name = f"{proposal.label}-{network}"
+        name, choices, origin = found
         self._choices[name] = choices
         child = ChildModel(name, self._table.task, self.graph(choices), origin)
-        self.known[name] = ModelOfJob(child, self._from_scratch(network).accuracy)
+        self.known[name] = ModelOfJob(child, self._from_scratch(self.workload(name)).accuracy)
         return name
 
     def report(self, name: str, reached: bool) -> None:
         """See `wattkeeper.sim.search.source.NetworkSearch`."""
         if reached and name not in self.trained:  # nobody asked for a parent
             self.trained[name] = self.training(name, None)
-        trial = list(self._choices).index(name)
-        self._strategy.report(trial, self.trained[name].accuracy if reached else None)
+        self._trials.report(name, self.trained[name].accuracy if reached else None)
 
     def workload(self, name: str) -> str:
         """The network, whose profile is replayed."""
@@ -151,11 +148,7 @@ class TabularSearch:
 
         The work counts in that of a mean training from scratch of the space's networks.
         """
-        works = [
-            self._from_scratch(network.name).epochs * network.parameters
-            for network in self._table.networks.values()
-        ]
-        left, best = budget * math.fsum(works) / len(works), math.nan
+        left, best = budget * self._mean_work, math.nan
         for training in self.trained.values():
             left -= training.work
             if left < 0:
@@ -163,6 +156,13 @@ class TabularSearch:
             if not best >= training.accuracy:
                 best = training.accuracy
         return best
+
+    @cached_property
+    def _mean_work(self) -> float:
+        """Work of a training from scratch, mean over the networks of the space."""
+        networks = self._table.networks.values()
+        works = [self._from_scratch(each.name).epochs * each.parameters for each in networks]
+        return math.fsum(works) / len(works)
 
     def _from_scratch(self, network: str) -> RecordedTraining:
         found = self._table.recordings[network, None]
